@@ -1,0 +1,1 @@
+"""Numbers and judgements, from traces alone."""

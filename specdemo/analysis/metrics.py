@@ -1,0 +1,125 @@
+"""The figures of one lane. Raw counts are kept, and divided last."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from specdemo.trace import Round, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Figures of one lane; None where a trace cannot tell. The prefill and its token count only for TTFT.
+
+    Attributes:
+        rounds: target forwards after the prefill.
+        proposed: drafted tokens, Σγᵢ.
+        accepted: drafted tokens kept, Σaᵢ.
+        emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
+        acceptance_rate: Σaᵢ/Σγᵢ.
+        alpha: acceptance per tested token: mean of Σₓ min(p, q) where both distributions are known, else
+            accepted / tested.
+        mean_acceptance_length: τ, emitted / rounds.
+        per_position: share of rounds with more than j accepted tokens, j from 0.
+        accepted_histogram: number of rounds with i accepted tokens, i from 0 to γ.
+        draft_cost: c, draft step time / target step time; needs a baseline.
+        verify_cost: v(γ), time of a verify forward of γ+1 tokens / target step time; needs a baseline.
+        tokens_per_second: decode speed, emitted / (seconds − TTFT).
+        ttft: time to first token, the prefill of all models of the lane, seconds.
+        tpot: time per output token, (seconds − TTFT) / emitted.
+        seconds: the lane clock at the end.
+        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted.
+    """
+
+    rounds: int
+    proposed: int
+    accepted: int
+    emitted: int
+    acceptance_rate: float | None
+    alpha: float | None
+    mean_acceptance_length: float | None
+    per_position: list[float]
+    accepted_histogram: list[int]
+    draft_cost: float | None
+    verify_cost: float | None
+    tokens_per_second: float | None
+    ttft: float | None
+    tpot: float | None
+    seconds: float
+    draft_seconds: float
+    verify_seconds: float
+    other_seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON and tables."""
+        return asdict(self)
+
+
+def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
+    """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
+    decode = [r for r in trace.rounds if r.index > 0]
+    ttft = trace.rounds[0].seconds if trace.rounds else None
+    seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
+    proposed = sum(r.drafted for r in decode)
+    accepted = sum(r.accepted for r in decode)
+    emitted = sum(len(r.emitted) for r in decode)
+    decode_seconds = seconds - (ttft or 0.0)
+    # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
+    histogram = [0] * (max((r.drafted for r in decode), default=0) + 1)
+    for round_ in decode:
+        histogram[round_.accepted] += 1
+    draft_cost, verify_cost = _costs(decode, baseline)
+    return Metrics(
+        rounds=len(decode),
+        proposed=proposed,
+        accepted=accepted,
+        emitted=emitted,
+        acceptance_rate=_ratio(accepted, proposed),
+        alpha=_alpha(decode),
+        mean_acceptance_length=_ratio(emitted, len(decode)),
+        per_position=[sum(histogram[j + 1 :]) / len(decode) for j in range(len(histogram) - 1)],
+        accepted_histogram=histogram,
+        draft_cost=draft_cost,
+        verify_cost=verify_cost,
+        tokens_per_second=_ratio(emitted, decode_seconds),
+        ttft=ttft,
+        tpot=_ratio(decode_seconds, emitted),
+        seconds=seconds,
+        draft_seconds=sum(r.draft_seconds for r in decode),
+        verify_seconds=sum(r.verify_seconds for r in decode),
+        other_seconds=sum(r.other_seconds for r in decode),
+    )
+
+
+def tested(round_: Round) -> int:
+    """Drafted tokens of a round that were put to the rule: the accepted ones and the first rejected."""
+    return sum(1 for t in round_.tokens if t.acceptance is not None)
+
+
+def _alpha(decode: list[Round]) -> float | None:
+    overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
+    if overlaps:
+        return sum(overlaps) / len(overlaps)
+    return _ratio(sum(r.accepted for r in decode), sum(tested(r) for r in decode))
+
+
+def _costs(decode: list[Round], baseline: Trace | None) -> tuple[float | None, float | None]:
+    """(c, v(γ)) over the rounds of full length, by medians, which a single hiccup does not move."""
+    longest = max((r.drafted for r in decode), default=0)
+    if baseline is None or not longest:
+        return None, None
+    steps = [r.verify_seconds for r in baseline.rounds if r.index > 0]
+    if not steps:
+        return None, None
+    step = median(steps)
+    full = [r for r in decode if r.drafted == longest]
+    return (
+        _ratio(median(r.draft_seconds / r.drafted for r in full), step),
+        _ratio(median(r.verify_seconds for r in full), step),
+    )
+
+
+def _ratio(amount: float, of: float) -> float | None:
+    return amount / of if of else None

@@ -1,0 +1,1 @@
+"""Token ids in, rounds out. Nothing here prints, sleeps or knows of a user interface."""

@@ -1,0 +1,36 @@
+"""The baseline: one target forward for each token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.runner import Runner
+from specdemo.trace import Round
+
+
+def prefill(lane: Lane, target: Runner) -> Round:
+    """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy."""
+    scores = lane.sampler.scores(target.forward(lane.prompt_ids), lane.prompt_ids)
+    lane.clock.lap("verify")
+    return _emit(lane, scores)
+
+
+def autoregressive(lane: Lane, target: Runner) -> Iterator[Round]:
+    """Rounds of one token each, until the lane stops."""
+    lane.clock.resume()
+    yield prefill(lane, target)
+    while lane.stop is None:
+        lane.clock.resume()
+        logits = target.forward(lane.committed[target.length :])
+        lane.clock.lap("verify")
+        yield _emit(lane, lane.sampler.scores(logits, lane.committed))
+
+
+def _emit(lane: Lane, scores: torch.Tensor) -> Round:
+    token = int(lane.sampler.pick(scores))
+    lane.commit([token])
+    lane.clock.lap("other")
+    return lane.recorder.plain(scores, token, lane.clock, lane.stop)

@@ -1,0 +1,187 @@
+"""Turns what a round computed into the round's record; always off the lane clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from specdemo.decoding.acceptance import Verdict
+from specdemo.decoding.clock import LaneClock
+from specdemo.decoding.detokenizer import Detokenizer
+from specdemo.decoding.drafters import Proposal
+from specdemo.trace import Candidate, Kind, Round, Stop, Token
+
+NOTHING_DRAFTED = Proposal((), None, None)
+
+
+class Rows:
+    """Rows of scores (n, V) read for single tokens: probability and margin."""
+
+    def __init__(self, scores: torch.Tensor) -> None:
+        self._scores = scores
+        self._log_total = torch.logsumexp(scores, -1).tolist()
+        best = scores.topk(min(2, scores.shape[-1]), dim=-1)
+        self._best = best.values.tolist()
+        self._best_id = best.indices[:, 0].tolist()
+
+    def __len__(self) -> int:
+        return len(self._log_total)
+
+    def probability(self, row: int, token: int) -> float:
+        """softmax of the row at ``token``; 0 for a token this model does not have."""
+        if token >= self._scores.shape[-1]:
+            return 0.0
+        return min(1.0, math.exp(self._scores[row, token].item() - self._log_total[row]))
+
+    def margin(self, row: int, token: int) -> float | None:
+        """Score of ``token`` minus that of the best other one; None if either is cut from the distribution."""
+        values = self._best[row]
+        if token == self._best_id[row]:
+            gap = values[0] - values[1] if len(values) > 1 else math.inf
+        else:
+            gap = self._scores[row, token].item() - values[0]
+        return gap if math.isfinite(gap) else None
+
+    def top(self, row: int, count: int) -> list[tuple[int, float]]:
+        """The most likely tokens of a row with their probabilities."""
+        best = self._scores[row].topk(min(count, self._scores.shape[-1]))
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [(i, math.exp(v - self._log_total[row])) for i, v in pairs]
+
+
+class Recorder:
+    """Numbers the rounds of one lane and writes them down."""
+
+    def __init__(self, detokenizer: Detokenizer, top_candidates: int = 0) -> None:
+        self._text = detokenizer
+        self._top_candidates = top_candidates
+        self._index = 0
+
+    def plain(self, scores: torch.Tensor, token: int, clock: LaneClock, stop: Stop | None) -> Round:
+        """A round of one target token: the prefill, or a step of autoregressive decoding."""
+        target = Rows(scores)
+        tokens = (self._kept(token, "target", 1, clock.seconds, target, None, None),)
+        return self._round(tokens, 0, 0, clock, None, stop)
+
+    def speculative(
+        self,
+        scores: torch.Tensor,
+        proposal: Proposal,
+        verdict: Verdict,
+        kept: int,
+        clock: LaneClock,
+        stop: Stop | None,
+    ) -> Round:
+        """A round of draft and verify: ``scores`` (γ+1, V), ``kept`` tokens entered the output."""
+        target = Rows(scores)
+        draft = Rows(proposal.scores) if proposal.scores is not None else None
+        gamma, passed = len(proposal.ids), int(verdict.accepted)
+        accepted = min(passed, kept)
+        chances = verdict.probability[0].tolist()
+        # The first rejected token was tested too; what lies behind an end token was not.
+        tested = min(accepted + 1, gamma) if kept > passed else accepted
+        tokens: list[Token] = []
+        for i, token in enumerate(proposal.ids[:accepted]):
+            tokens.append(self._kept(token, "accepted", i + 1, clock.seconds, target, draft, chances[i]))
+        for i, token in enumerate(proposal.ids[accepted:], start=accepted):
+            chance = chances[i] if i < tested else None
+            after = proposal.ids[accepted:i]
+            tokens.append(self._rejected(token, after, i + 1, clock.seconds, target, draft, chance))
+        if kept > passed:
+            kind: Kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
+            own = int(verdict.token)
+            tokens.append(self._kept(own, kind, passed + 1, clock.seconds, target, draft, None))
+        overlaps = None if verdict.overlap is None else tuple(verdict.overlap[0, :tested].tolist())
+        return self._round(tuple(tokens), gamma, accepted, clock, overlaps, stop)
+
+    def _round(
+        self,
+        tokens: tuple[Token, ...],
+        drafted: int,
+        accepted: int,
+        clock: LaneClock,
+        overlaps: tuple[float, ...] | None,
+        stop: Stop | None,
+    ) -> Round:
+        phases = clock.phases
+        self._index += 1
+        return Round(
+            index=self._index - 1,
+            tokens=tokens,
+            drafted=drafted,
+            accepted=accepted,
+            seconds=clock.seconds,
+            draft_seconds=phases["draft"],
+            verify_seconds=phases["verify"],
+            other_seconds=phases["other"],
+            overlaps=overlaps,
+            stop=stop,
+        )
+
+    def _kept(
+        self,
+        token: int,
+        kind: Kind,
+        position: int,
+        seconds: float,
+        target: Rows,
+        draft: Rows | None,
+        chance: float | None,
+    ) -> Token:
+        row = position - 1
+        target_top, draft_top = self._tops(row, target, draft, ())
+        return Token(
+            id=token,
+            text=self._text.push(token),
+            kind=kind,
+            round=self._index,
+            position=position,
+            p=target.probability(row, token),
+            q=draft.probability(row, token) if draft is not None and row < len(draft) else None,
+            acceptance=chance,
+            seconds=seconds,
+            margin=target.margin(row, token),
+            target_top=target_top,
+            draft_top=draft_top,
+        )
+
+    def _rejected(
+        self,
+        token: int,
+        after: Sequence[int],
+        position: int,
+        seconds: float,
+        target: Rows,
+        draft: Rows | None,
+        chance: float | None,
+    ) -> Token:
+        row = position - 1
+        target_top, draft_top = self._tops(row, target, draft, after)
+        return Token(
+            id=token,
+            text=self._text.peek(token, after),
+            kind="rejected",
+            round=self._index,
+            position=position,
+            p=target.probability(row, token),
+            q=draft.probability(row, token) if draft is not None else None,
+            acceptance=chance,
+            seconds=seconds,
+            target_top=target_top,
+            draft_top=draft_top,
+        )
+
+    def _tops(
+        self, row: int, target: Rows, draft: Rows | None, after: Sequence[int]
+    ) -> tuple[tuple[Candidate, ...] | None, tuple[Candidate, ...] | None]:
+        if not self._top_candidates:
+            return None, None
+        return self._candidates(target, row, after), (
+            self._candidates(draft, row, after) if draft is not None and row < len(draft) else None
+        )
+
+    def _candidates(self, rows: Rows, row: int, after: Sequence[int]) -> tuple[Candidate, ...]:
+        found = rows.top(row, self._top_candidates)
+        return tuple(Candidate(i, self._text.peek(i, after), p) for i, p in found)

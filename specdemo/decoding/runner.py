@@ -1,0 +1,70 @@
+"""One model, its KV cache and its rollback."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+
+@contextmanager
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
+    """Dropout off for one forward; a model handed over in training mode is in training mode again after it."""
+    if not model.training:
+        yield
+        return
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+class Runner:
+    """Feeds token ids to a model and can take the last ones back.
+
+    Between rounds the cache holds all committed tokens but the last (whose logits nobody has yet).
+    A ``DynamicCache`` without a config keeps every position and lets the model's mask do a sliding
+    window's work, so rollback is exact for sliding-window models too.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.device = model.get_input_embeddings().weight.device
+        self.length = 0
+        """Tokens in the cache."""
+        self._cache = DynamicCache()
+        self._known_ids = model.get_input_embeddings().num_embeddings
+        # Prefill needs only its last logits; architectures without this argument compute them all.
+        self._slices_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    @torch.no_grad()
+    def forward(self, ids: Sequence[int] | torch.Tensor, keep: int = 1) -> torch.Tensor:
+        """Append ``ids`` (n,) to the cache; returns the float32 logits (keep, vocabulary) of the last ``keep``."""
+        tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device)
+        # A padded target can emit an id that a narrower draft has no embedding for. What the draft
+        # sees there only changes how well it guesses, so it sees its last id.
+        tokens = tokens.clamp(max=self._known_ids - 1).unsqueeze(0)
+        extra = {"logits_to_keep": keep} if self._slices_logits else {}
+        with evaluating(self.model):
+            out = self.model(input_ids=tokens, past_key_values=self._cache, use_cache=True, **extra)
+        self.length += tokens.shape[1]
+        return out.logits[0, -keep:].float()
+
+    def rollback_to(self, length: int) -> None:
+        """Forget everything after the first ``length`` tokens.
+
+        Raises:
+            ValueError: the cache holds fewer (transformers would silently empty it).
+        """
+        surplus = self.length - length
+        if surplus < 0 or length < 0:
+            raise ValueError(f"cannot roll back from {self.length} tokens to {length}")
+        if surplus:
+            self._cache.crop(-surplus)
+            self.length = length

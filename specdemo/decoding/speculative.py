@@ -1,0 +1,53 @@
+"""Draft, verify, keep: the whole of speculative decoding, read from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from specdemo.decoding.acceptance import rule_for
+from specdemo.decoding.autoregressive import prefill
+from specdemo.decoding.drafters import Drafter
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.recording import NOTHING_DRAFTED
+from specdemo.decoding.runner import Runner
+from specdemo.trace import Round
+
+
+def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]:
+    """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops."""
+    rule = rule_for(lane.settings)
+    clock, sampler = lane.clock, lane.sampler
+
+    # 0. Both models take in the prompt; the target's last logits give the first token.
+    clock.resume()
+    drafter.prefill(lane.prompt_ids)
+    clock.lap("draft")
+    yield prefill(lane, target)
+
+    while lane.stop is None:
+        clock.resume()
+        # 1. Draft, but never past the end: a round also emits one token of the target's own.
+        gamma = min(lane.settings.gamma, lane.remaining - 1)
+        proposal = drafter.propose(lane.committed, gamma) if gamma else NOTHING_DRAFTED
+        drafted = torch.tensor([proposal.ids], dtype=torch.long, device=target.device)
+        clock.lap("draft")
+
+        # 2. One target forward over the last committed token and all drafted ones.
+        feed = [*lane.committed[target.length :], *proposal.ids]
+        logits = target.forward(feed, keep=len(proposal.ids) + 1)
+        clock.lap("verify")
+
+        # 3. Keep the leading drafted tokens that pass, then one token of the target's.
+        scores = sampler.scores(logits, lane.committed, proposal.ids)
+        q = None if proposal.q is None else proposal.q.unsqueeze(0)
+        verdict = rule(scores.unsqueeze(0), drafted, q, sampler)
+        accepted = int(verdict.accepted)
+        kept = lane.commit([*proposal.ids[:accepted], int(verdict.token)])
+
+        # 4. Both caches forget what was not kept; neither holds the last committed token yet.
+        target.rollback_to(len(lane.committed) - 1)
+        drafter.settle(lane.committed)
+        clock.lap("other")
+        yield lane.recorder.speculative(scores, proposal, verdict, kept, clock, lane.stop)

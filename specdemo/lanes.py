@@ -1,0 +1,71 @@
+"""One lane from a prompt to its trace: ``stream`` gives it a round at a time, ``run`` whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from specdemo.decoding.autoregressive import autoregressive
+from specdemo.decoding.clock import LaneClock
+from specdemo.decoding.detokenizer import Detokenizer
+from specdemo.decoding.drafters import ModelDrafter
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.recording import Recorder
+from specdemo.decoding.runner import Runner
+from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.speculative import speculative
+from specdemo.errors import SettingsError
+from specdemo.models.pair import ModelPair
+from specdemo.prompt import encode
+from specdemo.settings import Settings
+from specdemo.trace import Round, Trace
+
+Prompt = str | Sequence[int]
+
+
+def run(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Trace:
+    """Decode one prompt to the end.
+
+    Raises:
+        PromptError: the prompt is empty, too long or outside the vocabulary.
+        SettingsError: the settings ask for what this pair does not have.
+    """
+    settings = settings or Settings()
+    ids = encode(pair, prompt, settings.chat)
+    return trace_of(pair, ids, settings, tuple(stream(pair, ids, settings)))
+
+
+def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
+    """The same run a round at a time. Closing the generator frees its caches.
+
+    What ``run`` raises is raised here at once, not at the first round.
+    """
+    settings = settings or Settings()
+    if settings.strategy != "autoregressive" and pair.draft is None:
+        raise SettingsError("drafter", "'model' needs a draft model, and this pair has none.")
+    ids = encode(pair, prompt, settings.chat)
+    pair.warm_up()
+    lane = _open(pair, ids, settings)
+    target = Runner(pair.target)
+    if settings.strategy == "autoregressive":
+        return autoregressive(lane, target)
+    return speculative(lane, target, ModelDrafter(Runner(pair.draft), lane.sampler))
+
+
+def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rounds: Sequence[Round]) -> Trace:
+    """The record of a lane from the rounds it gave, all of them or the first ones."""
+    return Trace(settings, tuple(prompt_ids), tuple(rounds), pair=pair.name, dtype=pair.dtype)
+
+
+def _open(pair: ModelPair, ids: Sequence[int], settings: Settings) -> Lane:
+    room = settings.max_new_tokens if pair.context is None else pair.context - len(ids)
+    models = [m for m in (pair.target, pair.draft) if m is not None]
+    return Lane(
+        settings=settings,
+        prompt_ids=ids,
+        eos_ids=pair.eos_ids,
+        budget=min(settings.max_new_tokens, room),
+        limited_by="length" if settings.max_new_tokens <= room else "context",
+        sampler=Sampler(settings, pair.vocabulary, pair.device),
+        clock=LaneClock(*(m.get_input_embeddings().weight.device for m in models)),
+        recorder=Recorder(Detokenizer(pair.tokenizer, ids), settings.top_candidates),
+    )

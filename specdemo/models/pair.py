@@ -1,0 +1,101 @@
+"""ModelPair: a target, perhaps a draft, and the tokenizer they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from specdemo.decoding.runner import Runner
+from specdemo.errors import PairError
+
+WARM_UP_TOKENS = 8
+
+
+@dataclass(eq=False)
+class ModelPair:
+    """Two causal language models over one vocabulary. Neither is ever changed.
+
+    Args:
+        target: the model whose output is wanted, p(x).
+        draft: the model that guesses ahead, q(x); None leaves autoregressive decoding.
+        tokenizer: shared by both. The widths of their logits may differ by padding.
+        name: how people call the pair.
+
+    Raises:
+        PairError: a model that is no causal language model, or whose state cannot be rolled back.
+    """
+
+    target: PreTrainedModel
+    draft: PreTrainedModel | None
+    tokenizer: PreTrainedTokenizerBase
+    name: str = "in memory"
+    _warm: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for role, model in (("target", self.target), ("draft", self.draft)):
+            if model is not None:
+                _check_can_decode(role, model)
+
+    @property
+    def context(self) -> int | None:
+        """The longest sequence both models can read, in tokens; None if neither states a limit."""
+        limits = [_context_of(m) for m in (self.target, self.draft) if m is not None]
+        return min((n for n in limits if n is not None), default=None)
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The target's end tokens; some models have several."""
+        generation = getattr(self.target, "generation_config", None)
+        ids = getattr(generation, "eos_token_id", None)
+        if ids is None:
+            ids = getattr(self.target.config.get_text_config(), "eos_token_id", None)
+        if ids is None:
+            return frozenset()
+        return frozenset([ids] if isinstance(ids, int) else ids)
+
+    @property
+    def vocabulary(self) -> int:
+        """Width of the target's logits."""
+        return self.target.get_output_embeddings().weight.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the target runs."""
+        return self.target.get_input_embeddings().weight.device
+
+    @property
+    def dtype(self) -> str:
+        """Of the target's weights, such as ``float32``."""
+        return str(self.target.dtype).removeprefix("torch.")
+
+    def warm_up(self) -> None:
+        """Run every kind of forward once, so that a first run does not pay for lazy initialisation."""
+        if self._warm:
+            return
+        for model in (self.target, self.draft):
+            if model is not None:
+                runner = Runner(model)
+                for count in (WARM_UP_TOKENS, 1, WARM_UP_TOKENS // 2):
+                    runner.forward([0] * count, keep=count)
+        self._warm = True
+
+
+def _context_of(model: PreTrainedModel) -> int | None:
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+
+def _check_can_decode(role: str, model: PreTrainedModel) -> None:
+    if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
+        raise PairError(
+            f"{role}: {type(model).__name__} is no causal language model of transformers; "
+            "load it with AutoModelForCausalLM."
+        )
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise PairError(f"{role}: {type(model).__name__} is an encoder-decoder model; choose a decoder-only one.")
+    if getattr(model, "_is_stateful", False):
+        raise PairError(
+            f"{role}: {type(model).__name__} keeps a recurrent state that cannot be rolled back after a "
+            "rejected token; choose a model with attention only."
+        )

@@ -1,0 +1,68 @@
+"""From what a person typed to token ids the pair can start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdemo.errors import PromptError
+from specdemo.models.pair import ModelPair
+
+
+def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None) -> list[int]:
+    """Token ids of a prompt; a list of ids is taken as it is.
+
+    Args:
+        pair: whose tokenizer, vocabulary and context apply.
+        prompt: text, or token ids.
+        chat: apply the chat template to a text; None means if the tokenizer has one.
+
+    Raises:
+        PromptError: empty, not encodable, outside the vocabulary, or longer than the pair's context.
+    """
+    ids = _encode_text(pair, prompt, chat) if isinstance(prompt, str) else _check_ids(pair, prompt)
+    if not ids:
+        raise PromptError("it is empty; write something for the models to continue.")
+    # At least one position is needed for the first new token.
+    if pair.context is not None and len(ids) >= pair.context:
+        raise PromptError(
+            f"it has {len(ids):,} tokens, but this pair reads at most {pair.context:,} "
+            "(prompt and output together); shorten it."
+        )
+    return ids
+
+
+def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
+    if not prompt.strip():
+        raise PromptError("it is empty; write something for the models to continue.")
+    tokenizer = pair.tokenizer
+    if tokenizer is None:
+        raise PromptError("this pair has no tokenizer; give token ids instead of text.")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(f"character {error.start} is not valid Unicode; remove it.") from error
+    has_template = bool(getattr(tokenizer, "chat_template", None))
+    if chat and not has_template:
+        raise PromptError("chat is on, but this tokenizer has no chat template; switch chat off.")
+    if not has_template or chat is False:
+        return list(tokenizer(prompt)["input_ids"])
+    # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
+    )
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
+    try:
+        ids = [int(i) for i in prompt]
+    except (TypeError, ValueError) as error:
+        raise PromptError("must be text or a list of token ids.") from error
+    width = pair.target.get_input_embeddings().num_embeddings
+    wrong = next((i for i in ids if not 0 <= i < width), None)
+    if wrong is not None:
+        raise PromptError(f"token id {wrong} is outside the target's vocabulary of {width:,}.")
+    return ids

@@ -1,0 +1,43 @@
+"""Lanes side by side on one machine, each on its own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from specdemo.lanes import Prompt, stream
+from specdemo.models.pair import ModelPair
+from specdemo.settings import Settings
+from specdemo.trace import Round
+
+SLICE_SECONDS = 0.1
+
+
+def race(pair: ModelPair, prompt: Prompt, lanes: Sequence[Settings]) -> Iterator[tuple[int, Round]]:
+    """Decode the prompt once for each settings; yields (lane, round).
+
+    The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
+    yielded at any moment is what as many equal machines would show at that instant. Closing the generator
+    frees all caches.
+
+    Raises:
+        PromptError, SettingsError: at once, before anything runs.
+    """
+    return _interleave([stream(pair, prompt, settings) for settings in lanes])
+
+
+def _interleave(lanes: list[Iterator[Round]]) -> Iterator[tuple[int, Round]]:
+    clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
+    try:
+        while clocks:
+            lane = min(clocks, key=clocks.__getitem__)
+            until = clocks[lane] + SLICE_SECONDS
+            while clocks.get(lane, until) < until:
+                round_ = next(lanes[lane], None)
+                if round_ is None:
+                    del clocks[lane]
+                else:
+                    clocks[lane] = round_.seconds
+                    yield lane, round_
+    finally:
+        for iterator in lanes:
+            iterator.close()

@@ -1,0 +1,106 @@
+"""Every knob of a run, validated once, with the message a person needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from specdemo.errors import SettingsError
+
+STRATEGIES = ("autoregressive", "speculative")
+DRAFTERS = ("model",)
+LOSSLESS_RULES = ("exact", "sampling")
+LOSSY_RULES = ("top_k",)
+ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
+MAX_GAMMA = 16
+MAX_TOP_CANDIDATES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One lane's settings.
+
+    Args:
+        strategy: ``autoregressive`` (target only) or ``speculative``.
+        drafter: who proposes tokens; ``model`` is the pair's draft model.
+        acceptance: which drafted tokens are kept. ``exact`` (temperature 0) and ``sampling`` are lossless,
+            ``top_k`` is lossy.
+        gamma: drafted tokens a round, 1 to 16.
+        temperature: 0 is greedy decoding; top_k, top_p then have no effect.
+        top_k: keep the k most likely tokens, 0 keeps all.
+        top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
+        repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off.
+        max_new_tokens: the longest output, in tokens.
+        seed: of the random draws; the same seed gives the same output on the same machine.
+        accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.
+        chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
+        top_candidates: record this many most likely tokens of p and q with every token, 0 records none.
+
+    Raises:
+        SettingsError: a value is out of range; names the field.
+    """
+
+    strategy: str = "speculative"
+    drafter: str = "model"
+    acceptance: str = "exact"
+    gamma: int = 5
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    max_new_tokens: int = 128
+    seed: int = 0
+    accept_top_k: int = 10
+    chat: bool | None = None
+    top_candidates: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of("strategy", self.strategy, STRATEGIES)
+        _one_of("drafter", self.drafter, DRAFTERS)
+        _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
+        _whole("gamma", self.gamma, 1, MAX_GAMMA, "drafted tokens a round")
+        _real("temperature", self.temperature, 0.0, 100.0, "0 is greedy")
+        _whole("top_k", self.top_k, 0, None, "0 keeps all tokens")
+        _real("top_p", self.top_p, 0.0, 1.0, "1 keeps all tokens", open_below=True)
+        _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "1 is off", open_below=True)
+        _whole("max_new_tokens", self.max_new_tokens, 1, None, "the length of the output")
+        _whole("seed", self.seed, 0, 2**63 - 1, "of the random draws")
+        _whole("accept_top_k", self.accept_top_k, 1, None, "how many of the target's tokens pass")
+        _whole("top_candidates", self.top_candidates, 0, MAX_TOP_CANDIDATES, "0 records none")
+        if self.chat is not None and not isinstance(self.chat, bool):
+            raise SettingsError("chat", f"must be True, False or None, not {self.chat!r}.")
+        if self.strategy == "speculative" and self.acceptance == "exact" and self.temperature > 0:
+            raise SettingsError(
+                "acceptance",
+                "'exact' compares with the target's single best token and needs temperature 0; "
+                "choose 'sampling', which is lossless at any temperature.",
+            )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature == 0
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the output is the target's own (in exact arithmetic)."""
+        return self.strategy == "autoregressive" or self.acceptance in LOSSLESS_RULES
+
+
+def _one_of(field: str, value: object, names: Iterable[str]) -> None:
+    if not isinstance(value, str) or value not in names:
+        raise SettingsError(field, f"{value!r} is not known; choose one of {', '.join(names)}.")
+
+
+def _whole(field: str, value: object, low: int, high: int | None, meaning: str) -> None:
+    span = f"from {low} to {high}" if high is not None else f"of at least {low}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
+        raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {value!r}.")
+
+
+def _real(field: str, value: object, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or value < low or value > high or (open_below and value == low):
+        span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
+        raise SettingsError(field, f"must be a number {span} ({meaning}), not {value!r}.")

@@ -1,0 +1,175 @@
+"""Token, Round, Trace: the record of one lane, and its JSON. Everything a person sees is read from here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from specdemo.errors import TraceError
+from specdemo.settings import Settings
+
+if TYPE_CHECKING:
+    from specdemo.analysis.metrics import Metrics
+
+SCHEMA = 1
+Kind = Literal["target", "accepted", "corrected", "bonus", "rejected"]
+Stop = Literal["eos", "length", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of the most likely tokens of a distribution."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a lane.
+
+    Attributes:
+        id: token id.
+        text: the characters that this token completed; empty while a multi-byte character is unfinished.
+        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``.
+        round: index of its round; 0 is the prefill.
+        position: place in the round from 1; a corrected token has the place of the first rejected one.
+        p: the target's probability of this token. After the warpers when sampling; at temperature 0 the
+            plain softmax, since the greedy distribution would say 1 of everything.
+        q: the draft's probability of it, likewise; None where the draft gave no distribution.
+        acceptance: the probability with which the rule accepts it; None for tokens never tested.
+        seconds: the lane clock when its round ended.
+        margin: how far its score stands above the target's best other token, in logits, negative where
+            another was better; None for rejected tokens.
+        target_top, draft_top: the most likely tokens of both distributions, on request.
+    """
+
+    id: int
+    text: str
+    kind: Kind
+    round: int
+    position: int
+    p: float | None
+    q: float | None
+    acceptance: float | None
+    seconds: float
+    margin: float | None = None
+    target_top: tuple[Candidate, ...] | None = None
+    draft_top: tuple[Candidate, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One draft phase and one verify forward; index 0 is the prefill, which emits one token.
+
+    Attributes:
+        tokens: accepted ones, then rejected ones, then the target's own.
+        drafted: tokens the drafter proposed.
+        accepted: drafted tokens that were kept in the output.
+        seconds: the lane clock at the end of the round.
+        draft_seconds, verify_seconds, other_seconds: where the round's time went.
+        overlaps: sum of min(p, q) over the vocabulary at each tested position, when sampling.
+        stop: why the lane ends with this round, if it does.
+    """
+
+    index: int
+    tokens: tuple[Token, ...]
+    drafted: int
+    accepted: int
+    seconds: float
+    draft_seconds: float
+    verify_seconds: float
+    other_seconds: float
+    overlaps: tuple[float, ...] | None = None
+    stop: Stop | None = None
+
+    @property
+    def emitted(self) -> tuple[Token, ...]:
+        """The tokens that entered the output."""
+        return tuple(t for t in self.tokens if t.kind != "rejected")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as in the trace's JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The whole record of one lane.
+
+    Attributes:
+        settings: the lane's settings.
+        prompt_ids: the token ids the lane started from, chat template included.
+        rounds: in order; ``rounds[0]`` is the prefill.
+        pair: name of the model pair.
+        dtype: of the target's weights, for judging ties.
+        schema: version of this record.
+    """
+
+    settings: Settings
+    prompt_ids: tuple[int, ...]
+    rounds: tuple[Round, ...]
+    pair: str = "in memory"
+    dtype: str = "float32"
+    schema: int = field(default=SCHEMA)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the lane stopped by itself, at an end token or a length."""
+        return bool(self.rounds) and self.rounds[-1].stop is not None
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """All tokens in order, rejected ones included."""
+        return tuple(t for r in self.rounds for t in r.tokens)
+
+    @cached_property
+    def output(self) -> tuple[Token, ...]:
+        """The tokens of the output, in order."""
+        return tuple(t for t in self.tokens if t.kind != "rejected")
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Ids of the output, the end token included if one was produced."""
+        return [t.id for t in self.output]
+
+    @property
+    def text(self) -> str:
+        """The output as text."""
+        return "".join(t.text for t in self.output)
+
+    def metrics(self, baseline: Trace | None = None) -> Metrics:
+        """The lane's figures; the costs c and v(γ) need the ``baseline``, an autoregressive lane."""
+        from specdemo.analysis.metrics import measure
+
+        return measure(self, baseline)
+
+    def to_json(self) -> str:
+        """This record as JSON; ``Trace.from_json`` reads it back."""
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Trace:
+        """Read a saved trace.
+
+        Raises:
+            TraceError: not a trace of this schema; says where it fails.
+        """
+        import pydantic
+
+        try:
+            trace = pydantic.TypeAdapter(Trace).validate_json(text)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise TraceError(f"This is not a specdemo trace: {place}: {first['msg']}.") from error
+        if trace.schema != SCHEMA:
+            raise TraceError(f"This trace has schema {trace.schema}; this version reads schema {SCHEMA}.")
+        return trace
+
+    def __iter__(self) -> Iterator[Round]:
+        return iter(self.rounds)
