@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 from specdemo.errors import PromptError
 from specdemo.models.pair import ModelPair
@@ -58,9 +59,9 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
 
 def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
     try:
-        ids = [int(i) for i in prompt]
-    except (TypeError, ValueError) as error:
-        raise PromptError("must be text or a list of token ids.") from error
+        ids = [index(i) for i in prompt]
+    except TypeError as error:
+        raise PromptError("must be text or a list of token ids, which are whole numbers.") from error
     width = pair.target.get_input_embeddings().num_embeddings
     wrong = next((i for i in ids if not 0 <= i < width), None)
     if wrong is not None:

@@ -15,6 +15,7 @@ LOSSY_RULES = ("top_k",)
 ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
 MAX_GAMMA = 16
 MAX_TOP_CANDIDATES = 20
+LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Settings:
         _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
         _whole("gamma", self.gamma, 1, MAX_GAMMA, "drafted tokens a round")
         _real("temperature", self.temperature, 0.0, 100.0, "0 is greedy")
+        if 0 < self.temperature < LEAST_TEMPERATURE:
+            raise SettingsError("temperature", f"{self.temperature!r} is as good as 0; use 0, which is greedy.")
         _whole("top_k", self.top_k, 0, None, "0 keeps all tokens")
         _real("top_p", self.top_p, 0.0, 1.0, "1 keeps all tokens", open_below=True)
         _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "1 is off", open_below=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from specdemo.errors import TraceError
+from specdemo.errors import SettingsError, TraceError
 from specdemo.settings import Settings
 
 if TYPE_CHECKING:
@@ -160,16 +160,38 @@ class Trace:
             TraceError: not a trace of this schema; says where it fails.
         """
         import pydantic
+        import pydantic_core
 
         try:
+            _check_schema(pydantic_core.from_json(text))
             trace = pydantic.TypeAdapter(Trace).validate_json(text)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the file"
             raise TraceError(f"This is not a specdemo trace: {place}: {first['msg']}.") from error
-        if trace.schema != SCHEMA:
-            raise TraceError(f"This trace has schema {trace.schema}; this version reads schema {SCHEMA}.")
+        except (ValueError, SettingsError) as error:
+            raise TraceError(f"This is not a specdemo trace: {error}") from error
+        for round_ in trace.rounds:
+            _check_counts(round_)
         return trace
 
     def __iter__(self) -> Iterator[Round]:
         return iter(self.rounds)
+
+
+def _check_schema(data: Any) -> None:
+    """Say that a record is of another version before its unknown fields are complained of."""
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found is not None and found != SCHEMA:
+        raise TraceError(f"This trace has schema {found!r}; this version reads schema {SCHEMA}.")
+
+
+def _check_counts(round_: Round) -> None:
+    """A round's counts must be those of its tokens; every figure is divided from them."""
+    kinds = [token.kind for token in round_.tokens]
+    accepted, drafted = kinds.count("accepted"), kinds.count("accepted") + kinds.count("rejected")
+    if (round_.accepted, round_.drafted) != (accepted, drafted):
+        raise TraceError(
+            f"This is not a specdemo trace: rounds.{round_.index}: it counts {round_.accepted} of "
+            f"{round_.drafted} drafted tokens as accepted, but holds {accepted} of {drafted}."
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -51,6 +52,15 @@ class Rows:
         return [(i, math.exp(v - self._log_total[row])) for i, v in pairs]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What both models said in one round, and the lane clock at its end."""
+
+    target: Rows
+    draft: Rows | None
+    seconds: float
+
+
 class Recorder:
     """Numbers the rounds of one lane and writes them down."""
 
@@ -61,9 +71,8 @@ class Recorder:
 
     def plain(self, scores: torch.Tensor, token: int, clock: LaneClock, stop: Stop | None) -> Round:
         """A round of one target token: the prefill, or a step of autoregressive decoding."""
-        target = Rows(scores)
-        tokens = (self._kept(token, "target", 1, clock.seconds, target, None, None),)
-        return self._round(tokens, 0, 0, clock, None, stop)
+        seen = Seen(Rows(scores), None, clock.seconds)
+        return self._round([self._token(seen, "target", token, 1, None)], 0, 0, clock, None, stop)
 
     def speculative(
         self,
@@ -75,8 +84,8 @@ class Recorder:
         stop: Stop | None,
     ) -> Round:
         """A round of draft and verify: ``scores`` (γ+1, V), ``kept`` tokens entered the output."""
-        target = Rows(scores)
         draft = Rows(proposal.scores) if proposal.scores is not None else None
+        seen = Seen(Rows(scores), draft, clock.seconds)
         gamma, passed = len(proposal.ids), int(verdict.accepted)
         accepted = min(passed, kept)
         chances = verdict.probability[0].tolist()
@@ -84,104 +93,71 @@ class Recorder:
         tested = min(accepted + 1, gamma) if kept > passed else accepted
         tokens: list[Token] = []
         for i, token in enumerate(proposal.ids[:accepted]):
-            tokens.append(self._kept(token, "accepted", i + 1, clock.seconds, target, draft, chances[i]))
+            tokens.append(self._token(seen, "accepted", token, i + 1, chances[i]))
         for i, token in enumerate(proposal.ids[accepted:], start=accepted):
             chance = chances[i] if i < tested else None
-            after = proposal.ids[accepted:i]
-            tokens.append(self._rejected(token, after, i + 1, clock.seconds, target, draft, chance))
+            tokens.append(self._token(seen, "rejected", token, i + 1, chance, after=proposal.ids[accepted:i]))
         if kept > passed:
             kind: Kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
-            own = int(verdict.token)
-            tokens.append(self._kept(own, kind, passed + 1, clock.seconds, target, draft, None))
+            tokens.append(self._token(seen, kind, int(verdict.token), passed + 1, None))
         overlaps = None if verdict.overlap is None else tuple(verdict.overlap[0, :tested].tolist())
-        return self._round(tuple(tokens), gamma, accepted, clock, overlaps, stop)
+        return self._round(tokens, gamma, accepted, clock, overlaps, stop)
 
     def _round(
         self,
-        tokens: tuple[Token, ...],
+        tokens: list[Token],
         drafted: int,
         accepted: int,
         clock: LaneClock,
         overlaps: tuple[float, ...] | None,
         stop: Stop | None,
     ) -> Round:
-        phases = clock.phases
         self._index += 1
         return Round(
             index=self._index - 1,
-            tokens=tokens,
+            tokens=tuple(tokens),
             drafted=drafted,
             accepted=accepted,
             seconds=clock.seconds,
-            draft_seconds=phases["draft"],
-            verify_seconds=phases["verify"],
-            other_seconds=phases["other"],
+            draft_seconds=clock.phases["draft"],
+            verify_seconds=clock.phases["verify"],
+            other_seconds=clock.phases["other"],
             overlaps=overlaps,
             stop=stop,
         )
 
-    def _kept(
+    def _token(
         self,
-        token: int,
+        seen: Seen,
         kind: Kind,
+        token: int,
         position: int,
-        seconds: float,
-        target: Rows,
-        draft: Rows | None,
-        chance: float | None,
+        acceptance: float | None,
+        after: Sequence[int] = (),
     ) -> Token:
+        """One token's record; ``after`` are the rejected tokens that a rejected one follows."""
         row = position - 1
-        target_top, draft_top = self._tops(row, target, draft, ())
+        # After a fully accepted draft there is one row more of p than of q.
+        draft = seen.draft if seen.draft is not None and row < len(seen.draft) else None
+        kept = kind != "rejected"
         return Token(
             id=token,
-            text=self._text.push(token),
+            # Candidates are written as they would stand here, so before this token moves the text on.
+            target_top=self._candidates(seen.target, row, after),
+            draft_top=self._candidates(draft, row, after),
+            text=self._text.push(token) if kept else self._text.peek(token, after),
             kind=kind,
             round=self._index,
             position=position,
-            p=target.probability(row, token),
-            q=draft.probability(row, token) if draft is not None and row < len(draft) else None,
-            acceptance=chance,
-            seconds=seconds,
-            margin=target.margin(row, token),
-            target_top=target_top,
-            draft_top=draft_top,
-        )
-
-    def _rejected(
-        self,
-        token: int,
-        after: Sequence[int],
-        position: int,
-        seconds: float,
-        target: Rows,
-        draft: Rows | None,
-        chance: float | None,
-    ) -> Token:
-        row = position - 1
-        target_top, draft_top = self._tops(row, target, draft, after)
-        return Token(
-            id=token,
-            text=self._text.peek(token, after),
-            kind="rejected",
-            round=self._index,
-            position=position,
-            p=target.probability(row, token),
+            p=seen.target.probability(row, token),
             q=draft.probability(row, token) if draft is not None else None,
-            acceptance=chance,
-            seconds=seconds,
-            target_top=target_top,
-            draft_top=draft_top,
+            acceptance=acceptance,
+            seconds=seen.seconds,
+            margin=seen.target.margin(row, token) if kept else None,
         )
 
-    def _tops(
-        self, row: int, target: Rows, draft: Rows | None, after: Sequence[int]
-    ) -> tuple[tuple[Candidate, ...] | None, tuple[Candidate, ...] | None]:
-        if not self._top_candidates:
-            return None, None
-        return self._candidates(target, row, after), (
-            self._candidates(draft, row, after) if draft is not None and row < len(draft) else None
-        )
-
-    def _candidates(self, rows: Rows, row: int, after: Sequence[int]) -> tuple[Candidate, ...]:
+    def _candidates(self, rows: Rows | None, row: int, after: Sequence[int]) -> tuple[Candidate, ...] | None:
+        if not self._top_candidates or rows is None:
+            return None
         found = rows.top(row, self._top_candidates)
         return tuple(Candidate(i, self._text.peek(i, after), p) for i, p in found)

@@ -12,12 +12,10 @@ from transformers import DynamicCache, PreTrainedModel
 
 @contextmanager
 def evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Dropout off for one forward; a model handed over in training mode is in training mode again after it."""
-    if not model.training:
-        yield
-        return
+    """Dropout off for one forward; what was handed over in training mode is in training mode again after it."""
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    for module in training:
+        module.training = False
     try:
         yield
     finally:

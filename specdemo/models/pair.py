@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 
 import torch
@@ -10,7 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
 
-WARM_UP_TOKENS = 8
+WARM_UP_TOKENS = 16
+ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
+"""Kinds of layers whose cache is a list of positions, so that the last ones can be taken back."""
 
 
 @dataclass(eq=False)
@@ -77,24 +80,31 @@ class ModelPair:
         for model in (self.target, self.draft):
             if model is not None:
                 runner = Runner(model)
-                for count in (WARM_UP_TOKENS, 1, WARM_UP_TOKENS // 2):
-                    runner.forward([0] * count, keep=count)
+                room = min(WARM_UP_TOKENS, _context_of(model) or WARM_UP_TOKENS)
+                for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
+                    if count:
+                        runner.forward([0] * count, keep=count)
         self._warm = True
 
 
 def _context_of(model: PreTrainedModel) -> int | None:
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
 
 
 def _check_can_decode(role: str, model: PreTrainedModel) -> None:
-    if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
+    decodes = isinstance(model, PreTrainedModel) and model.can_generate()
+    if not decodes or model.get_output_embeddings() is None:
         raise PairError(
             f"{role}: {type(model).__name__} is no causal language model of transformers; "
             "load it with AutoModelForCausalLM."
         )
     if getattr(model.config, "is_encoder_decoder", False):
         raise PairError(f"{role}: {type(model).__name__} is an encoder-decoder model; choose a decoder-only one.")
-    if getattr(model, "_is_stateful", False):
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise PairError(f"{role}: {type(model).__name__} has no KV cache; choose an architecture that has one.")
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    if getattr(model, "_is_stateful", False) or not layers <= ATTENTION_LAYERS:
         raise PairError(
             f"{role}: {type(model).__name__} keeps a recurrent state that cannot be rolled back after a "
             "rejected token; choose a model with attention only."

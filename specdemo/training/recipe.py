@@ -61,21 +61,22 @@ class Recipe:
     target: Shape = Shape(hidden=192, heads=3, kv_heads=3, intermediate=512)
     target_phases: tuple[Phase, ...] = (
         Phase(8, 14_000_000),
-        Phase(16, 6_000_000),
-        Phase(32, 5_000_000, 1024),
+        Phase(16, 3_600_000),
+        Phase(32, 2_600_000, 1024),
     )
     draft: Shape = Shape(hidden=384, heads=6, kv_heads=6, intermediate=1024)
-    draft_phases: tuple[Phase, ...] = (Phase(1, 8_000_000),)
+    draft_phases: tuple[Phase, ...] = (Phase(1, 5_000_000),)
     matrix_lr: float = 0.02
     vector_lr: float = 5e-3
     warmup_steps: int = 60
     decay_share: float = 0.2
-    rollout_tokens: int = 1_200_000
-    rollout_batch: int = 96
+    rollout_tokens: int = 400_000
+    rollout_batch: int = 192
     rollout_length: int = 256
-    distill_tokens: int = 12_000_000
+    distill_tokens: int = 6_000_000
     distill_context: int = 256
     distill_rollout_share: float = 0.65
+    distill_hard_share: float = 0.5
     distill_matrix_lr: float = 0.005
     distill_vector_lr: float = 2e-3
     checkpoint_every: int = 100
@@ -86,7 +87,7 @@ def tiny_recipe() -> Recipe:
     """A run of seconds that goes through every stage; for tests of the machinery, not for use."""
     return Recipe(
         vocab_size=320,
-        context=64,
+        context=512,
         batch_tokens=256,
         target=Shape(32, 2, 2, 64),
         target_phases=(Phase(2, 1024, 64), Phase(4, 1024, 64)),

@@ -53,10 +53,10 @@
     }
   }
 
-  /** The next 1, 1.5, 2, 3, 5 or 7.5 times a power of ten: axes that grow in steps instead of trembling. */
+  /** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
   function roundUp(value) {
     const power = 10 ** Math.floor(Math.log10(value));
-    const step = [1, 1.5, 2, 3, 5, 7.5, 10].find((s) => s * power >= value * 0.9999);
+    const step = [1, 1.5, 2, 3, 4, 6, 8, 10].find((s) => s * power >= value * 0.9999);
     return step * power;
   }
 
@@ -134,7 +134,6 @@
       this.series.forEach((series) => series.close());
       const last = Math.max(0, ...this.series.map((series) => (series.x.length ? series.latest() : 0)));
       if (last) this.ranges.x = last * 1.02;
-      this.finished = true;
       this.stale = true;
       this.schedule(true);
     }
@@ -230,5 +229,5 @@
     }
   }
 
-  window.SpecDemoChart = { create: (host) => new Chart(host), looks: laneLooks };
+  window.SpecDemoChart = { create: (host) => new Chart(host) };
 })();

@@ -1,0 +1,70 @@
+"""Did speculation change the output? Judged from two traces, position by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specdemo.trace import Trace
+
+Outcome = Literal["identical", "tie", "diverged", "sampled", "partial"]
+
+TIE_MARGIN = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.4}
+"""Logits closer than this may change places by the rounding of one forward against another.
+
+A few units in the last place of a logit of size 30 to 60, which is how large a model's logits get.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The judgement on a lane against the baseline.
+
+    Attributes:
+        outcome: ``identical``; ``tie``: a different token first chosen where both were equally good within
+            rounding; ``diverged``; ``sampled``: random draws, which no single run can compare; ``partial``:
+            the same as far as both got, and at least one was stopped.
+        position: tokens that agree before the first difference, or all that were compared.
+        text: one line for people.
+    """
+
+    outcome: Outcome
+    position: int
+    text: str
+
+
+def compare(baseline: Trace, lane: Trace) -> Comparison:
+    """Compare ``lane``'s output ids with those of ``baseline``."""
+    if not (baseline.settings.greedy and lane.settings.greedy):
+        return _sampled(baseline, lane)
+    left, right = baseline.token_ids, lane.token_ids
+    shorter = min(len(left), len(right))
+    agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
+    whole = baseline.complete and lane.complete
+    if agreed == shorter and not whole:
+        return Comparison("partial", agreed, f"identical so far, over {_tokens(agreed)}")
+    if agreed == shorter and len(left) == len(right):
+        return Comparison("identical", agreed, f"identical output, checked at all {_tokens(agreed)}")
+    place = f"at token {agreed + 1}"
+    if agreed < shorter:
+        margin = min(abs(t.margin or 0.0) for t in (baseline.output[agreed], lane.output[agreed]))
+        if lane.settings.lossless and margin <= TIE_MARGIN.get(lane.dtype, TIE_MARGIN["float32"]):
+            return Comparison("tie", agreed, f"numerical tie {place}: two tokens {margin:.1g} logits apart")
+    if lane.settings.lossless and baseline.settings.lossless:
+        return Comparison("diverged", agreed, f"diverged {place}")
+    rule = (baseline if lane.settings.lossless else lane).settings.acceptance
+    return Comparison("diverged", agreed, f"diverged {place}: the acceptance rule {rule} is lossy")
+
+
+def _sampled(baseline: Trace, lane: Trace) -> Comparison:
+    lossy = [t.settings.acceptance for t in (baseline, lane) if not t.settings.lossless]
+    text = (
+        f"sampled; the acceptance rule {lossy[0]} is lossy, so the distribution differs"
+        if lossy
+        else "sampled: each lane drew its own text from the same distribution"
+    )
+    return Comparison("sampled", 0, text)
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token" if count == 1 else f"{count} tokens"

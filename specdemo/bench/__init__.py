@@ -1,0 +1,1 @@
+"""``python -m specdemo.bench``: interleaved, repeated measurements, as a table and as JSON."""

@@ -1,0 +1,28 @@
+"""What a measurement ran on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import torch
+import transformers
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Processor, threads and versions; no name of a host, no path."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def _processor() -> str:
+    """The widest vector instructions say more of a virtual CPU than its name does."""
+    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

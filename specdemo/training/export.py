@@ -1,0 +1,146 @@
+"""Writes the trained pair and its model card into the assets folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdemo.training.evaluate import CARD_GAMMA, DomainReport
+from specdemo.training.recipe import Recipe
+
+DATA_TABLE = """\
+| data | what | licence |
+|---|---|---|
+| Schema-Guided Dialogue | task dialogues (restaurants, flights, music, banks) | CC BY-SA 4.0 |
+| Topical-Chat | open-domain chit-chat | CDLA-Sharing-1.0 |
+| GSM8K, train split | grade-school word problems with worked answers | MIT |
+| Python standard library 3.11 | modules | PSF-2.0 |
+| TinyStories | very simple stories | CDLA-Sharing-1.0 |
+| Pratham Books / African Storybook | children's picture-book stories | CC BY |
+| FairytaleQA | classic fairy tales | public domain tales, Apache-2.0 repository |
+| 19th-century children's books | books | public domain |
+"""
+
+
+def export_model(model: LlamaForCausalLM, folder: Path, recipe: Recipe) -> None:
+    """Save in bfloat16 safetensors, in shards small enough for any git host."""
+    for old in folder.glob("*.safetensors*"):
+        old.unlink()
+    model.to("cpu", torch.bfloat16).save_pretrained(folder, max_shard_size=recipe.shard_size)
+
+
+def export_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """The tokenizer stands beside the target's weights."""
+    tokenizer.save_pretrained(folder)
+
+
+def write_card(
+    path: Path,
+    target: LlamaForCausalLM,
+    draft: LlamaForCausalLM,
+    losses: dict[str, dict[str, float]],
+    reports: list[DomainReport],
+    recipe: Recipe,
+    hardware: str,
+) -> None:
+    """The model card, every figure of it measured.
+
+    Args:
+        losses: held-out loss in nats a token, by model ("target", "draft") and domain.
+        reports: greedy runs over the example prompts, by domain.
+    """
+    path.write_text(
+        "\n".join(
+            [
+                _front(target, draft, recipe, hardware),
+                _loss_section(losses),
+                _acceptance_section(reports),
+                _sample_section(reports),
+            ]
+        ),
+        encoding="utf-8",
+    )
+
+
+def _size(model: LlamaForCausalLM) -> str:
+    config = model.config
+    return (
+        f"{model.num_parameters() / 1e6:.1f}M parameters, {config.num_hidden_layers} layers × "
+        f"{config.hidden_size}, {config.num_attention_heads} heads"
+    )
+
+
+def _front(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe, hardware: str) -> str:
+    phases = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in recipe.target_phases)
+    pretraining = sum(p.tokens for p in recipe.draft_phases)
+    return f"""---
+license: cc-by-sa-4.0
+language: en
+pipeline_tag: text-generation
+tags: [speculative-decoding, llama]
+---
+# The builtin pair
+
+Two small Llama models made for showing speculative decoding on any CPU without a download. They write
+plausible small talk, stories, Python and sums; they know nothing, and their answers are often wrong.
+
+- **target**: {_size(target)}
+- **draft**: {_size(draft)}
+- **tokenizer**: byte-level BPE of {recipe.vocab_size} tokens, digits one by one, shared
+- **context**: {recipe.context} tokens
+- **format**: bfloat16 safetensors; run in float32 on a CPU
+
+The target is deep and narrow because a CPU then spends its time on the layers' fixed costs: verifying several
+tokens costs little more than one, and a one-layer draft is cheap.
+
+## Training
+{hardware}. Target: {phases}, each depth started from a copy of the one before.
+Draft: {pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of
+distillation from the target (KL divergence), {recipe.distill_rollout_share:.0%} of them on text the target wrote
+itself, greedily and sampled. Every number is in `specdemo/training/recipe.py`;
+`python -m specdemo.training` repeats it.
+
+{DATA_TABLE}"""
+
+
+def _loss_section(losses: dict[str, dict[str, float]]) -> str:
+    rows = [f"| {name} | {loss:.2f} | {losses['draft'][name]:.2f} |" for name, loss in losses["target"].items()]
+    head = [
+        "## Held-out loss",
+        "Nats a token, on every 50th document.",
+        "",
+        "| domain | target | draft |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*head, *rows, ""])
+
+
+def _acceptance_section(reports: list[DomainReport]) -> str:
+    rows = [
+        f"| {r.domain} | {r.acceptance_rate:.2f} | {r.mean_acceptance_length:.2f} | {r.distinct_4grams:.2f} |"
+        for r in reports
+    ]
+    return "\n".join(
+        [
+            "## Acceptance",
+            f"Greedy, γ = {CARD_GAMMA}, 128 tokens, over the prompts of `assets/prompts.toml`. The last column is",
+            "the share of distinct 4-grams in the output: a text that loops is easy to guess and would flatter",
+            "the draft.",
+            "",
+            "| domain | acceptance rate | mean acceptance length τ | distinct 4-grams |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _sample_section(reports: list[DomainReport]) -> str:
+    parts = ["## Samples", "Greedy, as they came."]
+    for report in reports:
+        for prompt, text in report.samples[:2]:
+            quoted = "\n".join(f"    {line}" for line in f"{prompt.strip()}\n⟶{text}".split("\n"))
+            parts += ["", f"### {report.domain}", "", quoted]
+    return "\n".join([*parts, ""])

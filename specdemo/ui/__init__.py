@@ -1,0 +1,1 @@
+"""The page. It reads traces and never touches a tensor."""

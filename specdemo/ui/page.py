@@ -1,0 +1,97 @@
+"""The page: composes the side panel and the tabs, nothing more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.ui.controls import create_controls
+from specdemo.ui.pairs import PairStore
+from specdemo.ui.race_tab import create_race_tab, race_css, race_head
+
+TITLE = "specdemo: speculative decoding, measured"
+QUEUE_LENGTH = 32
+
+
+def build() -> gr.Blocks:
+    """The whole app; loading the builtin pair begins at once, in the background."""
+    store = PairStore()
+    with gr.Blocks(
+        title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True
+    ) as page:
+        with gr.Row(elem_id="page"):
+            with gr.Column(scale=0, min_width=300, elem_id="panel"):
+                gr.HTML(
+                    "<h1>Speculative decoding</h1><p>side by side, measured, token by token</p>",
+                    elem_id="title",
+                    padding=False,
+                )
+                controls = create_controls()
+            with gr.Column(elem_id="stage"):
+                stops = create_race_tab(controls, store)
+
+        def leave(request: gr.Request) -> None:
+            stops.forget(request.session_hash or "")
+
+        page.unload(leave)
+    page.queue(max_size=QUEUE_LENGTH)
+    store.prefetch(controls.pair.value)
+    return page
+
+
+def launch_options() -> dict[str, Any]:
+    """How the page is launched: theme, styles and scripts belong to the launch in Gradio 6."""
+    own = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
+    return {
+        "theme": theme(),
+        "head": f"<style>{own}{race_css()}</style>{race_head()}",
+        "footer_links": [],
+        "show_error": True,
+    }
+
+
+def theme() -> gr.themes.Base:
+    """System fonts (nothing is fetched from elsewhere) and the race's own accent."""
+    sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
+    mono = ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")
+    return gr.themes.Base(font=sans, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md").set(
+        body_background_fill="#ffffff",
+        body_background_fill_dark="#131318",
+        body_text_color="#1b1b22",
+        body_text_color_dark="#ececf2",
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        block_border_width="0px",
+        block_label_background_fill="transparent",
+        block_label_background_fill_dark="transparent",
+        block_label_text_color="#6a6a78",
+        block_label_text_color_dark="#a0a0b0",
+        block_title_text_color="#6a6a78",
+        block_title_text_color_dark="#a0a0b0",
+        block_title_text_size="*text_xs",
+        block_title_text_weight="400",
+        block_padding="0px",
+        input_background_fill="#f7f7f9",
+        input_background_fill_dark="#1b1b22",
+        input_border_color="#e3e3ea",
+        input_border_color_dark="#2d2d38",
+        border_color_primary="#e3e3ea",
+        border_color_primary_dark="#2d2d38",
+        slider_color="#4b3fd6",
+        slider_color_dark="#a79fff",
+        button_primary_background_fill="#4b3fd6",
+        button_primary_background_fill_hover="#3d32bd",
+        button_primary_text_color="#ffffff",
+        button_primary_background_fill_dark="#a79fff",
+        button_primary_background_fill_hover_dark="#bdb7ff",
+        button_primary_text_color_dark="#131318",
+        button_secondary_background_fill="#f7f7f9",
+        button_secondary_background_fill_dark="#1b1b22",
+        button_secondary_border_color="#e3e3ea",
+        button_secondary_border_color_dark="#2d2d38",
+        checkbox_background_color_selected="#4b3fd6",
+        checkbox_background_color_selected_dark="#a79fff",
+    )

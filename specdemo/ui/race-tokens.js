@@ -1,0 +1,300 @@
+/*
+ * The text of a lane: its tokens, the tooltip that explains one of them, and what is copied from it.
+ *
+ * A plain script that defines `window.SpecDemoTokens`, loaded before race.js. Prompts and model text are
+ * untrusted: they only ever become text nodes.
+ *
+ * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
+ *   acceptance: ?number, seconds: number}} Token
+ * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
+ *   tokens: Token[]}} Round
+ */
+(function () {
+  "use strict";
+
+  const KINDS = {
+    target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
+    bonus: "bonus: a free token", rejected: "rejected: drafted, dropped",
+  };
+  const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: 1, End: -1 };
+
+  /** What each token's element stands for. */
+  const records = new WeakMap();
+  let serial = 0;
+
+  /** A new element. Its text is never read as markup. */
+  function make(tag, className, parent, text, attributes) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined && text !== null) element.textContent = text;
+    for (const name in attributes) element.setAttribute(name, attributes[name]);
+    if (parent) parent.append(element);
+    return element;
+  }
+
+  // ---- tokens --------------------------------------------------------------------------------------------------
+
+  /**
+   * One token. Only its ink carries the kind's look: the whitespace around it stays plain, else a space at a
+   * line's end would leave a coloured stub.
+   */
+  function tokenElement(token, marks) {
+    const element = make("span", "t t-" + (token.kind in KINDS ? token.kind : "target") + marks);
+    const body = token.text.trim();
+    if (!body) {
+      make("span", token.text.includes("\n") ? "k nl" : token.text ? "k" : "k empty", element, token.text);
+      return element;
+    }
+    const start = token.text.indexOf(body);
+    const end = start + body.length;
+    if (start) element.append(token.text.slice(0, start));
+    make("span", start ? "k sp" : "k", element, body);
+    if (end < token.text.length) element.append(token.text.slice(end));
+    return element;
+  }
+
+  /** The rejected token in whose place a corrected one stands. */
+  function droppedFor(token, round) {
+    if (token.kind !== "corrected") return null;
+    return round.tokens.find((other) => other.kind === "rejected" && other.position === token.position);
+  }
+
+  /**
+   * The elements of a round. The first one carries the boundary, and so does the first kept one: a boundary
+   * stays when rejected tokens are hidden.
+   */
+  function roundElements(round, boundary, start) {
+    const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
+    return round.tokens.map((token, i) => {
+      const marks = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
+      const element = tokenElement(token, marks);
+      const ends = round.stop === "eos" && i === round.tokens.length - 1;
+      records.set(element, { token, dropped: droppedFor(token, round), index: start + i, ends });
+      return element;
+    });
+  }
+
+  // ---- copying -------------------------------------------------------------------------------------------------
+
+  /** The output that a selection covers, without rejected tokens. @param {Range} range */
+  function keptText(area, range) {
+    let text = "";
+    for (const element of area.children) {
+      if (element.classList.contains("t-rejected") || !range.intersectsNode(element)) continue;
+      const part = document.createRange();
+      part.selectNodeContents(element);
+      if (range.compareBoundaryPoints(Range.START_TO_START, part) > 0) {
+        part.setStart(range.startContainer, range.startOffset);
+      }
+      if (range.compareBoundaryPoints(Range.END_TO_END, part) < 0) part.setEnd(range.endContainer, range.endOffset);
+      text += part.toString();
+    }
+    return text;
+  }
+
+  /** Copying inside one lane gives its output; any other selection keeps the browser's way. */
+  function onCopy(event) {
+    const selection = document.getSelection();
+    if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
+    const range = selection.getRangeAt(0);
+    const node = range.commonAncestorContainer;
+    const area = (node.nodeType === 1 ? node : node.parentElement).closest('[data-role="tokens"]');
+    if (!area) return;
+    event.clipboardData.setData("text/plain", keptText(area, range));
+    event.preventDefault();
+  }
+
+  // ---- the tooltip ---------------------------------------------------------------------------------------------
+
+  /** Two decimals, more only where two would say 0. */
+  function formatProbability(p) {
+    if (p >= 0.01 || p === 0) return p.toFixed(2);
+    return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
+  }
+
+  /** Whitespace made visible. */
+  function visible(text) {
+    const marks = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+    return text.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)).replace(/[\n\r\t]/g, (c) => marks[c]);
+  }
+
+  /** What a token is, in lines of strings and quoted texts. */
+  function tipLines(record) {
+    const { token, dropped } = record;
+    const number = (name, value) => (typeof value === "number" ? `${name} ${formatProbability(value)}` : null);
+    const join = (parts, mark) => parts.filter(Boolean).join(mark);
+    const text = token.text ? { quote: token.text } : record.ends ? "end of text" : "part of a character";
+    const lines = [
+      [text, " · " + KINDS[token.kind]],
+      [token.round ? `round ${token.round}, position ${token.position}` : "round 0, the prompt’s own pass"],
+      [join([number("target p", token.p), number("draft q", token.q), number("acceptance", token.acceptance)], " · ")],
+    ];
+    if (dropped) {
+      const odds = join([number("p", dropped.p), number("q", dropped.q)], ", ");
+      lines.push(["drafted ", { quote: dropped.text }, `${odds && ": " + odds}, rejected`]);
+    }
+    lines.push([`id ${token.id} · ${token.seconds.toFixed(3)} s on the lane’s clock`]);
+    return lines.filter((line) => line[0]);
+  }
+
+  /** A line of the tooltip; quoted text is isolated, for it may run from right to left. */
+  function tipLine(parts) {
+    const line = make("div");
+    for (const part of parts) {
+      if (typeof part === "string") line.append(part);
+      else line.append("“", make("bdi", "", null, visible(part.quote)), "”");
+    }
+    return line;
+  }
+
+  /** The one tooltip of a view. It lies over the page and moves nothing. */
+  class Tip {
+    constructor(frame) {
+      this.frame = frame;
+      this.box = make("div", "race-tip", frame, null, {
+        role: "tooltip", id: `race-tip-${++serial}`, "data-role": "tip",
+      });
+      this.box.hidden = true;
+      this.spoken = make("div", "race-spoken", frame, null, { "aria-live": "polite" });
+      this.element = null;
+      this.byKey = false;
+    }
+
+    show(element, byKey) {
+      if (this.element === element) return;
+      this.hide();
+      this.element = element;
+      this.byKey = byKey;
+      element.classList.add("current");
+      element.parentElement.setAttribute("aria-describedby", this.box.id);
+      this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
+      this.box.hidden = false;
+      if (byKey) this.spoken.textContent = this.box.innerText;
+      this.place();
+    }
+
+    hide() {
+      if (!this.element) return;
+      this.element.classList.remove("current");
+      if (this.element.parentElement) this.element.parentElement.removeAttribute("aria-describedby");
+      this.element = null;
+      this.box.hidden = true;
+    }
+
+    isIn(area) {
+      return this.element !== null && this.element.parentElement === area;
+    }
+
+    /** Above the token, below it where there is no room, and never past an edge. */
+    place() {
+      const spot = this.element.querySelector(".k").getClientRects()[0] || this.element.getBoundingClientRect();
+      const around = this.frame.getBoundingClientRect();
+      const right = Math.min(document.documentElement.clientWidth - 8, around.right) - this.box.offsetWidth;
+      const left = Math.max(8, around.left, Math.min(spot.left - 8, right));
+      const above = spot.top - this.box.offsetHeight - 8;
+      const top = above >= 4 ? above : spot.bottom + 8;
+      const [x, y] = [left - around.left, top - around.top].map(Math.round);
+      this.box.style.transform = `translate(${x}px, ${y}px)`;
+    }
+  }
+
+  // ---- the area ------------------------------------------------------------------------------------------------
+
+  /** The scrolling text of one lane. `add` gathers, `flush` writes, `scroll` follows: layout is asked for once. */
+  class Area {
+    constructor(parent, hint, tip) {
+      this.area = make("div", "race-tokens", parent, null, {
+        "data-role": "tokens", "data-hint": hint, tabindex: 0, role: "group",
+      });
+      this.tip = tip;
+      this.elements = [];
+      this.waiting = [];
+      this.follow = true;
+      this.lastTop = 0;
+      this.listen();
+    }
+
+    /** @param {Round} round  @param {boolean} boundary whether to mark where the round begins */
+    add(round, boundary) {
+      const elements = roundElements(round, boundary, this.elements.length);
+      this.elements.push(...elements);
+      this.waiting.push(...elements);
+    }
+
+    flush() {
+      if (!this.waiting.length) return;
+      const piece = document.createDocumentFragment();
+      piece.append(...this.waiting);
+      this.area.append(piece);
+      this.waiting = [];
+      this.moved = true;
+    }
+
+    scroll() {
+      if (this.moved && this.follow) this.area.scrollTop = 1e9;
+      this.moved = false;
+    }
+
+    /** Hover, tap, keys and scrolling: one listener each, however many tokens there are. */
+    listen() {
+      const { area, tip } = this;
+      const token = (event) => event.target.closest(".t");
+      area.addEventListener("pointerover", (event) => {
+        if (event.pointerType === "touch") return;
+        if (token(event)) tip.show(token(event), false);
+        else if (!tip.byKey) tip.hide();
+      });
+      area.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && tip.hide());
+      area.addEventListener("click", (event) => (token(event) ? tip.show(token(event), false) : tip.hide()));
+      area.addEventListener("keydown", (event) => this.onKey(event));
+      area.addEventListener("blur", () => tip.hide());
+      area.addEventListener("scroll", () => this.onScroll(), { passive: true });
+    }
+
+    /** Follows the end until the user scrolls up, and again once they are back at the end. */
+    onScroll() {
+      const { area, tip } = this;
+      const top = area.scrollTop;
+      if (area.scrollHeight - top - area.clientHeight < 30) this.follow = true;
+      else if (top < this.lastTop - 1) this.follow = false;
+      this.lastTop = top;
+      if (!tip.isIn(area)) return;
+      if (tip.byKey) tip.place();
+      else tip.hide();
+    }
+
+    onKey(event) {
+      const { tip } = this;
+      if (event.key === "Escape" && tip.element) {
+        event.stopPropagation();
+        tip.hide();
+      }
+      if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+      event.preventDefault();
+      const element = this.keyTarget(event.key);
+      if (!element) return;
+      this.follow = element === this.elements[this.elements.length - 1];
+      tip.show(element, true);
+      element.scrollIntoView({ block: "nearest" });
+      tip.place();
+    }
+
+    /** The token a key leads to, past hidden ones: sideways by token, up and down by round. */
+    keyTarget(key) {
+      const { elements, tip } = this;
+      const step = KEYS[key];
+      const here = tip.isIn(this.area) && key !== "Home" && key !== "End" ? records.get(tip.element) : null;
+      const stays = (element) => here && (key === "ArrowUp" || key === "ArrowDown")
+        && records.get(element).token.round === here.token.round;
+      let i = here ? here.index + step : step > 0 ? 0 : elements.length - 1;
+      while (elements[i] && (!elements[i].getClientRects().length || stays(elements[i]))) i += step;
+      return elements[i] || null;
+    }
+  }
+
+  window.SpecDemoTokens = {
+    make, onCopy,
+    createTip: (frame) => new Tip(frame),
+    createArea: (parent, hint, tip) => new Area(parent, hint, tip),
+  };
+})();

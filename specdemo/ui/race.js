@@ -1,0 +1,360 @@
+/*
+ * The race view: lanes of tokens side by side, their figures, the speed-up, and why.
+ *
+ * A plain script that defines `window.SpecDemoRace`. It knows nothing of Gradio, so the same file plays inside
+ * the app and inside an exported page. Prompts and model text are untrusted: they only ever become text nodes.
+ *
+ * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
+ *   acceptance: ?number, seconds: number}} Token
+ * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
+ *   tokens: Token[]}} Round
+ * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} LaneSpec
+ */
+(function () {
+  "use strict";
+
+  const IDLE_LANES = [
+    { title: "Plain", detail: "target only", gamma: 0, hint: "The target writes one token in each pass." },
+    { title: "Speculative", detail: "draft and target", gamma: 1,
+      hint: "The draft guesses several tokens; the target checks them in one pass." },
+  ];
+  const LEGEND = [
+    ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
+    ["rejected", "drafted, dropped"],
+  ];
+  const STATS = [
+    ["seconds", "time"], ["tokens", "tokens"], ["passes", "target passes"], ["tau", "τ"],
+    ["acceptance_rate", "accepted"],
+  ];
+  const ENDS = { eos: "end of text", context: "context full" };
+  const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
+  const MESSAGE_ICONS = { stopped: "■", error: "!" };
+  /** What stands in a figure's or a reason's place until there is one, by phase. */
+  const HERO_WAITS = {
+    idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
+  };
+  const WHY_WAITS = {
+    idle: "When a run ends, its measurements say here why speculation was faster, or why it was not.",
+    loading: "Follows when the run ends.", running: "Follows when the run ends.",
+    stopped: "The run ended too early to say.", error: "The run ended too early to say.",
+  };
+  const NOTHING = "–";
+  /** Before this much decoding the speed-up is noise. */
+  const SETTLED = { tokens: 2, seconds: 0.15 };
+
+  /** The view of each root, so that mounting twice is harmless. */
+  const mounted = new WeakMap();
+
+  const { make } = window.SpecDemoTokens;
+
+  // ---- elements ------------------------------------------------------------------------------------------------
+
+  /** Writes only what changed, so that an unchanged value touches nothing. */
+  function setText(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  function setData(element, key, value) {
+    if (value === null || value === undefined || value === false) {
+      if (key in element.dataset) delete element.dataset[key];
+    } else if (element.dataset[key] !== String(value)) {
+      element.dataset[key] = value;
+    }
+  }
+
+  /** Text with its first part in bold: what counts first, how it was found after it. */
+  function setLead(element, text, leading) {
+    if (element.textContent === text) return;
+    const lead = (leading.exec(text) || [""])[0];
+    element.replaceChildren(make("strong", "", null, lead), text.slice(lead.length));
+  }
+
+  // ---- figures -------------------------------------------------------------------------------------------------
+
+  const emptyTally = () => ({
+    clock: 0, prefill: 0, passes: 0, kept: 0, emitted: 0, decodeRounds: 0, drafted: 0, accepted: 0, stop: null,
+  });
+
+  /** Counts one more round; round 0 is the prefill, which is no part of the decoding speed. */
+  function count(tally, round) {
+    const kept = round.tokens.filter((token) => token.kind !== "rejected").length;
+    tally.passes += 1;
+    tally.kept += kept;
+    tally.clock = round.seconds;
+    tally.stop = round.stop || tally.stop;
+    if (round.index === 0) {
+      tally.prefill = round.seconds;
+    } else {
+      tally.decodeRounds += 1;
+      tally.emitted += kept;
+      tally.drafted += round.drafted;
+      tally.accepted += round.accepted;
+    }
+  }
+
+  /** Decoded tokens per second, or null while there is nothing to measure. */
+  function speed(tally) {
+    const seconds = tally.clock - tally.prefill;
+    return tally.emitted && seconds > 0 ? tally.emitted / seconds : null;
+  }
+
+  function settled(tally, over) {
+    if (speed(tally) === null) return false;
+    return over || (tally.emitted >= SETTLED.tokens && tally.clock - tally.prefill >= SETTLED.seconds);
+  }
+
+  const formatSpeed = (rate) => (rate === null ? NOTHING : rate.toFixed(rate < 99.95 ? 1 : 0));
+  const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
+  const formatShare = (part, whole) => (whole ? Math.round((100 * part) / whole) + " %" : NOTHING);
+
+  /** Two decimals, more only where two would say 0. */
+  function formatProbability(p) {
+    if (p >= 0.01 || p === 0) return p.toFixed(2);
+    return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
+  }
+
+  function laneFigures(tally, spec) {
+    const decoded = tally.decodeRounds > 0;
+    return {
+      tokens_per_second: formatSpeed(speed(tally)),
+      seconds: tally.passes ? tally.clock.toFixed(2) + " s" : NOTHING,
+      tokens: tally.passes ? String(tally.kept) : NOTHING,
+      passes: tally.passes ? String(tally.passes) : NOTHING,
+      tau: decoded ? (tally.emitted / tally.decodeRounds).toFixed(2) : NOTHING,
+      acceptance_rate: spec.gamma > 0 ? formatShare(tally.accepted, tally.drafted) : NOTHING,
+    };
+  }
+
+  /** What the hero says of these lanes. */
+  function compare(lanes, over) {
+    const [plain, other] = lanes;
+    const needed = other ? [plain, other] : lanes.slice(0, 1);
+    if (!needed.length || !needed.every((lane) => settled(lane.tally, over))) return null;
+    if (!other) return { figure: formatSpeed(speed(plain.tally)), text: "tokens per second", trend: "even" };
+    const ratio = speed(other.tally) / speed(plain.tally);
+    const trend = ratio > 1.03 ? "faster" : ratio < 0.97 ? "slower" : "even";
+    return { figure: formatRatio(ratio), text: compareText(plain.spec.title, other.spec.title, trend), trend };
+  }
+
+  function compareText(first, second, trend) {
+    if (first === "Plain" && second === "Speculative") {
+      return trend === "even" ? "about as fast" : trend + " with speculation";
+    }
+    return `${second} is ${trend === "even" ? "about as fast as" : trend + " than"} ${first}`;
+  }
+
+  // ---- a lane --------------------------------------------------------------------------------------------------
+
+  /** A lane's card. @param {LaneSpec} spec  @param {number} series which line of the chart it is, 0 if plain */
+  function createLane(spec, number, series, tip) {
+    const card = make("section", "race-lane", null, null, { "data-lane": number, "data-series": series });
+    const header = make("header", "", card);
+    const name = make("div", "race-name", header);
+    const lane = {
+      card, spec, tally: emptyTally(), stats: {},
+      title: make("h3", "", name), detail: make("span", "race-detail", name), lossy: make("span", "race-tag", name, "lossy"),
+    };
+    const rate = make("div", "race-rate", header);
+    lane.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second" });
+    make("span", "", rate, "tok/s");
+    const meta = make("dl", "race-meta", card);
+    for (const [key, label] of STATS) {
+      if (key === "acceptance_rate" && !(spec.gamma > 0)) continue;
+      const stat = make("div", "", meta);
+      make("dt", "", stat, label);
+      lane.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
+    }
+    lane.text = window.SpecDemoTokens.createArea(card, spec.hint || "", tip);
+    nameLane(lane, spec);
+    return lane;
+  }
+
+  function nameLane(lane, spec) {
+    lane.spec = spec;
+    setText(lane.title, spec.title);
+    setText(lane.detail, spec.detail || "");
+    if (lane.lossy.hidden === Boolean(spec.lossy)) lane.lossy.hidden = !spec.lossy;
+    const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
+    if (lane.text.area.getAttribute("aria-label") !== label) lane.text.area.setAttribute("aria-label", label);
+  }
+
+  /** Shows the figures and whether the lane still runs. */
+  function refreshLane(lane, running) {
+    const figures = laneFigures(lane.tally, lane.spec);
+    for (const key in lane.stats) setText(lane.stats[key], figures[key]);
+    setData(lane.card, "running", running && !lane.tally.stop && "yes");
+    setData(lane.text.area, "end", ENDS[lane.tally.stop] || null);
+  }
+
+  // ---- the page ------------------------------------------------------------------------------------------------
+
+  function buildHero(frame) {
+    const hero = make("div", "race-hero", frame);
+    const speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup" });
+    const claim = make("div", "race-claim", hero);
+    const comparison = make("p", "race-comparison", claim, null, { "data-role": "comparison" });
+    const verdict = buildNotice(claim, "verdict");
+    const message = buildNotice(claim, "message");
+    return { speedup, comparison, verdict, message };
+  }
+
+  /** A line with an icon; hidden while it has nothing to say. */
+  function buildNotice(parent, role) {
+    const line = make("p", "race-" + role, parent, null, { "data-role": role, role: "status" });
+    return { line, icon: make("span", "race-icon", line, null, { "aria-hidden": "true" }), text: make("span", "", line) };
+  }
+
+  function showNotice(notice, kind, icon, text) {
+    if (notice.line.hidden === Boolean(text)) notice.line.hidden = !text;
+    setData(notice.line, "kind", text ? kind : null);
+    setData(notice.icon, "icon", icon || "");
+    setLead(notice.text, text || "", /^[^,.:;]+/);
+  }
+
+  function buildLegend(frame) {
+    const legend = make("div", "race-legend", frame);
+    for (const [kind, meaning] of LEGEND) {
+      const entry = make("span", "race-key", legend);
+      make("span", "k-" + kind, entry, kind);
+      entry.append(" " + meaning);
+    }
+    const label = make("label", "race-toggle", legend);
+    const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });
+    box.checked = true;
+    label.append("show rejected");
+    return box;
+  }
+
+  function buildBelow(frame) {
+    const below = make("div", "race-below", frame);
+    const chart = make("section", "race-card", below);
+    const head = make("div", "race-card-head", chart);
+    make("h3", "", head, "Tokens per second, on each lane’s own clock");
+    const keys = make("div", "race-lines", head);
+    const plot = make("div", "race-chart", chart, null, { "data-role": "chart" });
+    const reason = make("section", "race-card", below);
+    make("h3", "", reason, "Why");
+    return { keys, plot, why: make("p", "race-why", reason, null, { "data-role": "why" }) };
+  }
+
+  class View {
+    constructor(root) {
+      this.root = root;
+      this.frame = make("div", "specdemo-race");
+      this.hero = buildHero(this.frame);
+      this.laneRow = make("div", "race-lanes", this.frame);
+      this.toggle = buildLegend(this.frame);
+      this.below = buildBelow(this.frame);
+      this.tip = window.SpecDemoTokens.createTip(this.frame);
+      this.chart = window.SpecDemoChart ? window.SpecDemoChart.create(this.below.plot) : null;
+      this.onOutside = (event) => !event.target.closest('[data-role="tokens"]') && this.tip.hide();
+      this.onResize = () => this.tip.hide();
+      document.addEventListener("pointerdown", this.onOutside);
+      window.addEventListener("resize", this.onResize);
+      this.frame.addEventListener("copy", window.SpecDemoTokens.onCopy);
+      this.toggle.addEventListener("change", () => this.showRejected(this.toggle.checked));
+      this.run = undefined;
+      this.update(null);
+    }
+
+    /** Shows `value`; of its rounds only those that are new are added. */
+    update(value) {
+      if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
+      const rounds = (value && value.rounds) || [];
+      const specs = value && value.lanes && value.lanes.length ? value.lanes : IDLE_LANES;
+      const run = value ? String(value.run) : null;
+      if (run !== this.run || rounds.length < this.seen || specs.length !== this.lanes.length) this.begin(run, specs);
+      this.lanes.forEach((lane, i) => nameLane(lane, specs[i]));
+      this.append(rounds);
+      const phase = value ? value.phase : "idle";
+      setData(this.frame, "phase", phase);
+      this.lanes.forEach((lane) => refreshLane(lane, phase === "running"));
+      this.showHero(value, phase);
+      this.showWhy(value && value.why, phase);
+      this.lanes.forEach((lane) => lane.text.scroll()); // after all writing, so that layout happens once
+      this.finish(phase);
+    }
+
+    /** Clears the page for a new run. */
+    begin(run, specs) {
+      this.tip.hide();
+      this.run = run;
+      this.seen = 0;
+      this.over = false;
+      let series = 0;
+      this.lanes = specs.map((spec, i) => createLane(spec, i, spec.gamma > 0 ? ++series : 0, this.tip));
+      this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
+      setData(this.laneRow, "lanes", specs.length);
+      this.below.keys.replaceChildren(...this.lanes.map((lane) => {
+        const key = make("span", "", null, lane.spec.title, { "data-series": lane.card.dataset.series });
+        key.prepend(make("i", "", null));
+        return key;
+      }));
+      if (this.chart) this.chart.begin(run === null ? [] : specs);
+    }
+
+    /**
+     * Adds the rounds that are new. An item may also be the JSON of a list of rounds: Gradio copies and walks the
+     * whole value at every update, which takes seconds for thousands of nested tokens and nothing for strings.
+     */
+    append(items) {
+      for (; this.seen < items.length; this.seen++) {
+        const item = items[this.seen];
+        for (const round of typeof item === "string" ? JSON.parse(item) : [item]) this.addRound(round);
+      }
+      this.lanes.forEach((lane) => lane.text.flush());
+    }
+
+    addRound(round) {
+      const lane = this.lanes[round.lane];
+      if (!lane) return;
+      count(lane.tally, round);
+      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0);
+      if (this.chart) this.chart.add(round.lane, lane.tally.clock, lane.tally.emitted, Boolean(round.stop));
+    }
+
+    showHero(value, phase) {
+      const { speedup, comparison, verdict, message } = this.hero;
+      const result = value ? compare(this.lanes, phase === "done") : null;
+      setText(speedup, result ? result.figure : "");
+      setData(speedup, "trend", result && result.trend);
+      setText(comparison, result ? result.text : HERO_WAITS[phase] || "");
+      const judged = value && value.verdict;
+      showNotice(verdict, judged && judged.kind, judged && VERDICT_ICONS[judged.kind], judged && judged.text);
+      showNotice(message, phase, MESSAGE_ICONS[phase], value && value.message);
+    }
+
+    showWhy(why, phase) {
+      setData(this.below.why, "empty", !why && "yes");
+      setLead(this.below.why, why || WHY_WAITS[phase] || "", /^[\d.,]+ ?×/);
+    }
+
+    /** Once, when a run is over in whatever way. */
+    finish(phase) {
+      const over = phase === "done" || phase === "stopped" || phase === "error";
+      if (over && !this.over && this.chart) this.chart.finish();
+      this.over = over;
+    }
+
+    showRejected(shown) {
+      this.tip.hide();
+      this.frame.classList.toggle("hide-rejected", !shown);
+    }
+
+    destroy() {
+      document.removeEventListener("pointerdown", this.onOutside);
+      window.removeEventListener("resize", this.onResize);
+      if (this.chart) this.chart.destroy();
+      this.frame.remove();
+      mounted.delete(this.root);
+    }
+  }
+
+  /** The view in `root`, made at the first call. */
+  function mount(root) {
+    if (!mounted.has(root)) mounted.set(root, new View(root));
+    return mounted.get(root);
+  }
+
+  window.SpecDemoRace = { mount };
+})();

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes its own environment, finds a browser, checks the style and runs every test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+environment="${SPECDEMO_TEST_ENV:-.venv-tests}"
+python="$environment/bin/python"
+[ -x "$python" ] || "${PYTHON:-python3}" -m venv "$environment"
+"$python" -m pip install --quiet --disable-pip-version-check -r requirements.txt -r tests/requirements.txt
+
+# An installed browser, else Debian's package, else Playwright's own.
+find_browser() {
+  for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do
+    command -v "$name" && return 0
+  done
+  return 1
+}
+if ! browser="$(find_browser)"; then
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    (apt-get update && apt-get install -y --no-install-recommends chromium) >/dev/null 2>&1 || true
+  fi
+  if ! browser="$(find_browser)"; then
+    "$python" -m playwright install --with-deps chromium
+    browser=""
+  fi
+fi
+export SPECDEMO_TEST_BROWSER="$browser"
+export GRADIO_ANALYTICS_ENABLED=False HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+
+"$python" -m ruff check .
+"$python" -m ruff format --check .
+"$python" -m pytest "$@"

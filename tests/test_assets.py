@@ -1,0 +1,56 @@
+"""The builtin pair as it is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import specdemo
+from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
+from specdemo.models.catalog import ASSETS, catalog
+from specdemo.prompts import by_domain, examples
+
+TRACKED_LIMIT = 9.3e6
+ASSETS_LIMIT = 45e6
+
+
+@pytest.fixture(scope="module")
+def pair() -> specdemo.ModelPair:
+    return specdemo.load_pair("builtin")
+
+
+def test_assets_are_small_enough_for_a_space() -> None:
+    """A Space refuses large files without LFS; the whole folder has a budget too."""
+    files = [f for f in Path(ASSETS).rglob("*") if f.is_file()]
+    assert max(f.stat().st_size for f in files) <= TRACKED_LIMIT
+    assert sum(f.stat().st_size for f in files) <= ASSETS_LIMIT
+
+
+def test_four_domains_have_prompts() -> None:
+    """The page's chips and the bench read them."""
+    assert set(by_domain()) == {"chat", "stories", "code", "maths"}
+    assert all(len(prompts) >= 3 for prompts in by_domain().values())
+
+
+def test_the_builtin_label_tells_the_true_sizes(pair: specdemo.ModelPair) -> None:
+    """Guards the catalogue against a retrained pair of another size."""
+    target, draft = (round(m.num_parameters() / 1e6) for m in (pair.target, pair.draft))
+    assert catalog()["builtin"].label == f"builtin: {target}M target, {draft}M draft"
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda e: f"{e.domain}-{e.title}")
+def test_speculation_changes_no_token_on_any_example(pair: specdemo.ModelPair, example) -> None:
+    """Invariant 2 on the real weights, at the γ people start with."""
+    plain = specdemo.run(pair, example.prompt, specdemo.Settings(strategy="autoregressive", max_new_tokens=48))
+    fast = specdemo.run(pair, example.prompt, specdemo.Settings(gamma=5, max_new_tokens=48))
+    assert fast.token_ids == plain.token_ids
+    assert fast.metrics().mean_acceptance_length > 1.0
+
+
+def test_most_outputs_do_not_loop(pair: specdemo.ModelPair) -> None:
+    """Figures count only on outputs that do not repeat themselves; each domain needs some."""
+    settings = specdemo.Settings(strategy="autoregressive", max_new_tokens=128)
+    for domain, prompts in by_domain().items():
+        shares = [distinct_share(specdemo.run(pair, e.prompt, settings).token_ids) for e in prompts]
+        assert max(shares) >= LEAST_DISTINCT, domain

@@ -1,0 +1,97 @@
+"""The verdict between two lanes, from hand-made traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdemo.analysis.diagnosis import explain
+from specdemo.analysis.losslessness import compare
+from specdemo.analysis.repetition import distinct_share
+from specdemo.analysis.theory import expected_speedup
+from specdemo.settings import Settings
+from specdemo.trace import Round, Token, Trace
+
+PLAIN = Settings(strategy="autoregressive")
+SPECULATIVE = Settings(gamma=2)
+
+
+def plain_round(
+    index: int, token: int, margin: float = 1.0, *, step: float = 0.1, stop: str | None = None
+) -> Round:
+    seconds = step * (index + 1)
+    kept = Token(token, str(token), "target", index, 1, 0.5, None, None, seconds, margin)
+    return Round(index, (kept,), 0, 0, seconds, 0.0, step, 0.0, None, stop)
+
+
+def trace(
+    ids: list[int], settings: Settings = PLAIN, *, margin: float = 1.0, stop: str | None = "length"
+) -> Trace:
+    rounds = [plain_round(i, t, margin, stop=stop if i == len(ids) - 1 else None) for i, t in enumerate(ids)]
+    return Trace(settings, (1, 2), tuple(rounds))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "outcome", "position"),
+    [
+        (trace([5, 6, 7]), trace([5, 6, 7], SPECULATIVE), "identical", 3),
+        (trace([5, 6, 7]), trace([5, 9, 7], SPECULATIVE), "diverged", 1),
+        (trace([5, 6, 7], margin=1e-5), trace([5, 9, 7], SPECULATIVE, margin=1e-5), "tie", 1),
+        (trace([5, 6, 7]), trace([5, 6], SPECULATIVE), "diverged", 2),
+        (trace([5, 6, 7]), trace([5, 6], SPECULATIVE, stop=None), "partial", 2),
+        (trace([5, 6, 7]), trace([5, 9], SPECULATIVE, stop=None), "diverged", 1),
+    ],
+)
+def test_every_outcome_is_told_apart(left: Trace, right: Trace, outcome: str, position: int) -> None:
+    """Guards the order of the checks: a stopped lane is not a divergence, a shorter finished one is."""
+    judgement = compare(left, right)
+    assert (judgement.outcome, judgement.position) == (outcome, position)
+
+
+def test_a_tie_under_a_lossy_rule_is_no_excuse() -> None:
+    """A lossy rule takes other tokens on purpose; a small margin must not hide that."""
+    lossy = Settings(acceptance="top_k", gamma=2)
+    judgement = compare(trace([5, 6], margin=1e-6), trace([5, 9], lossy, margin=1e-6))
+    assert judgement.outcome == "diverged"
+    assert "lossy" in judgement.text
+
+
+def test_sampled_lanes_are_not_compared_token_by_token() -> None:
+    """Two draws from one distribution differ; that is no divergence."""
+    warm = Settings(strategy="autoregressive", temperature=1.0)
+    assert compare(trace([5, 6], warm), trace([5, 9], warm)).outcome == "sampled"
+    assert "lossy" in compare(trace([5], warm), trace([6], Settings(acceptance="top_k", temperature=1.0))).text
+
+
+def test_the_reason_is_made_of_the_measured_numbers() -> None:
+    """τ 2, c 0.1, v 1.2, γ 2: predicted 2 / (2 · 0.1 + 1.2) = 1.4."""
+    baseline = trace(list(range(10, 18)))
+    rounds = [plain_round(0, 10)]
+    for i in range(1, 5):
+        seconds = 0.1 + 0.14 * i
+        tokens = (
+            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
+            Token(12, "b", "rejected", i, 2, 0.1, 0.9, 0.0, seconds),
+            Token(13, "c", "corrected", i, 2, 0.8, 0.1, None, seconds, 1.0),
+        )
+        rounds.append(Round(i, tokens, 2, 1, seconds, 0.02, 0.12, 0.0))
+    lane = Trace(SPECULATIVE, (1, 2), tuple(rounds))
+    metrics = lane.metrics(baseline)
+    assert metrics.draft_cost == pytest.approx(0.1)
+    assert metrics.verify_cost == pytest.approx(1.2)
+    reason = explain(baseline, lane)
+    assert reason is not None
+    for part in ("1.4×", "50%", "τ 2.0", "10%", "1.2 steps", "predict 1.4×"):
+        assert part in reason
+
+
+def test_no_reason_is_given_without_a_measured_baseline() -> None:
+    """Two speculative lanes have no single target steps to divide by; nothing may be guessed."""
+    lane = trace([5, 6, 7], SPECULATIVE)
+    assert explain(lane, lane) is None
+
+
+def test_theory_and_repetition_on_numbers_done_by_hand() -> None:
+    """Guards the two formulas against a swapped γ and c, and against counting duplicates."""
+    assert expected_speedup(3.0, 4, 0.1, 1.1) == pytest.approx(2.0)
+    assert distinct_share([1, 2, 3, 4, 1, 2, 3, 4, 1]) == pytest.approx(4 / 6)
+    assert distinct_share([1, 2]) == 1.0

@@ -1,0 +1,277 @@
+"""The app in a real browser, on the builtin pair."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import specdemo
+from specdemo.ui.job import race_updates
+from specdemo.ui.page import build, launch_options
+
+RUN_MS = 60_000
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The app as ``python app.py`` builds it, on a free port."""
+    demo = build()
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    yield url
+    demo.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser that run.sh found, else Playwright's own."""
+    path = os.environ.get("SPECDEMO_TEST_BROWSER") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path or None, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A fresh visitor on the loaded page; a script error or a dialog fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    visitor = context.new_page()
+    problems: list[str] = []
+    visitor.on("pageerror", lambda error: problems.append(str(error)))
+    visitor.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+    visitor.goto(address)
+    visitor.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    yield visitor
+    context.close()
+    assert problems == []
+
+
+def set_length(page: Page, tokens: int) -> None:
+    field = page.locator("#max-tokens input[type=number]")
+    field.fill(str(tokens))
+    field.press("Tab")
+
+
+def press_run_and_wait(page: Page, phase: str = "done") -> None:
+    page.locator("#run").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+
+
+def chart_lengths(page: Page) -> list[int]:
+    """Points of both lanes' lines as the chart shows them now."""
+    lengths = page.evaluate(
+        """() => {
+            const chart = document.querySelector("[data-role=chart]");
+            const drawn = chart.data ? chart : chart.querySelector(".js-plotly-plot");
+            return drawn && drawn.data ? drawn.data.map(series => series.x.length) : [];
+        }"""
+    )
+    return (lengths or [0, 0])[:2]  # the dots at the lines' ends follow
+
+
+@pytest.mark.parametrize("domain", ["chat", "code"])
+def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page, domain: str) -> None:
+    """The whole way from Run to the verdict; guards every seam between core, worker, server and script."""
+    page.locator(f"#example-{domain}").click()
+    set_length(page, 96)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"1\"] .t').length > 10", timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    for lane in (0, 1):
+        tokens = page.locator(f"[data-lane='{lane}'] [data-stat=tokens]").inner_text()
+        assert 1 < int(tokens) <= 96
+    assert page.locator("[data-lane='0'] .t-target").count() > 1
+    for kind in ("accepted", "corrected", "rejected"):
+        assert page.locator(f"[data-lane='1'] .t-{kind}").count() > 0, kind
+    assert re.fullmatch(r"\d+(\.\d+)?×", page.locator("[data-role=speedup]").inner_text())
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    page.wait_for_timeout(500)  # the chart draws at most four times a second
+    assert all(points > 1 for points in chart_lengths(page))
+    left = page.locator("[data-lane='0'] [data-role=tokens]").evaluate("e => e.textContent")
+    kept = page.locator("[data-lane='1'] .t:not(.t-rejected)").evaluate_all(
+        "es => es.map(e => e.textContent).join('')"
+    )
+    assert kept == left
+
+
+def test_the_chart_grows_while_the_race_runs(page: Page) -> None:
+    """A chart drawn once at the end would pass every other check."""
+    set_length(page, 400)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 60", timeout=RUN_MS)
+    early = chart_lengths(page)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    page.wait_for_timeout(500)
+    late = chart_lengths(page)
+    assert len(late) == 2
+    assert all(after > before for before, after in zip(early, late, strict=True))
+
+
+def test_stop_ends_the_run_and_leaves_the_page_usable(page: Page) -> None:
+    """Stop at once, and Stop mid-run; Run works after both."""
+    set_length(page, 1000)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    page.locator("#stop").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    expect(page.locator("[data-role=message]")).to_contain_text("Stopped")
+    assert page.locator("[data-lane='0'] .t").count() > 5
+    page.locator("#run").click()
+    page.locator("#stop").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    set_length(page, 12)
+    press_run_and_wait(page)
+
+
+def test_markup_and_templates_in_a_prompt_stay_text(page: Page) -> None:
+    """Prompts are untrusted: nothing of them may run, and the run itself is an ordinary one."""
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> ${1+1} {{2+2}} שלום 你好 🙂"
+    page.locator("#prompt textarea").fill(hostile)
+    set_length(page, 24)
+    press_run_and_wait(page)
+    assert page.locator("#prompt textarea").input_value() == hostile
+    assert page.locator("#race img, #race script").count() == 0
+
+
+def test_markup_in_model_text_stays_text(page: Page) -> None:
+    """The builtin model rarely writes markup, so the view is given some as a lane's tokens."""
+    hostile = ["<img src=x onerror=alert(1)>", "${1+1}", "{{2+2}}", "</span>", " שלום", "你好", "🙂"]
+    tokens = [
+        {"id": i, "text": t, "kind": "target", "round": 0, "position": 1, "p": 0.5, "seconds": 0.1}
+        for i, t in enumerate(hostile)
+    ]
+    round_ = {"lane": 0, "index": 0, "drafted": 0, "accepted": 0, "seconds": 0.1, "stop": "eos", "tokens": tokens}
+    value = {
+        "run": "hostile",
+        "phase": "done",
+        "message": None,
+        "lanes": [{"title": "Plain", "detail": "", "gamma": 0}],
+        "rounds": [{**round_, "draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0}],
+        "verdict": {"kind": "identical", "text": "<b>${3+3}</b>"},
+        "why": "<i>why</i>",
+    }
+    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", value)
+    shown = page.locator("[data-lane='0'] [data-role=tokens]").evaluate("e => e.textContent")
+    assert shown == "".join(hostile)
+    assert "<b>${3+3}</b>" in page.locator("[data-role=verdict]").evaluate("e => e.textContent")
+    assert page.locator("#race img, #race b > b, #race [data-role=why] i").count() == 0
+
+
+def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
+    """Every failure shows in place; the next run is an ordinary one."""
+    for prompt, message in (("   ", "empty"), ("word " * 10_000, "at most")):
+        page.locator("#prompt textarea").fill(prompt)
+        press_run_and_wait(page, "error")
+        expect(page.locator("[data-role=message]")).to_contain_text(message)
+    page.locator("#prompt textarea").fill("Book a table.")
+    page.locator("#gamma input[type=number]").fill("16")
+    page.locator("#gamma input[type=number]").press("Tab")
+    set_length(page, 3)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
+def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page) -> None:
+    """Temperature above 0 turns exact match into rejection sampling by itself."""
+    page.locator("#sampling button").first.click()
+    field = page.locator("#temperature input[type=number]")
+    field.fill("0.8")
+    field.press("Tab")
+    expect(page.locator("#acceptance input")).to_have_value(re.compile("rejection sampling"), timeout=RUN_MS)
+    set_length(page, 24)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "sampled")
+    page.locator("#acceptance input").click()
+    page.get_by_role("option", name=re.compile("lossy")).click()
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_contain_text("lossy")
+
+
+def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: Page) -> None:
+    """Hover and arrow keys lead to the same card."""
+    set_length(page, 24)
+    press_run_and_wait(page)
+    page.locator("[data-lane='1'] .t-accepted").first.hover()
+    tip = page.locator("[data-role=tip]")
+    expect(tip).to_contain_text("round")
+    expect(tip).to_contain_text("target p")
+    page.mouse.move(1, 1)
+    page.locator("[data-lane='1'] [data-role=tokens]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("round")
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+
+
+def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
+    """The script divides for itself while a race runs; both must mean the same by every name."""
+    pair = specdemo.load_pair()
+    lanes = [
+        specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
+        specdemo.Settings(gamma=4, max_new_tokens=40),
+    ]
+    *_, final = race_updates(lambda: pair, "Book a table for two.", lanes, Event())
+    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
+    trace = specdemo.run(pair, "Book a table for two.", lanes[1])
+    metrics = trace.metrics()
+    shown = {
+        name: page.locator(f"[data-lane='1'] [data-stat={name}]").inner_text()
+        for name in ("tokens", "passes", "tau", "acceptance_rate")
+    }
+    assert shown["tokens"] == str(len(trace.token_ids))
+    assert shown["passes"] == str(metrics.rounds + 1)
+    assert float(shown["tau"]) == pytest.approx(metrics.mean_acceptance_length, abs=0.005)
+    assert float(shown["acceptance_rate"].split()[0]) == pytest.approx(100 * metrics.acceptance_rate, abs=0.5)
+
+
+def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:
+    """390 pixels wide, before and after a run."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    phone = context.new_page()
+    phone.goto(address)
+    phone.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    set_length(phone, 24)
+    press_run_and_wait(phone)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_two_visitors_take_turns_and_see_only_their_own_run(page: Page, browser: Browser, address: str) -> None:
+    """Decoding is one job at a time; the second visitor waits and is served."""
+    other = browser.new_page()
+    other.goto(address)
+    other.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    set_length(page, 150)
+    set_length(other, 20)
+    page.locator("#run").click()
+    press_run_and_wait(other)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    assert int(other.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) <= 20
+    assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) > 20
+    other.close()
+
+
+def test_a_reload_mid_run_frees_the_model_for_the_next_run(page: Page) -> None:
+    """A run whose page went away must not keep the queue busy."""
+    set_length(page, 1000)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    page.reload()
+    page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    set_length(page, 12)
+    press_run_and_wait(page)

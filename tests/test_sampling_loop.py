@@ -1,0 +1,143 @@
+"""The whole loop at temperature > 0: its outputs must be draws from the target's own distribution.
+
+Thousands of runs with different seeds against the exact joint distribution of the first three tokens, computed
+from the target's logits in float64 with the warpers applied by the tests' own code. A correct loop fails a χ²
+test at p > 0.001 once in a thousand seeds; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+from conftest import build, p_value, warped
+from test_acceptance import no_residual
+
+import specdemo
+from specdemo import ModelPair, Settings
+from specdemo.decoding import speculative
+
+RUNS = 3_000
+PROMPT = (1, 3, 1)
+TOKENS = 3  # looked at; one more is generated, so that γ = 2 is drafted in full
+
+
+def toy(family: str, vocabulary: int, draft_vocabulary: int | None = None, eos: int | None = None) -> ModelPair:
+    small = {"hidden": 16, "layers": 1, "heads": 2, "context": 32, "eos": eos}
+    target = build(family, vocabulary=vocabulary, **small)
+    return ModelPair(target, build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small), None)
+
+
+def exact_joint(pair: ModelPair, settings: Settings) -> dict[tuple[int, ...], float]:
+    """Probability of every first three tokens, or fewer where an end token comes first."""
+    done: dict[tuple[int, ...], float] = {}
+    open_: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(TOKENS):
+        with torch.no_grad():
+            logits = pair.target(torch.tensor([[*PROMPT, *begun] for begun in open_])).logits[:, -1]
+        longer: dict[tuple[int, ...], float] = {}
+        for (begun, mass), row in zip(open_.items(), logits.tolist(), strict=True):
+            for token, p in enumerate(warped(row, settings, [*PROMPT, *begun])):
+                ended = token in pair.eos_ids
+                (done if ended else longer)[(*begun, token)] = mass * float(p)
+        open_ = longer
+    return done | open_
+
+
+def outcomes(pair: ModelPair, runs: int = RUNS, **fields: object) -> Counter:
+    seen: Counter = Counter()
+    for seed in range(runs):
+        trace = specdemo.run(pair, PROMPT, Settings(seed=seed, max_new_tokens=TOKENS + 1, **fields))
+        seen[tuple(trace.token_ids[:TOKENS])] += 1
+    return seen
+
+
+CASES = {
+    "warpers off": (("llama", 6), {"temperature": 1.0, "gamma": 2}),
+    "top-p, an end token, a narrower draft": (
+        ("llama", 7, 5, 4),
+        {"temperature": 1.3, "top_p": 0.85, "gamma": 3},
+    ),
+    "repetition penalty and all warpers": (
+        ("gpt2", 10),
+        {"temperature": 0.7, "repetition_penalty": 1.6, "top_k": 6, "top_p": 0.95, "gamma": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_speculative_sampling_draws_from_the_targets_distribution(name: str) -> None:
+    """Guards the loop's part of losslessness: which row, which q, which history, which token is committed.
+
+    False alarm: 1 in 1,000 seeds for each case.
+    """
+    model, fields = CASES[name]
+    pair = toy(*model)
+    fields = {"acceptance": "sampling", **fields}
+    exact = exact_joint(pair, Settings(**fields))
+    assert sum(exact.values()) == pytest.approx(1.0)
+    assert p_value(outcomes(pair, **fields), exact) > 0.001
+
+
+def test_autoregressive_sampling_draws_from_the_targets_distribution() -> None:
+    """Guards the baseline's sampling, penalty included. False alarm: 1 in 1,000 seeds."""
+    pair = toy("gpt2", 6)
+    fields = {"strategy": "autoregressive", "temperature": 0.8, "repetition_penalty": 1.4, "top_k": 5}
+    exact = exact_joint(pair, Settings(**fields))
+    assert p_value(outcomes(pair, 1_000, **fields), exact) > 0.001
+
+
+def test_a_broken_rule_is_caught_through_the_whole_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test: no residual must fail it. A correct rule would pass here once in a million seeds."""
+    monkeypatch.setattr(speculative, "rule_for", lambda settings: no_residual)
+    pair = toy("llama", 6)
+    fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
+
+
+def test_the_lossy_rule_is_caught_through_the_whole_loop() -> None:
+    """Guards the label: top_k must change the distribution (a lossless rule does so once in a million seeds)."""
+    pair = toy("llama", 6)
+    fields = {"acceptance": "top_k", "accept_top_k": 3, "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
+
+
+@pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
+def test_the_same_seed_gives_the_same_output_and_another_seed_another(strategy: str) -> None:
+    """Guards reproducibility: no draw may come from torch's global generator, and the seed must be used."""
+    pair = toy("llama", 20)
+
+    def ids(seed: int) -> Sequence[int]:
+        fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 3, "max_new_tokens": 24}
+        return specdemo.run(pair, PROMPT, Settings(strategy=strategy, seed=seed, **fields)).token_ids
+
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = ids(5)
+    assert torch.equal(torch.get_rng_state(), before), "the caller's generator was used"
+    torch.manual_seed(2)
+    assert ids(5) == first
+    assert ids(6) != first
+
+
+def test_sampling_at_temperature_zero_is_greedy() -> None:
+    """Guards the table of rules in DESIGN.md: at temperature 0 ``sampling`` and ``exact`` are the same run."""
+    pair = toy("llama", 20)
+    fields = {"gamma": 3, "max_new_tokens": 24, "top_k": 5, "top_p": 0.5}
+    one = specdemo.run(pair, PROMPT, Settings(acceptance="sampling", **fields))
+    other = specdemo.run(pair, PROMPT, Settings(acceptance="exact", **fields))
+    assert one.token_ids == other.token_ids
+    assert [t.kind for t in one.tokens] == [t.kind for t in other.tokens]
+
+
+@pytest.mark.parametrize("fields", [{"temperature": 1e-4}, {"top_p": 1e-9}, {"top_k": 1}])
+def test_settings_that_leave_one_token_decode_like_greedy(fields: dict[str, float]) -> None:
+    """Guards the edges of the warpers: a vanishing temperature must not end in NaN and a crash of the draw."""
+    pair = toy("llama", 20)
+    greedy = specdemo.run(pair, PROMPT, Settings(gamma=3, max_new_tokens=12))
+    settings = Settings(
+        **{"acceptance": "sampling", "temperature": 1.0, "gamma": 3, "max_new_tokens": 12, **fields}
+    )
+    assert specdemo.run(pair, PROMPT, settings).token_ids == greedy.token_ids

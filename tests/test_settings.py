@@ -1,0 +1,119 @@
+"""Every knob: what is out of range is refused at once, by name, with what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from specdemo import Settings, SettingsError, SpecDemoError
+
+NAN, INF = math.nan, math.inf
+
+BAD = [
+    ("strategy", "speculativ"),
+    ("strategy", ""),
+    ("strategy", None),
+    ("strategy", 1),
+    ("drafter", "oracle"),
+    ("drafter", None),
+    ("acceptance", "exactly"),
+    ("acceptance", None),
+    *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None)),
+    *(("temperature", v) for v in (-1, -0.001, INF, -INF, NAN, "0.7", True, None, 100.5)),
+    *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None)),
+    *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
+    *(("repetition_penalty", v) for v in (0, -1.0, NAN, INF, "1", True, None)),
+    *(("max_new_tokens", v) for v in (0, -1, 1.5, True, "8", NAN, None)),
+    *(("seed", v) for v in (-1, 0.5, True, "0", 2**63, None)),
+    *(("accept_top_k", v) for v in (0, -1, 1.5, True, "1", None)),
+    *(("top_candidates", v) for v in (-1, 21, 1.5, True, None)),
+    *(("chat", v) for v in (0, 1, "yes", "")),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_a_bad_value_is_refused_by_name(field: str, value: object) -> None:
+    """Guards against a bad knob that surfaces as a shape error deep in a model, or is silently taken."""
+    with pytest.raises(SettingsError) as caught:
+        Settings(**{field: value})
+    assert caught.value.field == field
+    assert isinstance(caught.value, SpecDemoError)
+    message = str(caught.value)
+    assert message.startswith(f"{field}: ")
+    assert repr(value) in message
+    assert message.endswith(".")
+
+
+GOOD = [
+    *(("gamma", v) for v in (1, 16)),
+    *(("temperature", v) for v in (0, 0.0, 1, 100)),
+    *(("top_k", v) for v in (0, 1, 10**6)),
+    *(("top_p", v) for v in (1, 1.0, 0.01)),
+    *(("repetition_penalty", v) for v in (0.5, 1, 2.0)),
+    *(("max_new_tokens", v) for v in (1, 10**6)),
+    *(("seed", v) for v in (0, 2**63 - 1)),
+    *(("top_candidates", v) for v in (0, 5, 20)),
+    *(("chat", v) for v in (True, False, None)),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), GOOD)
+def test_values_at_the_edge_are_taken(field: str, value: object) -> None:
+    """Guards against limits that are off by one."""
+    assert getattr(Settings(**{"acceptance": "sampling", field: value}), field) == value
+
+
+def test_the_defaults_are_those_of_the_public_api() -> None:
+    """Guards the documented defaults, which notebooks rely on."""
+    defaults = {
+        "strategy": "speculative",
+        "drafter": "model",
+        "acceptance": "exact",
+        "gamma": 5,
+        "temperature": 0.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "repetition_penalty": 1.0,
+        "max_new_tokens": 128,
+        "seed": 0,
+        "accept_top_k": 10,
+        "chat": None,
+    }
+    assert defaults.items() <= dataclasses.asdict(Settings()).items()
+
+
+def test_exact_needs_temperature_zero() -> None:
+    """Guards losslessness: comparing with the best token while sampling would change the distribution."""
+    with pytest.raises(SettingsError, match="sampling") as caught:
+        Settings(acceptance="exact", temperature=0.7)
+    assert caught.value.field == "acceptance"
+
+
+def test_the_baseline_may_have_any_temperature() -> None:
+    """Guards against refusing an autoregressive lane for a rule that it does not use."""
+    assert Settings(strategy="autoregressive", temperature=0.7).temperature == 0.7
+
+
+def test_lossless_and_greedy_are_told_truly() -> None:
+    """Guards the lossless mark on the page."""
+    assert Settings().lossless
+    assert Settings(acceptance="sampling", temperature=1.0).lossless
+    assert not Settings(acceptance="top_k").lossless
+    assert Settings(acceptance="top_k", strategy="autoregressive").lossless
+    assert Settings().greedy
+    assert not Settings(acceptance="sampling", temperature=0.1).greedy
+
+
+def test_replacing_a_field_checks_it_again() -> None:
+    """Guards sweeps, which change γ by ``dataclasses.replace``."""
+    assert dataclasses.replace(Settings(), gamma=7).gamma == 7
+    with pytest.raises(SettingsError):
+        dataclasses.replace(Settings(), gamma=70)
+
+
+def test_settings_cannot_be_changed_after_validation() -> None:
+    """Guards against a lane whose settings change under it."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().gamma = 99

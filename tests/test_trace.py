@@ -1,0 +1,352 @@
+"""The record: its JSON, its text, its candidates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import BYTE_VOCABULARY, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
+from hypothesis import given
+from hypothesis import strategies as st
+
+import specdemo
+from specdemo import Candidate, ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError
+from specdemo.decoding.detokenizer import Detokenizer
+
+# --- JSON -------------------------------------------------------------------------------------------------
+
+text = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
+share = st.floats(0.0, 1.0)
+seconds = st.floats(0.0, 1e6)
+candidates = st.none() | st.lists(st.builds(Candidate, st.integers(0, 2**31), text, share), max_size=3).map(tuple)
+tokens = st.builds(
+    Token,
+    id=st.integers(0, 2**31),
+    text=text,
+    kind=st.sampled_from(["target", "accepted", "corrected", "bonus", "rejected"]),
+    round=st.integers(0, 999),
+    position=st.integers(1, 17),
+    p=st.none() | share,
+    q=st.none() | share,
+    acceptance=st.none() | share,
+    seconds=seconds,
+    margin=st.none() | st.floats(-1e6, 1e6),
+    target_top=candidates,
+    draft_top=candidates,
+)
+rounds = st.builds(
+    Round,
+    index=st.integers(0, 999),
+    tokens=st.lists(tokens, max_size=4).map(tuple),
+    drafted=st.integers(0, 16),
+    accepted=st.integers(0, 16),
+    seconds=seconds,
+    draft_seconds=seconds,
+    verify_seconds=seconds,
+    other_seconds=seconds,
+    overlaps=st.none() | st.lists(share, max_size=4).map(tuple),
+    stop=st.sampled_from([None, "eos", "length", "context"]),
+)
+settings_ = st.builds(
+    Settings,
+    strategy=st.sampled_from(["autoregressive", "speculative"]),
+    acceptance=st.sampled_from(["sampling", "top_k"]),
+    gamma=st.integers(1, 16),
+    temperature=st.floats(0.0, 100.0),
+    top_p=st.floats(0.0, 1.0, exclude_min=True),
+    seed=st.integers(0, 2**63 - 1),
+    chat=st.none() | st.booleans(),
+)
+traces = st.builds(
+    Trace,
+    settings=settings_,
+    prompt_ids=st.lists(st.integers(0, 2**31), max_size=5).map(tuple),
+    rounds=st.lists(rounds, max_size=4).map(tuple),
+    pair=text,
+    dtype=st.sampled_from(["float32", "bfloat16"]),
+)
+
+
+@given(traces)
+def test_a_trace_survives_json(trace: Trace) -> None:
+    """Guards exports and links: every number to its last bit, every character, None as None, tuples as tuples."""
+    text_ = trace.to_json()
+    again = Trace.from_json(text_)
+    assert again == trace
+    assert again.to_json() == text_
+    assert [t.text for t in again.tokens] == [t.text for t in trace.tokens]
+
+
+def test_a_real_trace_survives_json() -> None:
+    """Guards the types the recorder really writes (a tensor or a numpy number would not be JSON)."""
+    settings = Settings(
+        acceptance="sampling", temperature=0.9, top_k=4, top_candidates=3, max_new_tokens=12, gamma=3
+    )
+    trace = specdemo.run(endless_pair("llama"), prompt_ids(5), settings)
+    again = Trace.from_json(trace.to_json())
+    assert again == trace
+    assert again.token_ids == trace.token_ids
+    assert again.text == trace.text
+    assert again.metrics() == trace.metrics()
+    assert again.complete
+
+
+def valid() -> dict:
+    return json.loads(specdemo.run(toy_pair("llama"), prompt_ids(5), Settings(max_new_tokens=4)).to_json())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "",
+        " ",
+        "nonsense",
+        "{",
+        "null",
+        "[]",
+        "{}",
+        "3",
+        '"text"',
+        "[" * 100_000,
+        '{"settings": {}}',
+        "\x00",
+        "\ud800",
+    ],
+    ids=lambda garbage: ascii(garbage[:16]),
+)
+def test_garbage_is_refused_with_a_message(garbage: str) -> None:
+    """Guards the upload box: any file may be dropped there."""
+    with pytest.raises(TraceError) as caught:
+        Trace.from_json(garbage)
+    assert "not a specdemo trace" in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_wrong_field_is_named() -> None:
+    """Guards the message: it must say where the file is wrong."""
+    data = valid()
+    data["rounds"][1]["tokens"][0]["kind"] = "guessed"
+    with pytest.raises(TraceError, match=r"rounds\.1\.tokens\.0\.kind"):
+        Trace.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", ["settings", "prompt_ids", "rounds"])
+def test_a_missing_field_is_named(name: str) -> None:
+    """Guards against a trace that comes up half empty."""
+    data = valid()
+    del data[name]
+    with pytest.raises(TraceError, match=name):
+        Trace.from_json(json.dumps(data))
+
+
+def test_another_schema_is_refused_by_its_number() -> None:
+    """Guards against reading a newer trace as if it were of this version."""
+    with pytest.raises(TraceError, match=r"schema 2.*schema 1"):
+        Trace.from_json(json.dumps({**valid(), "schema": 2}))
+
+
+def test_another_schema_with_other_fields_is_still_named_as_such() -> None:
+    """Guards the message for a real newer trace, whose fields differ: 'schema 2', not 'field required'."""
+    data = {**valid(), "schema": 2, "lanes": []}
+    del data["rounds"]
+    with pytest.raises(TraceError, match="schema 2"):
+        Trace.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(("field", "value"), [("gamma", 99), ("strategy", "magic"), ("temperature", -1.0)])
+def test_settings_out_of_range_in_a_file_are_a_trace_error(field: str, value: object) -> None:
+    """Guards callers that catch TraceError around a file: a bad knob inside it is the file's fault."""
+    data = valid()
+    data["settings"][field] = value
+    with pytest.raises(TraceError, match=field):
+        Trace.from_json(json.dumps(data))
+
+
+def test_counts_that_contradict_each_other_are_refused_or_measurable() -> None:
+    """Guards figures of a tampered file: more accepted than drafted must not be an index error later."""
+    data = valid()
+    data["rounds"][1]["accepted"] = 15
+    try:
+        trace = Trace.from_json(json.dumps(data))
+    except TraceError:
+        return
+    assert trace.metrics().rounds == len(data["rounds"]) - 1
+
+
+def test_not_a_number_never_enters_the_json() -> None:
+    """Guards readers in other languages: NaN is no JSON."""
+    trace = Trace.from_json(json.dumps(valid()))
+    first = replace(trace.rounds[0], seconds=float("nan"))
+    with pytest.raises(ValueError, match="JSON"):
+        replace(trace, rounds=(first,)).to_json()
+
+
+def test_an_unfinished_trace_says_so() -> None:
+    """Guards the page after Stop: the first rounds of a lane are a trace too."""
+    trace = Trace.from_json(json.dumps(valid()))
+    assert trace.complete
+    part = replace(trace, rounds=trace.rounds[:1])
+    assert not part.complete
+    assert part.token_ids == trace.token_ids[:1]
+    empty = replace(trace, rounds=())
+    assert not empty.complete
+    assert empty.text == ""
+    assert empty.metrics().rounds == 0
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+SAMPLES = [
+    "Hello, world",
+    "你好，世界。",
+    "👩‍👩‍👧‍👦 family 🎉🎉",
+    "naïve café – “quoted” …",
+    "مرحبا עולם नमस्ते",
+    "tab\tnew\nline  two spaces ",
+    "a b . , don't it's",
+]
+
+
+def ids_of(some: str) -> list[int]:
+    return byte_tokenizer()(some, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_text_is_what_the_tokenizer_decodes_and_never_broken(sample: str) -> None:
+    """Guards multi-byte characters: each byte is a token here, and half a character must never be shown."""
+    script = ids_of(sample)
+    guesses = [9 if i % 5 == 3 else token for i, token in enumerate(script)]
+    pair = ModelPair(scripted(script, 3, BYTE_VOCABULARY), scripted(guesses, 3, BYTE_VOCABULARY), byte_tokenizer())
+    for settings in (
+        Settings(strategy="autoregressive", max_new_tokens=len(script)),
+        Settings(gamma=3, max_new_tokens=len(script)),
+    ):
+        trace = specdemo.run(pair, [70, 71, 72], settings)
+        assert trace.token_ids == script
+        assert trace.text == sample == byte_tokenizer().decode(script)
+        assert not any("�" in token.text for token in trace.output)
+    assert any(token.kind == "rejected" for token in trace.tokens)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_an_output_that_ends_inside_a_character_shows_nothing_of_it(cut: int) -> None:
+    """Guards the length limit: it may fall between the bytes of an emoji."""
+    script = ids_of("ok 🎉")[: 3 + cut]
+    model = scripted(script, 2, BYTE_VOCABULARY)
+    trace = specdemo.run(ModelPair(model, model, byte_tokenizer()), [70, 71], Settings(max_new_tokens=len(script)))
+    assert trace.token_ids == script
+    assert trace.text == "ok "
+
+
+def test_the_end_token_is_in_the_ids_but_not_in_the_text() -> None:
+    """Guards against <|end|> on the page."""
+    script = [*ids_of("bye"), 1]
+    model = scripted(script, 2, BYTE_VOCABULARY, eos=[1])
+    trace = specdemo.run(ModelPair(model, model, byte_tokenizer()), [70, 71], Settings(gamma=2))
+    assert trace.token_ids == script
+    assert trace.text == "bye"
+
+
+def test_an_output_after_a_prompt_that_ends_inside_a_character() -> None:
+    """Guards prompts given as ids: their last bytes belong to the first character of the output."""
+    emoji = ids_of("🎉")
+    script = [*emoji[2:], *ids_of(" yes")]
+    model = scripted(script, 2, BYTE_VOCABULARY)
+    trace = specdemo.run(
+        ModelPair(model, model, byte_tokenizer()), emoji[:2], Settings(max_new_tokens=len(script))
+    )
+    assert trace.token_ids == script
+    assert trace.text.endswith(" yes")
+    assert "�" not in trace.text
+
+
+class Slow:
+    """A tokenizer without a fast backend."""
+
+    def decode(self, ids: list[int], **options: object) -> str:
+        return byte_tokenizer().decode(ids, **options)
+
+
+words = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="�"), max_size=12)
+
+
+@pytest.mark.parametrize("tokenizer", [byte_tokenizer(), Slow()], ids=["fast", "slow"])
+@given(prompt=words, output=words)
+def test_any_text_is_rebuilt_token_by_token(tokenizer: object, prompt: str, output: str) -> None:
+    """Guards the incremental decoder against any characters before and in the output, fast and slow alike."""
+    detokenizer = Detokenizer(tokenizer, ids_of(prompt))
+    pieces = [detokenizer.push(token) for token in ids_of(output)]
+    assert "".join(pieces) == output
+    assert not any("�" in piece for piece in pieces)
+
+
+@given(st.lists(st.integers(0, BYTE_VOCABULARY - 1), max_size=16))
+def test_any_ids_can_be_decoded(ids: list[int]) -> None:
+    """Guards against a crash on bytes that are no characters at all, which a bad draft may propose."""
+    for tokenizer in (byte_tokenizer(), Slow()):
+        detokenizer = Detokenizer(tokenizer, [80])
+        for token in ids:
+            assert isinstance(detokenizer.peek(token, ids[:2]), str)
+            assert isinstance(detokenizer.push(token), str)
+
+
+def test_peeking_changes_nothing() -> None:
+    """Guards the text of the output against the rejected tokens that are only looked at."""
+    ids = ids_of("a🎉b")
+    detokenizer = Detokenizer(byte_tokenizer(), ids_of("x"))
+    pieces = []
+    for token in ids:
+        detokenizer.peek(99, [98, 97])
+        pieces.append(detokenizer.push(token))
+    assert "".join(pieces) == "a🎉b"
+    assert detokenizer.peek(1) == "<|end|>", "special tokens are shown by name when looked at"
+
+
+def test_a_pair_without_a_tokenizer_names_ids() -> None:
+    """Guards notebooks that work on ids alone."""
+    trace = specdemo.run(endless_pair("llama"), prompt_ids(3), Settings(max_new_tokens=3))
+    assert trace.text == "".join(f"⟨{i}⟩" for i in trace.token_ids)
+
+
+# --- candidates -------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_recorded_on_request_only() -> None:
+    """Guards the size of traces."""
+    pair = endless_pair("llama")
+    plain = specdemo.run(pair, prompt_ids(5), Settings(gamma=3, max_new_tokens=12))
+    assert all(t.target_top is None and t.draft_top is None for t in plain.tokens)
+    asked = specdemo.run(pair, prompt_ids(5), Settings(gamma=3, max_new_tokens=12, top_candidates=5))
+    assert asked.token_ids == plain.token_ids
+    for token in asked.tokens:
+        assert len(token.target_top) == 5
+        shares = [c.probability for c in token.target_top]
+        assert shares == sorted(shares, reverse=True)
+        assert 0.0 < sum(shares) <= 1.0 + 1e-6
+        drafted = token.kind in ("accepted", "rejected", "corrected")
+        assert (token.draft_top is not None) == drafted
+    for token in asked.output:
+        assert token.target_top[0].id == token.id, "greedy output is the target's first candidate"
+        assert token.target_top[0].probability == pytest.approx(token.p, abs=1e-6)
+    for token in asked.tokens:
+        if token.kind in ("accepted", "rejected"):
+            assert token.draft_top[0].id == token.id
+
+
+def test_candidates_that_the_warpers_cut_have_probability_zero_or_are_left_out() -> None:
+    """Guards the top-5 view with top_k = 2: what cannot be drawn must not look possible."""
+    settings = Settings(
+        acceptance="sampling", temperature=1.0, top_k=2, gamma=3, max_new_tokens=12, top_candidates=5
+    )
+    trace = specdemo.run(endless_pair("llama"), prompt_ids(5), settings)
+    for token in trace.tokens:
+        for top in (token.target_top, token.draft_top):
+            assert top is None or sum(c.probability > 0 for c in top) == 2
+        assert sum(c.probability for c in token.target_top) == pytest.approx(1.0, abs=1e-5)
+    assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_trace_errors_are_errors_a_person_can_read() -> None:
+    """Guards the family of errors that the page shows in place."""
+    assert issubclass(TraceError, SpecDemoError)

@@ -1,0 +1,152 @@
+"""The training machinery, on a corpus of a few sentences; the real run is the model card's."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from specdemo.training.corpus import Windows, as_dialogue, load_streams, split, training_texts
+from specdemo.training.distill import distillation_loss
+from specdemo.training.pretrain import Run, build_model, grown, pretrain, schedule
+from specdemo.training.recipe import END_OF_TEXT, Recipe, Source, tiny_recipe
+from specdemo.training.tokenizer import train_tokenizer
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the form the recipe reads, 100 short documents a file."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for source in tiny_recipe().sources:
+        for name in source.files:
+            documents = [
+                f"User: Question {i} of {name}?\nAssistant: It is {i}. So it goes, and goes on.\n" * 4
+                for i in range(100)
+            ]
+            with gzip.open(folder / name, "wt", encoding="utf-8") as file:
+                file.write(f"{END_OF_TEXT}\n".join(documents))
+    return folder
+
+
+def test_every_fiftieth_document_is_held_out_and_never_trained_on() -> None:
+    """A leak would make the card's held-out loss a lie."""
+    train, held_out = split([str(i) for i in range(120)])
+    assert held_out == ["0", "50", "100"]
+    assert not set(train) & set(held_out)
+    assert len(train) + len(held_out) == 120
+
+
+def test_wrapping_loses_no_text() -> None:
+    """A wrapped document is the same words behind User: and Assistant:."""
+    import random
+
+    story = "Once there was a fox. It ran. It slept."
+    wrapped = as_dialogue(story, "sentence", random.Random(0))
+    assert wrapped.startswith("User: ")
+    assert wrapped.split("Assistant: ")[1] in story
+    source = Source(("x.txt.gz",), "code", 1.0, wrap="lines")
+    code = "import os\n\ndef f():\n    return 1\n"
+    assert any("def f" in t for t in training_texts([code] * 4, source, seed=0))
+
+
+def test_batches_depend_on_the_step_alone(corpus: Path, tmp_path: Path) -> None:
+    """A resumed run must see what the uninterrupted one would have seen."""
+    recipe = tiny_recipe()
+    tokenizer = train_tokenizer(corpus, recipe)
+    streams = load_streams(corpus, tokenizer, recipe, tmp_path)
+    first, again = Windows(streams, 1), Windows(load_streams(corpus, tokenizer, recipe, tmp_path), 1)
+    assert torch.equal(first.batch(7, 4, 33), again.batch(7, 4, 33))
+    assert not torch.equal(first.batch(7, 4, 33), first.batch(8, 4, 33))
+
+
+def test_the_tokenizer_keeps_any_text_and_splits_digits(corpus: Path) -> None:
+    """Byte level: nothing is unknown; digits one by one."""
+    tokenizer = train_tokenizer(corpus, tiny_recipe())
+    text = "def f(x):\n    return 1234  # 你好 🙂"
+    ids = tokenizer(text)["input_ids"]
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.decode(ids[1:]) == text
+    assert {"1", "2", "3", "4"} <= set(tokenizer.convert_ids_to_tokens(ids))
+    chat = tokenizer.apply_chat_template(
+        [{"role": "user", "content": " Hi "}], tokenize=False, add_generation_prompt=True
+    )
+    assert chat == f"{END_OF_TEXT}User: Hi\nAssistant:"
+
+
+def test_a_grown_model_repeats_the_trained_layers() -> None:
+    """Depth growth by stacking: layer i of the deep model is layer i mod n of the shallow one."""
+    recipe = tiny_recipe()
+    shallow = build_model(recipe.target, 2, recipe)
+    deep = grown(shallow, recipe.target, 5, recipe)
+    for i, layer in enumerate(deep.model.layers):
+        for name, weight in layer.state_dict().items():
+            assert torch.equal(weight, shallow.model.layers[i % 2].state_dict()[name])
+    assert torch.equal(deep.model.embed_tokens.weight, shallow.model.embed_tokens.weight)
+
+
+def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> None:
+    """A run killed after a checkpoint ends with the same weights as one that was not."""
+    recipe = tiny_recipe()
+    tokenizer = train_tokenizer(corpus, recipe)
+    windows = Windows(load_streams(corpus, tokenizer, recipe, tmp_path / "tokens"), recipe.seed)
+
+    class Killed(Exception):
+        pass
+
+    def kill_in_the_second_phase(message: str) -> None:
+        if "grown" in message:
+            raise Killed
+
+    def run(folder: str, log: object) -> Run:
+        return Run(tmp_path / folder, torch.device("cpu"), False, log)
+
+    arguments = ("target", recipe.target, recipe.target_phases, windows, recipe)
+    whole = pretrain(*arguments, run("whole", lambda message: None))
+    with pytest.raises(Killed):
+        pretrain(*arguments, run("broken", kill_in_the_second_phase))
+    resumed = pretrain(*arguments, run("broken", lambda message: None))
+    for name, weight in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], weight)
+
+
+def test_distillation_has_its_minimum_at_the_target() -> None:
+    """The loss is lowest where the draft says what the target says, and its gradient vanishes there (h = 0)."""
+    torch.manual_seed(0)
+    p = torch.randn(1, 3, 7)
+    q = p.clone().requires_grad_()
+    loss = distillation_loss(q, p, 0.0)
+    loss.backward()
+    assert q.grad.abs().max() < 1e-6
+    assert distillation_loss(p + torch.randn(1, 3, 7), p, 0.0) > loss
+
+
+def test_the_learning_rate_warms_up_holds_and_falls_to_zero() -> None:
+    """Guards the order of the three parts."""
+    assert schedule(0, 1000, 0.2, 0, 10) == pytest.approx(0.1)
+    assert schedule(500, 1000, 0.2, 50, 10) == 1.0
+    assert schedule(900, 1000, 0.2, 90, 10) == pytest.approx(0.5)
+    assert schedule(1000, 1000, 0.2, 99, 10) == 0.0
+
+
+def test_the_whole_command_makes_a_pair_that_races(corpus: Path, tmp_path: Path) -> None:
+    """Every stage of ``python -m specdemo.training`` in one go, weights, tokenizer and card included."""
+    command = [sys.executable, "-m", "specdemo.training", "--tiny", "--no-compile", "--device", "cpu"]
+    paths = ["--corpus", str(corpus), "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    done = subprocess.run([*command, *paths], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    for part in ("Held-out loss", "| chat |", "## Samples", "GSM8K"):
+        assert part in card
+    assert list((tmp_path / "out" / "target").glob("*.safetensors"))
+    assert list((tmp_path / "out" / "draft").glob("*.safetensors"))
+
+
+def test_the_recipe_shares_sum_to_one() -> None:
+    """Shares are the card's promise of the mix."""
+    assert sum(s.share for s in Recipe().sources) == pytest.approx(1.0)
