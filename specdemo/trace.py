@@ -169,7 +169,7 @@ class Trace:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the file"
             raise TraceError(f"This is not a specdemo trace: {place}: {first['msg']}.") from error
-        except (ValueError, SettingsError) as error:
+        except (TypeError, ValueError, SettingsError) as error:  # TypeError: text that is no valid Unicode
             raise TraceError(f"This is not a specdemo trace: {error}") from error
         for round_ in trace.rounds:
             _check_counts(round_)

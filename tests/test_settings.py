@@ -21,7 +21,7 @@ BAD = [
     ("acceptance", "exactly"),
     ("acceptance", None),
     *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None)),
-    *(("temperature", v) for v in (-1, -0.001, INF, -INF, NAN, "0.7", True, None, 100.5)),
+    *(("temperature", v) for v in (-1, -0.001, 1e-30, 1e-5, INF, -INF, NAN, "0.7", True, None, 100.5)),
     *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None)),
     *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
     *(("repetition_penalty", v) for v in (0, -1.0, NAN, INF, "1", True, None)),

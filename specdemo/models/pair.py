@@ -38,7 +38,7 @@ class ModelPair:
 
     def __post_init__(self) -> None:
         for role, model in (("target", self.target), ("draft", self.draft)):
-            if model is not None:
+            if model is not None or role == "target":
                 _check_can_decode(role, model)
 
     @property
