@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
@@ -111,6 +112,8 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
 
 def test_the_chart_grows_while_the_race_runs(page: Page) -> None:
     """A chart drawn once at the end would pass every other check."""
+    page.locator("#example-code").click()  # goes on for long
+    expect(page.locator("#prompt textarea")).to_have_value(re.compile("def "))
     set_length(page, 400)
     page.locator("#run").click()
     page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 60", timeout=RUN_MS)
@@ -225,7 +228,8 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
         specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
         specdemo.Settings(gamma=4, max_new_tokens=40),
     ]
-    *_, final = race_updates(lambda: pair, "Book a table for two.", lanes, Event())
+    with ThreadPoolExecutor(1) as thread:
+        *_, final = race_updates(thread, lambda: pair, "Book a table for two.", lanes, Event())
     page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
     trace = specdemo.run(pair, "Book a table for two.", lanes[1])
     metrics = trace.metrics()

@@ -1,15 +1,16 @@
-"""One race in a worker thread: decoding never waits for the browser."""
+"""One race in the models' thread: decoding never waits for the browser."""
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
-from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 from specdemo.analysis.diagnosis import explain
@@ -24,6 +25,17 @@ from specdemo.trace import Round, Trace
 
 UPDATE_SECONDS = 0.1
 STOPPED = "Stopped. Press Run to start again."
+ROUND_FIELDS = (
+    "index",
+    "drafted",
+    "accepted",
+    "seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "other_seconds",
+    "stop",
+)
+TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
 _run_numbers = count(1)
 _log = logging.getLogger(__name__)
 
@@ -81,9 +93,9 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def race_updates(
-    get_pair: Callable[[], ModelPair], prompt: str, lanes: list[Settings], stop: Event
+    thread: Executor, get_pair: Callable[[], ModelPair], prompt: str, lanes: list[Settings], stop: Event
 ) -> Iterator[dict[str, Any]]:
-    """Run a race and yield view values about ten times a second, the last one final.
+    """Run a race in ``thread`` and yield view values about ten times a second, the last one final.
 
     Errors a person can cause, and any other, end as a message in the view. Setting ``stop`` or closing the
     generator ends decoding within one round.
@@ -95,15 +107,14 @@ def race_updates(
         yield view.value()
         pair = get_pair()
         ids = encode(pair, prompt, lanes[0].chat)
-        events: SimpleQueue[tuple[int, Round] | BaseException | None] = SimpleQueue()
-        worker = Thread(target=_decode, args=(pair, ids, lanes, stop, events), daemon=True, name="race")
+        events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
         view.phase, view.message = "running", None
-        worker.start()
+        worker = thread.submit(_decode, pair, ids, lanes, stop, events)
         try:
-            yield from _drain(view, events, stop, pair, ids, lanes)
+            yield from _drain(view, worker, events, stop, pair, ids, lanes)
         finally:
             stop.set()
-            worker.join()
+            wait([worker])
     except SpecDemoError as error:
         view.phase, view.message = "error", str(error)
     except Exception as error:
@@ -114,55 +125,53 @@ def race_updates(
 
 
 def _decode(pair: ModelPair, ids: list[int], lanes: list[Settings], stop: Event, events: SimpleQueue) -> None:
-    """The worker: every round into the queue, then None, or the exception that ended it."""
-    try:
-        rounds = race(pair, ids, lanes)
-        try:
-            for event in rounds:
-                events.put(event)
-                if stop.is_set():
-                    break
-        finally:
-            rounds.close()
-        events.put(None)
-    except Exception as error:
-        events.put(error)
+    """The worker: puts every round into the queue until the race is over or stopped."""
+    with closing(race(pair, ids, lanes)) as rounds:
+        for event in rounds:
+            events.put(event)
+            if stop.is_set():
+                break
 
 
 def _drain(
-    view: RaceView, events: SimpleQueue, stop: Event, pair: ModelPair, ids: list[int], lanes: list[Settings]
+    view: RaceView,
+    worker: Future[None],
+    events: SimpleQueue,
+    stop: Event,
+    pair: ModelPair,
+    ids: list[int],
+    lanes: list[Settings],
 ) -> Iterator[dict[str, Any]]:
     """Bundle what the worker sent into one update a tenth of a second; the last update has the verdict."""
     rounds: list[list[Round]] = [[] for _ in lanes]
     running = True
     while running:
+        # One sleep an update: waking for every token would take the interpreter from the decoding thread.
+        running = bool(wait([worker], timeout=UPDATE_SECONDS).not_done)
         news = []
-        until = time.monotonic() + UPDATE_SECONDS
-        while running and (left := until - time.monotonic()) > 0:
-            try:
-                event = events.get(timeout=left)
-            except Empty:
-                break
-            if isinstance(event, BaseException):
-                raise event
-            running = event is not None
-            if running:
-                lane, round_ = event
-                rounds[lane].append(round_)
-                news.append(_event(lane, round_))
+        while not events.empty():
+            lane, round_ = events.get()
+            rounds[lane].append(round_)
+            news.append(_event(lane, round_))
         if news:
             view.rounds.append(json.dumps(news, ensure_ascii=False, separators=(",", ":")))
         if running and news:
             yield view.value()
+    worker.result()  # raises what ended the worker, if anything did
     traces = [trace_of(pair, ids, s, r) for s, r in zip(lanes, rounds, strict=True)]
     _conclude(view, traces, stopped=stop.is_set() and not all(t.complete for t in traces))
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:
     """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
-    fields = round_.as_dict()
-    tokens = [{k: v for k, v in t.items() if v is not None and k != "margin"} for t in fields["tokens"]]
-    return {"lane": lane, **fields, "tokens": tokens}
+    return {
+        "lane": lane,
+        **{name: getattr(round_, name) for name in ROUND_FIELDS},
+        "tokens": [
+            {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
+            for token in round_.tokens
+        ],
+    }
 
 
 def _conclude(view: RaceView, traces: list[Trace], *, stopped: bool) -> None:

@@ -62,7 +62,7 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
             yield failed(str(error))
             return
         stop = stops.signal(request.session_hash or "")
-        yield from race_updates(lambda: store.prefetch(pair).result(), prompt, lanes, stop)
+        yield from race_updates(store.thread, lambda: store.prefetch(pair).result(), prompt, lanes, stop)
 
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
