@@ -100,7 +100,7 @@ tokens costs little more than one, and a one-layer draft is cheap.
 Draft: {pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of
 distillation from the target (KL divergence), {recipe.distill_rollout_share:.0%} of them on text the target wrote
 itself, greedily and sampled. Every number is in `specdemo/training/recipe.py`;
-`python -m specdemo.training` repeats it.
+`python -m specdemo.training` runs it again.
 
 {DATA_TABLE}"""
 
