@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -53,7 +53,7 @@ def generate(pair: ModelPair, max_new_tokens: int, assistant_gamma: int | None =
     def decode(ids: list[int]) -> Sample:
         prompt = torch.tensor([ids], device=pair.device)
         extra = {"assistant_model": pair.draft} if assistant_gamma else {}
-        with constant_gamma(pair.draft, assistant_gamma) if assistant_gamma else _nothing():
+        with constant_gamma(pair.draft, assistant_gamma) if assistant_gamma else nullcontext():
             _wait(pair.device)
             start = time.perf_counter()
             out = pair.target.generate(
@@ -88,11 +88,6 @@ def constant_gamma(assistant: PreTrainedModel, gamma: int) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(config, name, value)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def _wait(device: torch.device) -> None:

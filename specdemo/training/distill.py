@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
 from specdemo.training.corpus import Windows
-from specdemo.training.pretrain import Optimizers, Run, compiled, save_checkpoint, schedule
+from specdemo.training.pretrain import Optimizers, Progress, Run, compiled, save_checkpoint, schedule
 from specdemo.training.recipe import Recipe
 
 
@@ -74,8 +73,7 @@ def distill(
     rows = max(2, recipe.batch_tokens // length)
     total = recipe.distill_tokens
     steps = max(1, total // (rows * length))
-    losses: list[torch.Tensor] = []
-    clock, clock_step = time.monotonic(), step
+    progress = Progress("distil", step, steps, rows * length, run.log)
     while step < steps:
         ids = mixed.batch(step, rows, length).to(run.device)
         with torch.no_grad():
@@ -83,15 +81,12 @@ def distill(
         with run.autocast():
             loss = loss_function(draft(ids, use_cache=False).logits, p_logits, recipe.distill_hard_share)
         loss.backward()
-        optimizers.step(schedule(step * rows * length, total, 0.5, step, recipe.warmup_steps))
-        losses.append(loss.detach())
+        optimizers.step(
+            schedule(step * rows * length, total, recipe.distill_decay_share, step, recipe.warmup_steps)
+        )
         step += 1
-        if step % 25 == 0 or step == steps:
-            speed = (step - clock_step) * rows * length / (time.monotonic() - clock)
-            mean = torch.stack(losses).mean().item()
-            run.log(f"distil: step {step}/{steps}, loss {mean:.3f}, {speed:,.0f} tokens/s")
-            losses, clock, clock_step = [], time.monotonic(), step
+        progress.add(step, loss)
         if step % recipe.checkpoint_every == 0 or step == steps:
-            weights = {k.replace("_orig_mod.", ""): v for k, v in draft.state_dict().items()}
-            save_checkpoint(path, {"step": step, "model": weights, "optimizers": optimizers.state_dict()})
+            state = {"step": step, "model": draft.state_dict(), "optimizers": optimizers.state_dict()}
+            save_checkpoint(path, state)
     return draft.eval()

@@ -16,6 +16,7 @@ from specdemo.training.corpus import Windows
 from specdemo.training.recipe import Phase, Recipe, Shape
 
 Log = Callable[[str], None]
+REPORT_EVERY = 25  # steps
 
 
 def build_model(shape: Shape, layers: int, recipe: Recipe) -> LlamaForCausalLM:
@@ -113,6 +114,25 @@ class Run:
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
 
+class Progress:
+    """Tells loss and speed every REPORT_EVERY steps, and at the last one."""
+
+    def __init__(self, name: str, step: int, steps: int, step_tokens: int, log: Log) -> None:
+        self._name, self._steps, self._step_tokens, self._log = name, steps, step_tokens, log
+        self._losses: list[torch.Tensor] = []
+        self._clock, self._from = time.monotonic(), step
+
+    def add(self, step: int, loss: torch.Tensor) -> None:
+        """One more step is done; the loss stays on its device until it is reported."""
+        self._losses.append(loss.detach())
+        if step % REPORT_EVERY and step != self._steps:
+            return
+        mean = torch.stack(self._losses).mean().item()
+        speed = (step - self._from) * self._step_tokens / (time.monotonic() - self._clock)
+        self._log(f"{self._name}: step {step}/{self._steps}, loss {mean:.3f}, {speed:,.0f} tokens/s")
+        self._losses, self._clock, self._from = [], time.monotonic(), step
+
+
 def save_checkpoint(path: Path, state: dict) -> None:
     """Write beside, then rename: a run killed while saving keeps its last whole checkpoint."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,8 +186,7 @@ def _train_phase(
     steps = max(1, phase.tokens // (rows * phase.context))
     loss_function = compiled(model, next_token_loss) if run.compile else next_token_loss
     model.train()
-    losses: list[torch.Tensor] = []
-    clock, clock_step = time.monotonic(), step
+    progress = Progress(f"{name} {phase.layers} layers", step, steps, rows * phase.context, run.log)
     while step < steps:
         ids = windows.batch(index * 10_000_000 + step, rows, phase.context + 1).to(run.device)
         with run.autocast():
@@ -175,20 +194,15 @@ def _train_phase(
         loss.backward()
         done = before + step * rows * phase.context
         optimizers.step(schedule(done, total, recipe.decay_share, step, recipe.warmup_steps))
-        losses.append(loss.detach())
         step += 1
-        if step % 25 == 0 or step == steps:
-            mean = torch.stack(losses).mean().item()
-            speed = (step - clock_step) * rows * phase.context / (time.monotonic() - clock)
-            run.log(f"{name} {phase.layers} layers: step {step}/{steps}, loss {mean:.3f}, {speed:,.0f} tokens/s")
-            losses, clock, clock_step = [], time.monotonic(), step
+        progress.add(step, loss)
         if step % recipe.checkpoint_every == 0 or step == steps:
             save_checkpoint(
                 path,
                 {
                     "phase": index,
                     "step": step,
-                    "model": {k.replace("_orig_mod.", ""): v for k, v in model.state_dict().items()},
+                    "model": model.state_dict(),
                     "optimizers": optimizers.state_dict(),
                 },
             )

@@ -77,6 +77,7 @@ class Recipe:
     distill_context: int = 256
     distill_rollout_share: float = 0.65
     distill_hard_share: float = 0.5
+    distill_decay_share: float = 0.5
     distill_matrix_lr: float = 0.005
     distill_vector_lr: float = 2e-3
     checkpoint_every: int = 100
