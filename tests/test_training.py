@@ -12,8 +12,11 @@ import torch
 
 from specdemo.training.corpus import Windows, as_dialogue, load_streams, split, training_texts
 from specdemo.training.distill import distillation_loss
+from specdemo.training.lessons import answers, load, save
+from specdemo.training.muon import Muon
 from specdemo.training.pretrain import Run, build_model, grown, pretrain, schedule
 from specdemo.training.recipe import END_OF_TEXT, Recipe, Source, tiny_recipe
+from specdemo.training.teaching import read, written
 from specdemo.training.tokenizer import train_tokenizer
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -50,7 +53,7 @@ def test_wrapping_loses_no_text() -> None:
     wrapped = as_dialogue(story, "sentence", random.Random(0))
     assert wrapped.startswith("User: ")
     assert wrapped.split("Assistant: ")[1] in story
-    source = Source(("x.txt.gz",), "code", 1.0, wrap="lines")
+    source = Source(("x.txt.gz",), "code", 1.0, 1.0, wrap="lines")
     code = "import os\n\ndef f():\n    return 1\n"
     assert any("def f" in t for t in training_texts([code] * 4, source, seed=0))
 
@@ -60,7 +63,9 @@ def test_batches_depend_on_the_step_alone(corpus: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe()
     tokenizer = train_tokenizer(corpus, recipe)
     streams = load_streams(corpus, tokenizer, recipe, tmp_path)
-    first, again = Windows(streams, 1), Windows(load_streams(corpus, tokenizer, recipe, tmp_path), 1)
+    shares = [s.source.share for s in streams]
+    first = Windows(streams, shares, 1)
+    again = Windows(load_streams(corpus, tokenizer, recipe, tmp_path), shares, 1)
     assert torch.equal(first.batch(7, 4, 33), again.batch(7, 4, 33))
     assert not torch.equal(first.batch(7, 4, 33), first.batch(8, 4, 33))
 
@@ -94,7 +99,8 @@ def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> 
     """A run killed after a checkpoint ends with the same weights as one that was not."""
     recipe = tiny_recipe()
     tokenizer = train_tokenizer(corpus, recipe)
-    windows = Windows(load_streams(corpus, tokenizer, recipe, tmp_path / "tokens"), recipe.seed)
+    streams = load_streams(corpus, tokenizer, recipe, tmp_path / "tokens")
+    windows = Windows(streams, [s.source.share for s in streams], recipe.seed)
 
     class Killed(Exception):
         pass
@@ -104,7 +110,7 @@ def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> 
             raise Killed
 
     def run(folder: str, log: object) -> Run:
-        return Run(tmp_path / folder, torch.device("cpu"), False, log)
+        return Run(tmp_path / folder, torch.device("cpu"), torch.float32, False, log)
 
     arguments = ("target", recipe.target, recipe.target_phases, windows, recipe)
     whole = pretrain(*arguments, run("whole", lambda message: None))
@@ -118,12 +124,67 @@ def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> 
 def test_distillation_has_its_minimum_at_the_target() -> None:
     """The loss is lowest where the draft says what the target says, and its gradient vanishes there (h = 0)."""
     torch.manual_seed(0)
-    p = torch.randn(1, 3, 7)
+    p = torch.randn(1, 3, 70)
+    likeliest, probabilities = answers(p)
+    assert likeliest.shape[-1] < p.shape[-1], "the truncated case must be the one under test"
+    told = likeliest.long(), probabilities.float()
     q = p.clone().requires_grad_()
-    loss = distillation_loss(q, p, 0.0)
+    loss = distillation_loss(q, *told, 0.0)
     loss.backward()
-    assert q.grad.abs().max() < 1e-6
-    assert distillation_loss(p + torch.randn(1, 3, 7), p, 0.0) > loss
+    assert q.grad.abs().max() < 1e-4
+    assert distillation_loss(p + torch.randn(1, 3, 70), *told, 0.0) > loss
+
+
+def test_the_hard_part_asks_for_the_best_token_alone() -> None:
+    """With h = 1 the loss is the cross entropy to the target's own choice, first among the kept tokens."""
+    torch.manual_seed(0)
+    p, q = torch.randn(1, 3, 70), torch.randn(1, 3, 70)
+    likeliest, probabilities = answers(p)
+    loss = distillation_loss(q, likeliest.long(), probabilities.float(), 1.0)
+    assert loss == pytest.approx(torch.nn.functional.cross_entropy(q[0], p[0].argmax(-1)).item(), abs=1e-5)
+
+
+def test_lessons_hold_what_the_target_says_at_every_place(tmp_path: Path) -> None:
+    """A shift by one, or the wrong row, would teach the draft nonsense; what is stored comes back."""
+    recipe = tiny_recipe()
+    teacher = build_model(recipe.target, 2, recipe).eval()
+    prompts = torch.randint(0, 320, (4, 9), generator=torch.Generator().manual_seed(0))
+    lessons = written(teacher, prompts, 32, 0, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = teacher(lessons.ids.long()).logits
+    assert torch.equal(lessons.ids[:, :9].long(), prompts)
+    assert torch.equal(lessons.likeliest[..., 0].long(), logits.argmax(-1))
+    torch.testing.assert_close(
+        lessons.probabilities.float(), logits.softmax(-1).gather(-1, lessons.likeliest.long()), atol=1e-3, rtol=0
+    )
+    greedy = lessons.ids[0, 9:].long()
+    assert torch.equal(greedy, logits[0, 8:-1].argmax(-1)), "the first row is greedy"
+    again = read(teacher, lessons.ids.long())
+    assert torch.equal(again.likeliest[..., 0], lessons.likeliest[..., 0])
+    save(lessons, tmp_path / "x.npz")
+    stored = load(tmp_path / "x.npz")
+    assert torch.equal(stored.ids, lessons.ids)
+    assert torch.equal(stored.likeliest, lessons.likeliest)
+    assert torch.equal(stored.probabilities, lessons.probabilities)
+
+
+def test_muon_agrees_with_torch() -> None:
+    """Ours differs from torch.optim.Muon in precision alone."""
+    torch.manual_seed(0)
+    start = [torch.randn(6, 10), torch.randn(12, 5), torch.randn(6, 10)]
+    ours, theirs = ([torch.nn.Parameter(w.clone()) for w in start] for _ in range(2))
+    optimizers = [
+        Muon(ours, 0.1, torch.float32),
+        torch.optim.Muon(theirs, lr=0.1, weight_decay=0.01, momentum=0.95),
+    ]
+    for _ in range(3):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=0.02, rtol=0)
 
 
 def test_the_learning_rate_warms_up_holds_and_falls_to_zero() -> None:
@@ -150,3 +211,24 @@ def test_the_whole_command_makes_a_pair_that_races(corpus: Path, tmp_path: Path)
 def test_the_recipe_shares_sum_to_one() -> None:
     """Shares are the card's promise of the mix."""
     assert sum(s.share for s in Recipe().sources) == pytest.approx(1.0)
+    assert sum(s.draft_share for s in Recipe().sources) == pytest.approx(1.0)
+
+
+def test_a_draft_is_trained_for_a_finished_target(corpus: Path, tmp_path: Path) -> None:
+    """``--target`` keeps the target's files as they are and writes a draft of its vocabulary."""
+    common = [sys.executable, "-m", "specdemo.training", "--tiny", "--no-compile", "--device", "cpu"]
+    common += ["--corpus", str(corpus), "--out", str(tmp_path / "out")]
+
+    def train(*more: str) -> None:
+        done = subprocess.run([*common, *more], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    train("--work", str(tmp_path / "first"))
+    target = tmp_path / "out" / "target"
+    before = {p.name: p.read_bytes() for p in target.iterdir()}
+    note = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    train("--work", str(tmp_path / "second"), "--target", str(target))
+    assert {p.name: p.read_bytes() for p in target.iterdir()} == before
+    assert not (tmp_path / "second" / "target.pt").exists()
+    assert "each depth started from a copy" in note
+    assert "each depth started from a copy" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

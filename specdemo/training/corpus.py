@@ -125,10 +125,10 @@ def load_streams(folder: Path, tokenizer: PreTrainedTokenizerFast, recipe: Recip
 class Windows:
     """Random windows of the training text; a pure function of (seed, step), so a resumed run repeats."""
 
-    def __init__(self, streams: list[Stream], seed: int) -> None:
+    def __init__(self, streams: list[Stream], shares: list[float], seed: int) -> None:
         self.streams = streams
         self.seed = seed
-        self.weights = torch.tensor([s.source.share for s in streams], dtype=torch.float64)
+        self.weights = torch.tensor(shares, dtype=torch.float64)
 
     def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
         """int64 ids of shape (rows, length); each row from one source, drawn by share."""

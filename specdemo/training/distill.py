@@ -4,89 +4,84 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
-from specdemo.training.corpus import Windows
+from specdemo.training.lessons import Lessons, joined
 from specdemo.training.pretrain import Optimizers, Progress, Run, compiled, save_checkpoint, schedule
 from specdemo.training.recipe import Recipe
 
+_LEAST_REST = 1e-6  # of a distribution's mass outside its kept tokens, so that its logarithm stays finite
 
-def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
-    """Mean KL divergence to a sharpened target; logits of shape (rows, length, vocabulary).
+
+def distillation_loss(
+    q_logits: torch.Tensor, likeliest: torch.Tensor, probabilities: torch.Tensor, hard_share: float
+) -> torch.Tensor:
+    """Mean KL divergence to a sharpened target.
 
     The label is (1 − h)·p + h·onehot(argmax p): p alone serves sampling, where acceptance is Σ min(p, q)
     (DistillSpec, arXiv 2310.08461), the one-hot part greedy decoding, where only the best token counts.
-    KL is given up to the label's entropy, which has no gradient.
+    The divergence is of the distributions over the kept tokens and one more outcome, "any other", and is given
+    up to the label's entropy, which has no gradient.
+
+    Args:
+        q_logits: the draft's, of shape (rows, length, vocabulary).
+        likeliest: int64 of shape (rows, length, kept), best first.
+        probabilities: p of those, of the same shape.
+        hard_share: h.
     """
-    log_q = F.log_softmax(q_logits.float(), -1)
-    p = p_logits.float().softmax(-1)
-    best = log_q.gather(-1, p_logits.argmax(-1, keepdim=True)).squeeze(-1)
-    return -((1 - hard_share) * (p * log_q).sum(-1) + hard_share * best).mean()
+    log_q = q_logits.float().log_softmax(-1).gather(-1, likeliest)
+    rest_p = (1 - probabilities.sum(-1)).clamp(min=0)
+    rest_log_q = (1 - log_q.exp().sum(-1)).clamp(min=_LEAST_REST).log()
+    soft = (probabilities * log_q).sum(-1) + rest_p * rest_log_q
+    return -((1 - hard_share) * soft + hard_share * log_q[..., 0]).mean()
 
 
-class MixedWindows:
+class Mixture:
     """Batches of which a share is the target's own text and the rest corpus; a function of the step."""
 
-    def __init__(self, windows: Windows, rollouts: np.ndarray, recipe: Recipe) -> None:
-        self.windows, self.rollouts, self.recipe = windows, rollouts, recipe
+    def __init__(self, own: Lessons, corpus: Lessons, recipe: Recipe) -> None:
+        self._own, self._corpus, self._recipe = own, corpus, recipe
 
-    def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
-        """int64 ids of shape (rows, length)."""
-        generator = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + step)
-        own = round(rows * self.recipe.distill_rollout_share)
-        picks = torch.randint(len(self.rollouts), (own,), generator=generator).numpy()
-        written = torch.from_numpy(self.rollouts[picks, :length].astype(np.int64))
-        return torch.cat([written, self.windows.batch(900_000_000 + step, rows - own, length)])
+    def batch(self, step: int, rows: int) -> Lessons:
+        """``rows`` lessons drawn at random."""
+        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + step)
+        own = round(rows * self._recipe.distill_own_share)
+        return joined(
+            [
+                self._own.rows(torch.randint(len(self._own), (own,), generator=generator)),
+                self._corpus.rows(torch.randint(len(self._corpus), (rows - own,), generator=generator)),
+            ]
+        )
 
 
-def distill(
-    teacher: LlamaForCausalLM,
-    draft: LlamaForCausalLM,
-    windows: Windows,
-    rollouts: np.ndarray,
-    recipe: Recipe,
-    run: Run,
-) -> LlamaForCausalLM:
-    """Train ``draft`` to predict ``teacher``, the target in evaluation mode.
-
-    Resumes from ``folder/draft_distilled.pt``.
-    """
+def distill(draft: LlamaForCausalLM, own: Lessons, corpus: Lessons, recipe: Recipe, run: Run) -> LlamaForCausalLM:
+    """Train ``draft`` on what the target said. Resumes from ``folder/draft_distilled.pt``."""
     path: Path = run.folder / "draft_distilled.pt"
     draft.to(run.device).train()
-    optimizers = Optimizers(draft, recipe.distill_matrix_lr, recipe.distill_vector_lr)
-    step = 0
+    optimizers = Optimizers(draft, recipe.distill_matrix_lr, recipe.distill_vector_lr, run.dtype)
+    first = 0
     if path.exists():
         state = torch.load(path, map_location=run.device, weights_only=True)
         draft.load_state_dict(state["model"])
         optimizers.load_state_dict(state["optimizers"])
-        step = state["step"]
-    loss_function = distillation_loss
-    if run.compile:
-        loss_function = compiled(draft, distillation_loss)
-        for layer in teacher.model.layers:
-            layer.compile()
-    mixed = MixedWindows(windows, rollouts, recipe)
-    length = min(recipe.distill_context, rollouts.shape[1])
-    rows = max(2, recipe.batch_tokens // length)
-    total = recipe.distill_tokens
-    steps = max(1, total // (rows * length))
-    progress = Progress("distil", step, steps, rows * length, run.log)
-    while step < steps:
-        ids = mixed.batch(step, rows, length).to(run.device)
-        with torch.no_grad():
-            p_logits = teacher(ids, use_cache=False).logits
+        first = state["step"]
+    loss_function = compiled(draft, distillation_loss) if run.compile else distillation_loss
+    mixture = Mixture(own, corpus, recipe)
+    rows = max(2, recipe.distill_batch_tokens // recipe.lesson_length)
+    step_tokens = rows * recipe.lesson_length
+    steps = max(1, recipe.distill_tokens // step_tokens)
+    progress = Progress("distil", first, steps, step_tokens, run.log)
+    for step in range(first, steps):
+        batch = mixture.batch(step, rows).to(run.device)
         with run.autocast():
-            loss = loss_function(draft(ids, use_cache=False).logits, p_logits, recipe.distill_hard_share)
+            logits = draft(batch.ids, use_cache=False).logits
+            loss = loss_function(logits, batch.likeliest, batch.probabilities, recipe.distill_hard_share)
         loss.backward()
-        optimizers.step(
-            schedule(step * rows * length, total, recipe.distill_decay_share, step, recipe.warmup_steps)
-        )
-        step += 1
-        progress.add(step, loss)
-        if step % recipe.checkpoint_every == 0 or step == steps:
-            state = {"step": step, "model": draft.state_dict(), "optimizers": optimizers.state_dict()}
+        scale = schedule(step, steps, recipe.distill_decay_share, step, recipe.warmup_steps)
+        optimizers.step(scale)
+        progress.add(step + 1, loss)
+        if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == steps:
+            state = {"step": step + 1, "model": draft.state_dict(), "optimizers": optimizers.state_dict()}
             save_checkpoint(path, state)
     return draft.eval()

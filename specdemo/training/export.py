@@ -43,7 +43,6 @@ def write_card(
     losses: dict[str, dict[str, float]],
     reports: list[DomainReport],
     recipe: Recipe,
-    hardware: str,
 ) -> None:
     """The model card, every figure of it measured.
 
@@ -54,7 +53,7 @@ def write_card(
     path.write_text(
         "\n".join(
             [
-                _front(target, draft, recipe, hardware),
+                _front(target, draft, recipe),
                 _loss_section(losses),
                 _acceptance_section(reports),
                 _sample_section(reports),
@@ -67,14 +66,28 @@ def write_card(
 def _size(model: LlamaForCausalLM) -> str:
     config = model.config
     return (
-        f"{model.num_parameters() / 1e6:.1f}M parameters, {config.num_hidden_layers} layers × "
+        f"{model.num_parameters() / 1e6:.1f}M parameters, layers × width {config.num_hidden_layers} × "
         f"{config.hidden_size}, {config.num_attention_heads} heads"
     )
 
 
-def _front(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe, hardware: str) -> str:
+def note_target_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
+    """Write into the configuration how the target was trained; a later draft's card repeats it."""
     phases = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in recipe.target_phases)
+    model.config.training_note = f"{phases}, each depth started from a copy of the one before, on {hardware}."
+
+
+def note_draft_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
+    """The same for the draft."""
     pretraining = sum(p.tokens for p in recipe.draft_phases)
+    model.config.training_note = (
+        f"{pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of "
+        f"distillation from the target (KL divergence), {recipe.distill_own_share:.0%} of them on "
+        f"{recipe.own_tokens / 1e6:g}M tokens that the target wrote itself, greedily and sampled, on {hardware}."
+    )
+
+
+def _front(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe) -> str:
     return f"""---
 license: cc-by-sa-4.0
 language: en
@@ -93,14 +106,13 @@ plausible small talk, stories, Python and sums; they know nothing, and their ans
 - **format**: bfloat16 safetensors; run in float32 on a CPU
 
 The target is deep and narrow because a CPU then spends its time on the layers' fixed costs: verifying several
-tokens costs little more than one, and a one-layer draft is cheap.
+tokens costs little more than one, and a shallow draft is cheap.
 
 ## Training
-{hardware}. Target: {phases}, each depth started from a copy of the one before.
-Draft: {pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of
-distillation from the target (KL divergence), {recipe.distill_rollout_share:.0%} of them on text the target wrote
-itself, greedily and sampled. Every number is in `specdemo/training/recipe.py`;
-`python -m specdemo.training` runs it again.
+- **target**: {target.config.training_note}
+- **draft**: {draft.config.training_note}
+
+Every number is in `specdemo/training/recipe.py`; `python -m specdemo.training` runs it again.
 
 {DATA_TABLE}"""
 

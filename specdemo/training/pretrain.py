@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdemo.training.corpus import Windows
+from specdemo.training.muon import Muon
 from specdemo.training.recipe import Phase, Recipe, Shape
 
 Log = Callable[[str], None]
@@ -53,13 +54,13 @@ def grown(model: LlamaForCausalLM, shape: Shape, layers: int, recipe: Recipe) ->
 class Optimizers:
     """Muon for the matrices inside the layers, AdamW for embeddings and norms, one schedule for both."""
 
-    def __init__(self, model: nn.Module, matrix_lr: float, vector_lr: float) -> None:
+    def __init__(self, model: nn.Module, matrix_lr: float, vector_lr: float, dtype: torch.dtype) -> None:
         matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n]
         chosen = {id(p) for p in matrices}
         rest = [p for p in model.parameters() if id(p) not in chosen]
         self.parameters = list(model.parameters())
         self.members = [
-            torch.optim.Muon(matrices, lr=matrix_lr, weight_decay=0.01, momentum=0.95),
+            Muon(matrices, matrix_lr, dtype),
             torch.optim.AdamW(rest, lr=vector_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
         ]
         self.base = (matrix_lr, vector_lr)
@@ -107,11 +108,12 @@ class Run:
 
     folder: Path
     device: torch.device
+    dtype: torch.dtype
     compile: bool
     log: Log
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
 
 
 class Progress:
@@ -149,60 +151,52 @@ def pretrain(
     state = torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
     index = state["phase"] if state else 0
     model = build_model(shape, phases[index].layers, recipe)
-    if state:
-        model.load_state_dict(state["model"])
-    total = sum(p.tokens for p in phases)
     while True:
-        phase = phases[index]
         model.to(run.device)
-        before = sum(p.tokens for p in phases[:index])
-        _train_phase(name, model, phase, index, before, total, state, path, windows, recipe, run)
+        _Phase(name, phases, index, recipe, run).train(model, windows, path, state)
         index += 1
         if index == len(phases):
             return model.eval()
-        model = grown(model, shape, phases[index].layers, recipe)
-        state = None
+        model, state = grown(model, shape, phases[index].layers, recipe), None
         run.log(f"{name}: grown to {phases[index].layers} layers")
 
 
-def _train_phase(
-    name: str,
-    model: LlamaForCausalLM,
-    phase: Phase,
-    index: int,
-    before: int,
-    total: int,
-    state: dict | None,
-    path: Path,
-    windows: Windows,
-    recipe: Recipe,
-    run: Run,
-) -> None:
-    optimizers = Optimizers(model, recipe.matrix_lr, recipe.vector_lr)
-    if state:
-        optimizers.load_state_dict(state["optimizers"])
-    step = state["step"] if state else 0
-    rows = max(1, recipe.batch_tokens // phase.context)
-    steps = max(1, phase.tokens // (rows * phase.context))
-    loss_function = compiled(model, next_token_loss) if run.compile else next_token_loss
-    model.train()
-    progress = Progress(f"{name} {phase.layers} layers", step, steps, rows * phase.context, run.log)
-    while step < steps:
-        ids = windows.batch(index * 10_000_000 + step, rows, phase.context + 1).to(run.device)
-        with run.autocast():
-            loss = loss_function(model(ids[:, :-1], use_cache=False).logits, ids[:, 1:])
-        loss.backward()
-        done = before + step * rows * phase.context
-        optimizers.step(schedule(done, total, recipe.decay_share, step, recipe.warmup_steps))
-        step += 1
-        progress.add(step, loss)
-        if step % recipe.checkpoint_every == 0 or step == steps:
-            save_checkpoint(
-                path,
-                {
-                    "phase": index,
-                    "step": step,
-                    "model": model.state_dict(),
-                    "optimizers": optimizers.state_dict(),
-                },
-            )
+class _Phase:
+    """One phase of a pretraining: its step sizes, its place in the learning-rate schedule, its checkpoints."""
+
+    def __init__(self, name: str, phases: tuple[Phase, ...], index: int, recipe: Recipe, run: Run) -> None:
+        self._name, self._index, self._phase = name, index, phases[index]
+        self._recipe, self._run = recipe, run
+        self._before = sum(p.tokens for p in phases[:index])
+        self._total = sum(p.tokens for p in phases)
+        self._rows = max(1, self._phase.batch_tokens // self._phase.context)
+        self._step_tokens = self._rows * self._phase.context
+        self._steps = max(1, self._phase.tokens // self._step_tokens)
+
+    def train(self, model: LlamaForCausalLM, windows: Windows, path: Path, state: dict | None) -> None:
+        """All steps after those of ``state``, the checkpoint of an earlier start."""
+        recipe, run = self._recipe, self._run
+        optimizers = Optimizers(model, recipe.matrix_lr, recipe.vector_lr, run.dtype)
+        if state:
+            model.load_state_dict(state["model"])
+            optimizers.load_state_dict(state["optimizers"])
+        loss_function = compiled(model, next_token_loss) if run.compile else next_token_loss
+        model.train()
+        first = state["step"] if state else 0
+        label = f"{self._name} {self._phase.layers} layers"
+        progress = Progress(label, first, self._steps, self._step_tokens, run.log)
+        for step in range(first, self._steps):
+            seed = self._index * 10_000_000 + step
+            ids = windows.batch(seed, self._rows, self._phase.context + 1).to(run.device)
+            with run.autocast():
+                loss = loss_function(model(ids[:, :-1], use_cache=False).logits, ids[:, 1:])
+            loss.backward()
+            done = self._before + step * self._step_tokens
+            optimizers.step(schedule(done, self._total, recipe.decay_share, step, recipe.warmup_steps))
+            progress.add(step + 1, loss)
+            if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == self._steps:
+                self._save(path, step + 1, model, optimizers)
+
+    def _save(self, path: Path, step: int, model: LlamaForCausalLM, optimizers: Optimizers) -> None:
+        kept = {"model": model.state_dict(), "optimizers": optimizers.state_dict()}
+        save_checkpoint(path, {"phase": self._index, "step": step, **kept})
