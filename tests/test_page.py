@@ -13,6 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import specdemo
+from specdemo.lanes import trace_of
+from specdemo.ui import job
 from specdemo.ui.job import race_updates
 from specdemo.ui.page import build, launch_options
 
@@ -221,9 +223,11 @@ def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: P
     expect(tip).to_be_hidden()
 
 
-def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
+def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script divides for itself while a race runs; both must mean the same by every name."""
     pair = specdemo.load_pair()
+    traces = []
+    monkeypatch.setattr(job, "trace_of", lambda *args: traces.append(trace_of(*args)) or traces[-1])
     lanes = [
         specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
         specdemo.Settings(gamma=4, max_new_tokens=40),
@@ -231,16 +235,20 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
     with ThreadPoolExecutor(1) as thread:
         *_, final = race_updates(thread, lambda: pair, "Book a table for two.", lanes, Event())
     page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
-    trace = specdemo.run(pair, "Book a table for two.", lanes[1])
+    plain, trace = traces
     metrics = trace.metrics()
     shown = {
         name: page.locator(f"[data-lane='1'] [data-stat={name}]").inner_text()
-        for name in ("tokens", "passes", "tau", "acceptance_rate")
+        for name in ("tokens", "passes", "tau", "acceptance_rate", "tokens_per_second", "seconds")
     }
     assert shown["tokens"] == str(len(trace.token_ids))
     assert shown["passes"] == str(metrics.rounds + 1)
     assert float(shown["tau"]) == pytest.approx(metrics.mean_acceptance_length, abs=0.005)
     assert float(shown["acceptance_rate"].split()[0]) == pytest.approx(100 * metrics.acceptance_rate, abs=0.5)
+    assert float(shown["tokens_per_second"].split()[0]) == pytest.approx(metrics.tokens_per_second, rel=0.01)
+    assert float(shown["seconds"].split()[0]) == pytest.approx(trace.rounds[-1].seconds, abs=0.06)
+    ratio = metrics.tokens_per_second / plain.metrics().tokens_per_second
+    assert float(page.locator("[data-role=speedup]").inner_text().rstrip("×")) == pytest.approx(ratio, abs=0.051)
 
 
 def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:
@@ -279,3 +287,29 @@ def test_a_reload_mid_run_frees_the_model_for_the_next_run(page: Page) -> None:
     page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
     set_length(page, 12)
     press_run_and_wait(page)
+
+
+def test_a_full_queue_says_so_and_leaves_run_usable(
+    browser: Browser, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run decodes, one waits, and there is room for no third."""
+    monkeypatch.setattr("specdemo.ui.page.QUEUE_LENGTH", 1)
+    demo = build()
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    visitors = [browser.new_page() for _ in range(3)]
+    try:
+        for visitor in visitors:
+            visitor.goto(url)
+            visitor.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+            set_length(visitor, 1000)
+        visitors[0].locator("#run").click()
+        expect(visitors[0].locator(".specdemo-race")).to_have_attribute("data-phase", "running", timeout=RUN_MS)
+        visitors[1].locator("#run").click()
+        expect(visitors[1].locator(".specdemo-race")).to_have_attribute("data-phase", "loading", timeout=RUN_MS)
+        visitors[2].wait_for_timeout(500)
+        press_run_and_wait(visitors[2], phase="error")
+        expect(visitors[2].locator("[data-role=message]")).to_contain_text("Too many runs")
+    finally:
+        for visitor in visitors:
+            visitor.close()
+        demo.close()

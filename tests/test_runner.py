@@ -101,7 +101,7 @@ def test_evaluating_restores_a_mixture_of_training_and_evaluation() -> None:
     model = build("gpt2", dropout=0.5).train()
     model.transformer.h[0].eval()
     before = {name: module.training for name, module in model.named_modules()}
-    with evaluating(model):
+    with evaluating(list(model.modules())):
         assert not any(module.training for module in model.modules())
     assert {name: module.training for name, module in model.named_modules()} == before
 
@@ -109,7 +109,7 @@ def test_evaluating_restores_a_mixture_of_training_and_evaluation() -> None:
 def test_evaluating_restores_the_modes_after_an_error() -> None:
     """Guards against a forward that fails and leaves the caller's model in evaluation mode."""
     model = build("gpt2").train()
-    with pytest.raises(RuntimeError, match="halfway"), evaluating(model):
+    with pytest.raises(RuntimeError, match="halfway"), evaluating(list(model.modules())):
         raise RuntimeError("halfway")
     assert all(module.training for module in model.modules())
 

@@ -11,9 +11,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 
 @contextmanager
-def evaluating(model: PreTrainedModel) -> Iterator[None]:
+def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
     """Dropout off for one forward; what was handed over in training mode is in training mode again after it."""
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in modules if module.training]
     for module in training:
         module.training = False
     try:
@@ -37,6 +37,7 @@ class Runner:
         self.length = 0
         """Tokens in the cache."""
         self._cache = DynamicCache()
+        self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
         self._known_ids = model.get_input_embeddings().num_embeddings
         # Inference mode saves a tenth of a small model's step, but quantised weights fail in it.
         quantised = getattr(model, "hf_quantizer", None) is not None
@@ -51,7 +52,7 @@ class Runner:
         # sees there only changes how well it guesses, so it sees its last id.
         tokens = tokens.clamp(max=self._known_ids - 1).unsqueeze(0)
         extra = {"logits_to_keep": keep} if self._slices_logits else {}
-        with self._without_gradients(), evaluating(self.model):
+        with self._without_gradients(), evaluating(self._modules):
             out = self.model(input_ids=tokens, past_key_values=self._cache, use_cache=True, **extra)
         self.length += tokens.shape[1]
         return out.logits[0, -keep:].float()

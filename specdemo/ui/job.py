@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,10 +21,11 @@ from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.race import race
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Round
 
 UPDATE_SECONDS = 0.1
 STOPPED = "Stopped. Press Run to start again."
+BUSY = "Too many runs are waiting here. Press Run again in a minute."
 ROUND_FIELDS = (
     "index",
     "drafted",
@@ -106,15 +107,9 @@ def race_updates(
         view.phase, view.message = "loading", "Loading the models…"
         yield view.value()
         pair = get_pair()
-        ids = encode(pair, prompt, lanes[0].chat)
-        events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
+        job = _Job(pair, encode(pair, prompt, lanes[0].chat), lanes, stop)
         view.phase, view.message = "running", None
-        worker = thread.submit(_decode, pair, ids, lanes, stop, events)
-        try:
-            yield from _drain(view, worker, events, stop, pair, ids, lanes)
-        finally:
-            stop.set()
-            wait([worker])
+        yield from job.updates(view, thread)
     except SpecDemoError as error:
         view.phase, view.message = "error", str(error)
     except Exception as error:
@@ -124,42 +119,58 @@ def race_updates(
         yield view.value()
 
 
-def _decode(pair: ModelPair, ids: list[int], lanes: list[Settings], stop: Event, events: SimpleQueue) -> None:
-    """The worker: puts every round into the queue until the race is over or stopped."""
-    with closing(race(pair, ids, lanes)) as rounds:
-        for event in rounds:
-            events.put(event)
-            if stop.is_set():
-                break
+class _Job:
+    """A race under way: the models' thread puts rounds into a queue, the visitor's thread takes them out."""
 
+    def __init__(self, pair: ModelPair, ids: list[int], lanes: list[Settings], stop: Event) -> None:
+        self._pair, self._ids, self._lanes, self._stop = pair, ids, lanes, stop
+        self._events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
+        self._rounds: list[list[Round]] = [[] for _ in lanes]
 
-def _drain(
-    view: RaceView,
-    worker: Future[None],
-    events: SimpleQueue,
-    stop: Event,
-    pair: ModelPair,
-    ids: list[int],
-    lanes: list[Settings],
-) -> Iterator[dict[str, Any]]:
-    """Bundle what the worker sent into one update a tenth of a second; the last update has the verdict."""
-    rounds: list[list[Round]] = [[] for _ in lanes]
-    running = True
-    while running:
-        # One sleep an update: waking for every token would take the interpreter from the decoding thread.
-        running = bool(wait([worker], timeout=UPDATE_SECONDS).not_done)
+    def updates(self, view: RaceView, thread: Executor) -> Iterator[dict[str, Any]]:
+        """Decode in ``thread``; yields ``view`` as it fills, but for its last state, which has the verdict."""
+        worker = thread.submit(self._decode)
+        try:
+            running = True
+            while running:
+                # One sleep an update: waking for every token would take the interpreter from the decoding.
+                running = bool(wait([worker], timeout=UPDATE_SECONDS).not_done)
+                if self._drain(view) and running:
+                    yield view.value()
+            worker.result()  # raises what ended the worker, if anything did
+            self._conclude(view)
+        finally:
+            self._stop.set()
+            wait([worker])
+
+    def _decode(self) -> None:
+        with closing(race(self._pair, self._ids, self._lanes)) as rounds:
+            for event in rounds:
+                self._events.put(event)
+                if self._stop.is_set():
+                    break
+
+    def _drain(self, view: RaceView) -> bool:
+        """Bundle what the worker sent since the last update; False if it sent nothing."""
         news = []
-        while not events.empty():
-            lane, round_ = events.get()
-            rounds[lane].append(round_)
+        while not self._events.empty():
+            lane, round_ = self._events.get()
+            self._rounds[lane].append(round_)
             news.append(_event(lane, round_))
         if news:
             view.rounds.append(json.dumps(news, ensure_ascii=False, separators=(",", ":")))
-        if running and news:
-            yield view.value()
-    worker.result()  # raises what ended the worker, if anything did
-    traces = [trace_of(pair, ids, s, r) for s, r in zip(lanes, rounds, strict=True)]
-    _conclude(view, traces, stopped=stop.is_set() and not all(t.complete for t in traces))
+        return bool(news)
+
+    def _conclude(self, view: RaceView) -> None:
+        pairs = zip(self._lanes, self._rounds, strict=True)
+        traces = [trace_of(self._pair, self._ids, s, r) for s, r in pairs]
+        stopped = self._stop.is_set() and not all(t.complete for t in traces)
+        view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
+        if len(traces) < 2 or not all(t.rounds for t in traces):
+            return
+        judgement = compare(traces[0], traces[1])
+        view.verdict = {"kind": judgement.outcome, "text": judgement.text}
+        view.why = explain(traces[0], traces[1])
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:
@@ -172,12 +183,3 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
             for token in round_.tokens
         ],
     }
-
-
-def _conclude(view: RaceView, traces: list[Trace], *, stopped: bool) -> None:
-    view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
-    if len(traces) < 2 or not all(t.rounds for t in traces):
-        return
-    judgement = compare(traces[0], traces[1])
-    view.verdict = {"kind": judgement.outcome, "text": judgement.text}
-    view.why = explain(traces[0], traces[1])

@@ -11,7 +11,7 @@ import plotly
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.controls import Controls, race_settings
-from specdemo.ui.job import failed, lane_header, race_updates, waiting
+from specdemo.ui.job import BUSY, failed, lane_header, race_updates, waiting
 from specdemo.ui.pairs import PairStore
 from specdemo.ui.stops import Stops
 
@@ -70,9 +70,11 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     inputs = controls.inputs()
     # Decoding takes turns; what only touches the page does not wait in that queue.
-    controls.run.click(prepare, inputs, [view, *buttons], queue=False, trigger_mode="once", **quiet).then(
-        execute, inputs, view, concurrency_id="model", concurrency_limit=1, **quiet
-    ).then(lambda: _busy(False), None, buttons, queue=False, **quiet)
+    prepared = controls.run.click(prepare, inputs, [view, *buttons], queue=False, trigger_mode="once", **quiet)
+    raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **quiet)
+    # What can go wrong in a race ends as a message of its own; this is the queue refusing one more run.
+    raced.failure(lambda: (failed(BUSY), *_busy(False)), None, [view, *buttons], queue=False, **quiet)
+    raced.then(lambda: _busy(False), None, buttons, queue=False, **quiet)
     controls.stop.click(stop, None, None, queue=False, **quiet)
     return stops
 
