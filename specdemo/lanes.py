@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specdemo.decoding.assisted import assisted
 from specdemo.decoding.autoregressive import autoregressive
+from specdemo.decoding.choice import check_drafter, open_drafter
 from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.drafters import ModelDrafter
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.recording import Recorder
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
-from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.settings import Settings
@@ -40,15 +40,17 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
     What ``run`` raises is raised here at once, not at the first round.
     """
     settings = settings or Settings()
-    if settings.strategy != "autoregressive" and pair.draft is None:
-        raise SettingsError("drafter", "'model' needs a draft model, and this pair has none.")
     ids = encode(pair, prompt, settings.chat)
+    if settings.strategy != "autoregressive":
+        check_drafter(pair, settings)
     pair.warm_up()
     lane = _open(pair, ids, settings)
+    if settings.strategy == "assisted":
+        return assisted(lane, pair.target, pair.draft if settings.drafter == "model" else None)
     target = Runner(pair.target)
     if settings.strategy == "autoregressive":
         return autoregressive(lane, target)
-    return speculative(lane, target, ModelDrafter(Runner(pair.draft), lane.sampler))
+    return speculative(lane, target, open_drafter(pair, target, lane))
 
 
 def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rounds: Sequence[Round]) -> Trace:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from specdemo.errors import SettingsError
 
-STRATEGIES = ("autoregressive", "speculative")
-DRAFTERS = ("model",)
-LOSSLESS_RULES = ("exact", "sampling")
-LOSSY_RULES = ("top_k",)
+STRATEGIES = ("autoregressive", "speculative", "assisted")
+DRAFTERS = ("model", "prompt_lookup", "early_exit")
+LOSSLESS_RULES = ("exact", "sampling", "token_match", "block")
+LOSSY_RULES = ("top_k", "typical", "naive")
 ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
 MAX_GAMMA = 16
+MAX_LOOKUP_NGRAM = 8
 MAX_TOP_CANDIDATES = 20
 LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 
@@ -23,17 +24,22 @@ class Settings:
     """One lane's settings.
 
     Args:
-        strategy: ``autoregressive`` (target only) or ``speculative``.
-        drafter: who proposes tokens; ``model`` is the pair's draft model.
-        acceptance: which drafted tokens are kept. ``exact`` (temperature 0) and ``sampling`` are lossless,
-            ``top_k`` is lossy.
+        strategy: ``autoregressive`` (target only), ``speculative``, or ``assisted``: transformers' own assisted
+            generation, with its own acceptance rule.
+        drafter: who proposes tokens: ``model`` is the pair's draft model, ``prompt_lookup`` copies what followed
+            the last tokens before, ``early_exit`` is the target's own first layers.
+        acceptance: which drafted tokens are kept. ``exact`` (temperature 0), ``sampling``, ``token_match`` and
+            ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
         gamma: drafted tokens a round, 1 to 16.
+        adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
         repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off.
         max_new_tokens: the longest output, in tokens.
         seed: of the random draws; the same seed gives the same output on the same machine.
+        lookup_ngram: for ``prompt_lookup``, the longest end of the text that is looked for, in tokens.
+        exit_layer: for ``early_exit``, how many of the target's layers draft; None means a third of them.
         accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.
         chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
         top_candidates: record this many most likely tokens of p and q with every token, 0 records none.
@@ -46,6 +52,7 @@ class Settings:
     drafter: str = "model"
     acceptance: str = "exact"
     gamma: int = 5
+    adaptive_gamma: bool = False
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -55,6 +62,8 @@ class Settings:
     accept_top_k: int = 10
     chat: bool | None = None
     top_candidates: int = 0
+    lookup_ngram: int = 3
+    exit_layer: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, STRATEGIES)
@@ -71,8 +80,18 @@ class Settings:
         _whole("seed", self.seed, 0, 2**63 - 1, "of the random draws")
         _whole("accept_top_k", self.accept_top_k, 1, None, "how many of the target's tokens pass")
         _whole("top_candidates", self.top_candidates, 0, MAX_TOP_CANDIDATES, "0 records none")
+        _whole("lookup_ngram", self.lookup_ngram, 1, MAX_LOOKUP_NGRAM, "tokens to look for")
+        if self.exit_layer is not None:
+            _whole("exit_layer", self.exit_layer, 1, None, "how many of the target's layers draft")
+        if not isinstance(self.adaptive_gamma, bool):
+            raise SettingsError("adaptive_gamma", f"must be True or False, not {self.adaptive_gamma!r}.")
         if self.chat is not None and not isinstance(self.chat, bool):
             raise SettingsError("chat", f"must be True, False or None, not {self.chat!r}.")
+        if self.strategy == "assisted" and self.drafter == "early_exit":
+            raise SettingsError(
+                "drafter",
+                "'assisted' drafts with 'model' or 'prompt_lookup'; for early exit choose 'speculative'.",
+            )
         if self.strategy == "speculative" and self.acceptance == "exact" and self.temperature > 0:
             raise SettingsError(
                 "acceptance",
@@ -88,7 +107,7 @@ class Settings:
     @property
     def lossless(self) -> bool:
         """Whether the output is the target's own (in exact arithmetic)."""
-        return self.strategy == "autoregressive" or self.acceptance in LOSSLESS_RULES
+        return self.strategy != "speculative" or self.acceptance in LOSSLESS_RULES
 
 
 def _one_of(field: str, value: object, names: Iterable[str]) -> None:

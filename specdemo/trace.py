@@ -74,6 +74,8 @@ class Round:
         draft_seconds, verify_seconds, other_seconds: where the round's time went.
         overlaps: sum of min(p, q) over the vocabulary at each tested position, when sampling.
         stop: why the lane ends with this round, if it does.
+        source: for drafted tokens copied from prompt and output: the place, counted from the prompt's first
+            token, that the first of them was copied from.
     """
 
     index: int
@@ -86,6 +88,7 @@ class Round:
     other_seconds: float
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
+    source: int | None = None
 
     @property
     def emitted(self) -> tuple[Token, ...]:

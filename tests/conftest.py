@@ -23,6 +23,17 @@ hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, d
 hypothesis.settings.load_profile("tests")
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neox")
+MORE_FAMILIES = (
+    "opt",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "mistral",
+    "mixtral",
+    "qwen3_moe",
+    "stablelm",
+    "smollm3",
+)
 EOS = (7, 11)
 FIRST_PLAIN = 12  # ids below are left to special tokens in prompts
 
@@ -59,11 +70,35 @@ def build(
         "attention_dropout": dropout,
     }
     grouped = {**decoder, "num_key_value_heads": heads // 2}
+    mixed = ["sliding_attention" if i % 2 == 0 else "full_attention" for i in range(layers)]
     config = {
         "llama": lambda: transformers.LlamaConfig(**common, **grouped),
         "qwen2": lambda: transformers.Qwen2Config(**common, **grouped),
         "qwen3": lambda: transformers.Qwen3Config(**common, **grouped, head_dim=16),
         "mistral": lambda: transformers.MistralConfig(**common, **grouped, sliding_window=8),
+        "phi3": lambda: transformers.Phi3Config(**common, **grouped, sliding_window=8),
+        "stablelm": lambda: transformers.StableLmConfig(**common, **grouped),
+        "smollm3": lambda: transformers.SmolLM3Config(**common, **grouped),
+        "gemma2": lambda: transformers.Gemma2Config(
+            **common, **grouped, head_dim=8, sliding_window=8, tie_word_embeddings=False
+        ),
+        "gemma3": lambda: transformers.Gemma3TextConfig(
+            **common, **grouped, head_dim=8, sliding_window=8, layer_types=mixed, tie_word_embeddings=False
+        ),
+        "mixtral": lambda: transformers.MixtralConfig(**common, **grouped, num_local_experts=3),
+        "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
+            **common, **grouped, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32
+        ),
+        "opt": lambda: transformers.OPTConfig(
+            **common,
+            hidden_size=hidden,
+            ffn_dim=2 * hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            max_position_embeddings=context,
+            word_embed_proj_dim=hidden,
+            dropout=dropout,
+        ),
         "gpt_neox": lambda: transformers.GPTNeoXConfig(**common, **decoder, hidden_dropout=dropout),
         "gpt2": lambda: transformers.GPT2Config(
             **common,

@@ -18,14 +18,17 @@ from specdemo import Settings
 from specdemo.decoding.acceptance import (
     Verdict,
     among_top_k,
+    block_verification,
     exact,
     leading,
     rejection_sampling,
     residual,
     row_after,
     rule_for,
+    typical,
 )
 from specdemo.decoding.sampling import Sampler
+from specdemo.settings import LOSSLESS_RULES, LOSSY_RULES
 
 DRAWS = 100_000
 START = 0
@@ -103,48 +106,89 @@ def exact_joint(target: torch.Tensor, settings: Settings) -> dict[tuple[int, int
     return {(a, b): float(rows[START][a] * rows[a][b]) for a in span for b in span}
 
 
+LOSSLESS = [name for name in LOSSLESS_RULES if name != "exact"]
+
+
 @pytest.mark.parametrize("gamma", [1, 2, 3])
 @pytest.mark.parametrize("name", WARPERS)
-def test_rejection_sampling_gives_the_targets_joint_distribution(name: str, gamma: int) -> None:
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_lossless_rules_give_the_targets_joint_distribution(rule: str, name: str, gamma: int) -> None:
     """Guards losslessness with every warper, where q is what the draft token was really drawn from.
 
     False alarm: 1 in 1,000 seeds for each case.
     """
     vocabulary = {1: 5, 2: 9, 3: 20}[gamma]
-    settings = sampling(seed=10 + gamma, **WARPERS[name])
+    settings = sampling(seed=10 + gamma, acceptance=rule, **WARPERS[name])
     target, draft = table(vocabulary, 1), table(vocabulary, 2)
-    observed = first_two(rejection_sampling, target, draft, settings, gamma)
+    observed = first_two(rule_for(settings), target, draft, settings, gamma)
     assert p_value(observed, exact_joint(target, settings)) > 0.001
 
 
 @pytest.mark.parametrize("name", ["off", "top_k"])
-def test_a_certain_draft_gives_the_targets_joint_distribution(name: str) -> None:
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_a_certain_draft_gives_the_targets_joint_distribution(rule: str, name: str) -> None:
     """Guards the one-hot q of greedy and n-gram drafts (q=None). False alarm: 1 in 1,000 seeds."""
-    settings = sampling(seed=3, **WARPERS[name])
+    settings = sampling(seed=3, acceptance=rule, **WARPERS[name])
     target = table(7, 1)
-    observed = first_two(rejection_sampling, target, table(7, 2), settings, 2, greedy_draft=True)
+    observed = first_two(rule_for(settings), target, table(7, 2), settings, 3, greedy_draft=True)
     assert p_value(observed, exact_joint(target, settings)) > 0.001
 
 
 @pytest.mark.parametrize("name", ["off", "all"])
-def test_identical_distributions_give_the_targets_joint_distribution(name: str) -> None:
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_identical_distributions_give_the_targets_joint_distribution(rule: str, name: str) -> None:
     """Guards the zero residual: with p = q nothing is left to draw from. False alarm: 1 in 1,000 seeds."""
-    settings = sampling(seed=4, **WARPERS[name])
+    settings = sampling(seed=4, acceptance=rule, **WARPERS[name])
     target = table(7, 1)
-    observed = first_two(rejection_sampling, target, target, settings, 2)
+    observed = first_two(rule_for(settings), target, target, settings, 3)
     assert p_value(observed, exact_joint(target, settings)) > 0.001
 
 
-def test_a_narrower_draft_gives_the_targets_joint_distribution() -> None:
+@pytest.mark.parametrize("rule", LOSSLESS)
+def test_a_narrower_draft_gives_the_targets_joint_distribution(rule: str) -> None:
     """Guards q padded with zeros: what the draft cannot say must come from the residual.
 
     False alarm: 1 in 1,000 seeds.
     """
-    settings = sampling(seed=5)
+    settings = sampling(seed=5, acceptance=rule)
     target = table(8, 1)
     narrow = table(8, 2)[:, :5]
-    observed = first_two(rejection_sampling, target, narrow, settings, 2)
+    observed = first_two(rule_for(settings), target, narrow, settings, 3)
     assert p_value(observed, exact_joint(target, settings)) > 0.001
+
+
+@pytest.mark.parametrize("gamma", [2, 4])
+def test_block_keeps_more_than_rejection_sampling_and_token_match_less(gamma: int) -> None:
+    """Guards what each rule is for: theorem 2 of arXiv 2403.10444, and min(1, p/q) ≥ p."""
+    target, draft = table(9, 1), table(9, 2)
+
+    def mean_accepted(rule: str) -> float:
+        sampler = Sampler(sampling(seed=1), 9, CPU)
+        ids, q = [torch.full((DRAWS,), START)], []
+        for _ in range(gamma):
+            q.append(sampler.probabilities(draft[ids[-1]]))
+            ids.append(sampler.draw(q[-1]))
+        scores = target[torch.stack(ids, dim=1)]
+        judge = rule_for(sampling(acceptance=rule))
+        return judge(scores, torch.stack(ids[1:], 1), torch.stack(q, 1), sampler).accepted.double().mean().item()
+
+    block, sampled, matched = (mean_accepted(rule) for rule in ("block", "sampling", "token_match"))
+    assert block > 1.01 * sampled, "the toy must show the difference beyond chance"
+    assert matched < 0.8 * sampled
+
+
+@pytest.mark.parametrize("rule", LOSSLESS_RULES + LOSSY_RULES)
+def test_every_rule_takes_a_round_that_drafted_nothing(rule: str) -> None:
+    """Guards the last round before the end, where γ is 0 and there is only the target's own token."""
+    temperature = 0.0 if rule == "exact" else 1.0
+    settings = Settings(acceptance=rule, temperature=temperature)
+    scores = torch.tensor([[[0.0, 50.0, 0.0]]])
+    verdict = rule_for(settings)(
+        scores, torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, 0, 3), Sampler(settings, 3, CPU)
+    )
+    assert verdict.accepted.tolist() == [0]
+    assert verdict.token.tolist() == [1]
+    assert verdict.probability.shape == (1, 0)
 
 
 @pytest.mark.parametrize("vocabulary", [5, 20])
@@ -177,9 +221,10 @@ def test_scoring_a_greedy_draft_with_its_softmax_is_caught() -> None:
     assert p_value(observed, exact_joint(target, settings)) < 1e-6
 
 
-def test_top_k_acceptance_is_lossy() -> None:
+@pytest.mark.parametrize("rule", LOSSY_RULES)
+def test_lossy_rules_are_lossy(rule: str) -> None:
     """Guards the label: the same test must show that the rule changes the distribution (once in a million not)."""
-    settings = sampling(seed=9, acceptance="top_k", accept_top_k=3)
+    settings = sampling(seed=9, acceptance=rule, accept_top_k=3)
     target = table(9, 1)
     observed = first_two(rule_for(settings), target, table(9, 2), settings, 2)
     assert p_value(observed, exact_joint(target, settings)) < 1e-6
@@ -272,10 +317,34 @@ def test_top_k_passes_the_k_best_and_nothing_that_warpers_cut() -> None:
 
 
 def test_settings_name_their_rule() -> None:
-    """Guards the table of rules: at temperature 0 ``sampling`` is ``exact``."""
-    assert rule_for(Settings()) is exact
-    assert rule_for(Settings(acceptance="sampling")) is exact
+    """Guards the table of rules: at temperature 0 the rules of distributions are ``exact``."""
+    for rule in ("exact", "sampling", "token_match", "block", "naive"):
+        assert rule_for(Settings(acceptance=rule)) is exact
     assert rule_for(sampling()) is rejection_sampling
+    assert rule_for(sampling(acceptance="block")) is block_verification
+
+
+def test_typical_asks_less_of_an_unsure_target() -> None:
+    """Guards min(ε, δ·exp(−H)) by hand: sure rows ask for 0.09, a flat row of 20 for 0.3/20 = 0.015."""
+    flat = torch.full((20,), 1 / 20)
+    sure = torch.tensor([0.92, 0.08, *[0.0] * 18])
+    scores = torch.stack([flat, sure, flat]).log().unsqueeze(0)
+    sampler = Sampler(sampling(acceptance="typical"), 20, CPU)
+    assert typical(scores, torch.tensor([[3, 0]]), None, sampler).accepted.tolist() == [2]
+    assert typical(scores, torch.tensor([[3, 1]]), None, sampler).accepted.tolist() == [1]
+
+
+def test_block_weights_are_worked_out_by_hand() -> None:
+    """Guards wᵢ = min(1, wᵢ₋₁·p/q), capped at every step, and the certain acceptance of p = q."""
+    p = torch.tensor([[[0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]])
+    q = torch.tensor([[[0.3, 0.7], [0.4, 0.6]]])
+    sampler = Sampler(sampling(), 2, CPU)
+    verdict = block_verification(p.log(), torch.tensor([[0, 0]]), q, sampler)
+    torch.testing.assert_close(verdict.probability, torch.tensor([[1.0, 0.5]]))
+    verdict = block_verification(p.log(), torch.tensor([[1, 0]]), q, sampler)
+    torch.testing.assert_close(verdict.probability, torch.tensor([[0.4 / 0.7, 0.4 / 0.7 * 0.5]]))
+    same = block_verification(p.log(), torch.tensor([[1, 0]]), p[:, :-1], sampler)
+    assert same.accepted.tolist() == [2]
 
 
 @pytest.mark.parametrize("name", WARPERS)

@@ -14,3 +14,11 @@ def expected_speedup(tau: float, gamma: float, c: float, v: float) -> float:
             Leviathan et al., arXiv 2211.17192, theorem 3.8.
     """
     return tau / (gamma * c + v)
+
+
+def expected_tokens(alpha: float, gamma: int) -> float:
+    """(1 − α^{γ+1}) / (1 − α): tokens a round where every drafted token passes with probability α.
+
+    Leviathan et al., arXiv 2211.17192, equation 1; γ + 1 in the limit α = 1.
+    """
+    return float(gamma + 1) if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)

@@ -14,6 +14,8 @@ import torch
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import Settings
 
+TYPICAL_EPSILON, TYPICAL_DELTA = 0.09, 0.3
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -86,9 +88,84 @@ def residual(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
     After a fully accepted draft there is no q: pass zeros, and the residual is p.
     """
-    rest = (p - q).clamp(min=0.0)
-    total = rest.sum(-1, keepdim=True)
-    return torch.where(total > 0, rest / total.clamp(min=torch.finfo(p.dtype).tiny), p)
+    return normalised((p - q).clamp(min=0.0), p)
+
+
+def normalised(weights: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
+    """Weights (B, V) that sum to 1; rows of ``otherwise`` where there are none."""
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total > 0, weights / total.clamp(min=torch.finfo(weights.dtype).tiny), otherwise)
+
+
+def token_match(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:
+    """Sample the target at every position and accept while the draft said the same. Lossless.
+
+    What transformers and many engines call speculative decoding by exact match; p(x) is accepted where
+    rejection sampling accepts min(1, p(x)/q(x)), which is never less (Leviathan et al., arXiv 2211.17192, A.5).
+    """
+    p = sampler.probabilities(scores)
+    rounds, positions, vocabulary = p.shape
+    sampled = sampler.draw(p.reshape(-1, vocabulary)).view(rounds, positions)
+    accepted = leading(sampled[:, :-1] == drafted)
+    chance = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    return Verdict(accepted, sampled.gather(1, accepted[:, None]).squeeze(1), chance)
+
+
+def block_verification(
+    scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler
+) -> Verdict:
+    """Judge the drafted block as a whole: keep the longest prefix that passes. Lossless.
+
+    Sun et al., "Block Verification Accelerates Speculative Decoding", arXiv 2403.10444, algorithm 2. With
+    w₀ = 1 and wᵢ = min(1, wᵢ₋₁·p(xᵢ)/q(xᵢ)), prefix i passes with probability rᵢ/(rᵢ + 1 − wᵢ), where rᵢ is the
+    sum of max(wᵢ·p − q, 0) over the next token, and the whole block with probability w_γ. The token after
+    the longest passing prefix is drawn from max(wᵢ·p − q, 0), after the whole block from p.
+    Keeps at least as many tokens as rejection sampling in expectation (theorem 2).
+    The recorded acceptance probability of token i is wᵢ, that of its whole prefix.
+    """
+    p = sampler.probabilities(scores)
+    if q is None:
+        q = torch.nn.functional.one_hot(drafted, p.shape[-1]).to(p.dtype)
+    ratios = (p[:, :-1] / q.clamp(min=torch.finfo(q.dtype).tiny)).gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    weights = [p.new_ones(len(p))]
+    for ratio in ratios.unbind(1):
+        weights.append((weights[-1] * ratio).clamp(max=1.0))
+    weight = torch.stack(weights, dim=1)
+    # Behind the last drafted token there is no q: zeros make its remainder the target's own distribution.
+    rest = (weight.unsqueeze(-1) * p - torch.nn.functional.pad(q, (0, 0, 0, 1))).clamp(min=0.0)
+    left = rest[:, 1:-1].sum(-1)
+    inner = left / (left + 1 - weight[:, 1:-1]).clamp(min=torch.finfo(p.dtype).tiny)
+    passes = torch.cat([inner, weight[:, 1:][:, -1:]], dim=1)
+    lengths = torch.arange(1, drafted.shape[1] + 1, device=drafted.device)
+    longest = (sampler.uniforms(*drafted.shape) < passes) * lengths
+    accepted = torch.nn.functional.pad(longest, (1, 0)).amax(dim=1)
+    following = normalised(row_after(rest, accepted), row_after(p, accepted))
+    return Verdict(accepted, sampler.draw(following), weight[:, 1:])
+
+
+def naive(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:
+    """Accept with probability p(x), else draw afresh from p. **Lossy**: a rule found in tutorials.
+
+    The output is p(x)·(q(x) + 1 − Σq·p), not p(x): what both models like comes out too often.
+    """
+    p = sampler.probabilities(scores)
+    chance = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    accepted = leading(sampler.uniforms(*drafted.shape) < chance)
+    return Verdict(accepted, sampler.draw(row_after(p, accepted)), chance)
+
+
+def typical(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:
+    """Medusa's typical acceptance: keep what is plausible for the target. **Lossy.**
+
+    Accept x if p(x) > min(ε, δ·exp(−H(p))) with ε = 0.09, δ = 0.3: the surer the target, the more is asked
+    (Cai et al., arXiv 2401.10774, section 2.3.1).
+    """
+    p = sampler.probabilities(scores)
+    entropy = -torch.special.xlogy(p[:, :-1], p[:, :-1]).sum(-1)
+    threshold = (TYPICAL_DELTA * torch.exp(-entropy)).clamp(max=TYPICAL_EPSILON)
+    passed = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1) > threshold
+    accepted = leading(passed)
+    return Verdict(accepted, sampler.pick(row_after(scores, accepted)), passed.float())
 
 
 def among_top_k(k: int) -> Rule:
@@ -104,8 +181,19 @@ def among_top_k(k: int) -> Rule:
     return top_k
 
 
+RULES: dict[str, Rule] = {
+    "sampling": rejection_sampling,
+    "token_match": token_match,
+    "block": block_verification,
+    "naive": naive,
+}
+"""Rules of distributions; at temperature 0 these are single tokens, and all the rules are ``exact``."""
+
+
 def rule_for(settings: Settings) -> Rule:
-    """The rule that these settings name. At temperature 0 both sides are greedy and ``sampling`` is ``exact``."""
+    """The rule that these settings name."""
     if settings.acceptance == "top_k":
         return among_top_k(settings.accept_top_k)
-    return exact if settings.greedy else rejection_sampling
+    if settings.acceptance == "typical":
+        return typical
+    return exact if settings.greedy else RULES[settings.acceptance]

@@ -20,11 +20,13 @@ class Proposal:
         ids: the drafted tokens, at most the number asked for.
         q: (γ, V) the distributions the tokens were really drawn from; None if the choice was certain.
         scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
+        source: where in prompt and output the tokens were copied from, if they were.
     """
 
     ids: tuple[int, ...]
     q: torch.Tensor | None
     scores: torch.Tensor | None
+    source: int | None = None
 
 
 class Drafter(Protocol):
@@ -58,7 +60,9 @@ class ModelDrafter:
         q: list[torch.Tensor] = []
         for _ in range(gamma):
             drafted = [int(t) for t in tokens] if self._sampler.remembers else ()
-            scores.append(self._sampler.scores(self._runner.forward(feed), [*committed, *drafted]))
+            # Judged, drawn and recorded on the target's device, wherever the draft runs.
+            logits = self._runner.forward(feed).to(self._sampler.device)
+            scores.append(self._sampler.scores(logits, [*committed, *drafted]))
             if self._sampler.greedy:
                 tokens.append(scores[-1].argmax(-1))
             else:

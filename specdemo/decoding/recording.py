@@ -101,7 +101,7 @@ class Recorder:
             kind: Kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
             tokens.append(self._token(seen, kind, int(verdict.token), passed + 1, None))
         overlaps = None if verdict.overlap is None else tuple(verdict.overlap[0, :tested].tolist())
-        return self._round(tokens, gamma, accepted, clock, overlaps, stop)
+        return self._round(tokens, gamma, accepted, clock, overlaps, stop, proposal.source)
 
     def _round(
         self,
@@ -111,6 +111,7 @@ class Recorder:
         clock: LaneClock,
         overlaps: tuple[float, ...] | None,
         stop: Stop | None,
+        source: int | None = None,
     ) -> Round:
         self._index += 1
         return Round(
@@ -124,6 +125,7 @@ class Recorder:
             other_seconds=clock.phases["other"],
             overlaps=overlaps,
             stop=stop,
+            source=source,
         )
 
     def _token(

@@ -31,12 +31,16 @@ class Runner:
     window's work, so rollback is exact for sliding-window models too.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(
+        self, model: PreTrainedModel, cache: DynamicCache | None = None, layers: int | None = None
+    ) -> None:
+        """``cache`` and ``layers``: another runner's cache, of which this model fills only the first layers."""
         self.model = model
         self.device = model.get_input_embeddings().weight.device
         self.length = 0
         """Tokens in the cache."""
-        self._cache = DynamicCache()
+        self._cache = DynamicCache() if cache is None else cache
+        self._layers = layers
         self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
         self._known_ids = model.get_input_embeddings().num_embeddings
         # Inference mode saves a tenth of a small model's step, but quantised weights fail in it.
@@ -57,6 +61,10 @@ class Runner:
         self.length += tokens.shape[1]
         return out.logits[0, -keep:].float()
 
+    def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
+        """A runner of ``model`` that reads and extends the first ``layers`` layers of this runner's cache."""
+        return Runner(model, self._cache, layers)
+
     def rollback_to(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens.
 
@@ -67,5 +75,6 @@ class Runner:
         if surplus < 0 or length < 0:
             raise ValueError(f"cannot roll back from {self.length} tokens to {length}")
         if surplus:
-            self._cache.crop(-surplus)
+            for layer in self._cache.layers[: self._layers]:
+                layer.crop(-surplus)
             self.length = length

@@ -28,6 +28,7 @@ class Sampler:
     def __init__(self, settings: Settings, width: int, device: torch.device) -> None:
         self.greedy = settings.greedy
         self.width = width
+        self.device = device
         self.generator = torch.Generator(device=device).manual_seed(settings.seed)
         self._penalty = (
             RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)

@@ -9,6 +9,7 @@ import torch
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
 from specdemo.decoding.drafters import Drafter
+from specdemo.decoding.gamma import gamma_policy
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.recording import NOTHING_DRAFTED
 from specdemo.decoding.runner import Runner
@@ -18,6 +19,7 @@ from specdemo.trace import Round
 def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]:
     """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops."""
     rule = rule_for(lane.settings)
+    policy = gamma_policy(lane.settings)
     clock, sampler = lane.clock, lane.sampler
 
     # 0. Both models take in the prompt; the target's last logits give the first token.
@@ -29,7 +31,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]
     while lane.stop is None:
         clock.resume()
         # 1. Draft, but never past the end: a round also emits one token of the target's own.
-        gamma = min(lane.settings.gamma, lane.remaining - 1)
+        gamma = min(policy.next(), lane.remaining - 1)
         proposal = drafter.propose(lane.committed, gamma) if gamma else NOTHING_DRAFTED
         drafted = torch.tensor([proposal.ids], dtype=torch.long, device=target.device)
         clock.lap("draft")
@@ -50,4 +52,6 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]
         target.rollback_to(len(lane.committed) - 1)
         drafter.settle(lane.committed)
         clock.lap("other")
-        yield lane.recorder.speculative(scores, proposal, verdict, kept, clock, lane.stop)
+        round_ = lane.recorder.speculative(scores, proposal, verdict, kept, clock, lane.stop)
+        policy.observe(round_)
+        yield round_

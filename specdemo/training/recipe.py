@@ -76,9 +76,9 @@ class Recipe:
     decay_share: float = 0.2
     lesson_rows: int = 192
     lesson_length: int = 256
-    own_tokens: int = 550_000
-    corpus_tokens: int = 450_000
-    distill_tokens: int = 6_000_000
+    own_tokens: int = 450_000
+    corpus_tokens: int = 350_000
+    distill_tokens: int = 5_000_000
     distill_batch_tokens: int = 4096
     distill_own_share: float = 0.65
     distill_hard_share: float = 0.5

@@ -1,0 +1,168 @@
+"""transformers' own assisted generation as a lane, observed from outside."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.generation.streamers import BaseStreamer
+
+from specdemo.decoding.acceptance import Verdict, leading
+from specdemo.decoding.drafters import Proposal
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.runner import evaluating
+from specdemo.trace import Round
+
+
+def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Round]:
+    """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
+
+    ``generate`` cannot be suspended: the first step runs it to its end, and the rounds follow with the times
+    they had. It drafts before it has read the prompt, so round 0, the prefill, may hold drafted tokens.
+    """
+    watched = _observable(target)
+    watched.generation_config = _generation_config(lane)
+    assistant = None
+    if draft is not None:
+        assistant = _observable(draft)
+        assistant.generation_config = _assistant_config(lane, draft)
+    observer = _Observer(lane, watched, assistant)
+    options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
+    prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
+    models = [m for m in (target, draft) if m is not None]
+    devices = [lane.sampler.device] if lane.sampler.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), evaluating([module for m in models for module in m.modules()]):
+        torch.manual_seed(lane.settings.seed)
+        lane.clock.resume()
+        watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
+    yield from observer.rounds
+
+
+def _generation_config(lane: Lane) -> GenerationConfig:
+    """The lane's settings in transformers' words; nothing is taken from the model's own defaults."""
+    settings = lane.settings
+    sampling = {"temperature": settings.temperature, "top_k": settings.top_k or None, "top_p": settings.top_p}
+    end = sorted(lane.eos_ids)
+    return GenerationConfig(
+        max_new_tokens=lane.budget,
+        do_sample=not settings.greedy,
+        repetition_penalty=settings.repetition_penalty,
+        eos_token_id=end or None,
+        pad_token_id=end[0] if end else 0,
+        **({} if settings.greedy else sampling),
+    )
+
+
+def _assistant_config(lane: Lane, draft: PreTrainedModel) -> GenerationConfig:
+    """A constant γ; with ``adaptive_gamma`` transformers' own way (20 tokens, fewer where the draft is unsure)."""
+    config = copy.deepcopy(draft.generation_config)
+    if not lane.settings.adaptive_gamma:
+        config.num_assistant_tokens = lane.settings.gamma
+        config.num_assistant_tokens_schedule = "constant"
+        config.assistant_confidence_threshold = 0.0
+    return config
+
+
+def _lookup_options(lane: Lane) -> dict[str, int]:
+    return {
+        "prompt_lookup_num_tokens": lane.settings.gamma,
+        "max_matching_ngram_size": lane.settings.lookup_ngram,
+    }
+
+
+def _observable(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model under a wrapper of its own: hooks and a generation config that the caller's lacks."""
+    copied = copy.copy(model)
+    for table in ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"):
+        setattr(copied, table, copy.copy(getattr(model, table)))
+    for table in ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"):
+        setattr(copied, table, copy.copy(getattr(model, table)))
+    return copied
+
+
+class _Observer(BaseStreamer):
+    """Sees what goes into each verify, what comes out, and what is kept, and makes rounds of it.
+
+    Args:
+        target: its forwards are the verifies; the input says what was drafted.
+        draft: its forwards are the draft steps; the logits say with what distribution.
+    """
+
+    def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
+        self._lane = lane
+        self._drafted: tuple[int, ...] = ()
+        self._logits = torch.empty(0)
+        self._draft_logits: list[torch.Tensor] = []
+        self._cached = 0
+        self._begun = False
+        self.rounds: list[Round] = []
+        target.register_forward_pre_hook(self._before_verify, with_kwargs=True)
+        target.register_forward_hook(self._after_verify)
+        if draft is not None:
+            draft.register_forward_hook(self._after_draft_step)
+
+    def _after_draft_step(self, model: nn.Module, inputs: tuple, output: object) -> None:
+        self._draft_logits.append(output.logits[:, -1].float())
+
+    def _before_verify(self, model: nn.Module, inputs: tuple, kwargs: dict) -> None:
+        self._lane.clock.lap("draft")
+        fed = kwargs["input_ids"][0].tolist()
+        self._drafted = tuple(fed[len(self._lane.committed) - self._cached :])
+
+    def _after_verify(self, model: nn.Module, inputs: tuple, output: object) -> None:
+        self._logits = output.logits[0, -len(self._drafted) - 1 :].float()
+        self._lane.clock.lap("verify")
+
+    def put(self, value: torch.Tensor) -> None:
+        """transformers hands over the prompt, then the kept tokens of each round."""
+        if not self._begun:
+            self._begun = True
+            return
+        self._lane.clock.lap("other")
+        self._record(value.flatten().tolist())
+        self._lane.clock.resume()
+
+    def end(self) -> None:
+        """The last round was put already."""
+
+    def _record(self, emitted: list[int]) -> None:
+        lane, sampler = self._lane, self._lane.sampler
+        drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
+        prefix = list(lane.committed)
+        scores = sampler.scores(self._logits.to(sampler.device), prefix, self._drafted)
+        q_scores = self._draft_scores(prefix)
+        # The emitted tokens are the drafted ones as far as they were kept: a replaced one always differs.
+        same = [a == b for a, b in zip(emitted, self._drafted, strict=False)]
+        accepted = leading(torch.tensor([same], dtype=torch.bool).reshape(1, -1))
+        chance = _chances(scores, drafted, q_scores, lane)
+        kept = lane.commit(emitted)
+        own = emitted[int(accepted)] if len(emitted) > int(accepted) else emitted[-1]
+        verdict = Verdict(accepted, torch.tensor([own]), chance)
+        proposal = Proposal(self._drafted, None, q_scores)
+        self.rounds.append(lane.recorder.speculative(scores, proposal, verdict, kept, lane.clock, lane.stop))
+        self._cached = len(lane.committed) - 1
+        self._draft_logits.clear()
+
+    def _draft_scores(self, prefix: list[int]) -> torch.Tensor | None:
+        """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""
+        if not self._drafted or not self._draft_logits:
+            return None
+        logits = torch.cat(self._draft_logits[-len(self._drafted) :]).to(self._lane.sampler.device)
+        return self._lane.sampler.scores(logits, prefix, self._drafted)
+
+
+def _chances(
+    scores: torch.Tensor, drafted: torch.Tensor, q_scores: torch.Tensor | None, lane: Lane
+) -> torch.Tensor:
+    """With what probability each drafted token would pass transformers' rule: (1, γ), as our rules record it."""
+    ahead = scores[:-1]
+    if lane.settings.greedy:
+        return (ahead.argmax(-1) == drafted[0]).float().unsqueeze(0)
+    p = lane.sampler.probabilities(ahead).gather(1, drafted.T).T
+    if q_scores is None:
+        return p
+    q = lane.sampler.probabilities(q_scores).gather(1, drafted.T).T
+    return (p / q).clamp(max=1.0)

@@ -1,0 +1,53 @@
+"""The drafter that a lane's settings name, or why this pair cannot have it."""
+
+from __future__ import annotations
+
+from specdemo.decoding.drafters import Drafter, ModelDrafter
+from specdemo.decoding.early_exit import EarlyExitDrafter, layer_list
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.lookup import LookupDrafter
+from specdemo.decoding.runner import Runner
+from specdemo.errors import SettingsError
+from specdemo.models.pair import ModelPair
+from specdemo.settings import Settings
+
+
+def check_drafter(pair: ModelPair, settings: Settings) -> None:
+    """Refuse what this pair cannot draft with.
+
+    Raises:
+        SettingsError: names the field, and what would work.
+    """
+    if settings.drafter == "model" and pair.draft is None:
+        raise SettingsError(
+            "drafter",
+            "'model' needs a draft model, and this pair has none; choose 'prompt_lookup' or 'early_exit'.",
+        )
+    if settings.drafter == "early_exit":
+        layers = target_layers(pair)
+        if layers < 2 or layer_list(pair.target) is None:
+            raise SettingsError(
+                "drafter",
+                f"'early_exit' needs a target of several layers kept in one list; {type(pair.target).__name__} "
+                "has none. Choose 'prompt_lookup'.",
+            )
+        if settings.exit_layer is not None and settings.exit_layer >= layers:
+            raise SettingsError(
+                "exit_layer", f"must be below the target's {layers} layers, not {settings.exit_layer}."
+            )
+
+
+def target_layers(pair: ModelPair) -> int:
+    """Decoder layers of the target."""
+    return pair.target.config.get_text_config().num_hidden_layers
+
+
+def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
+    """A fresh drafter for one lane, after :func:`check_drafter`."""
+    settings = lane.settings
+    if settings.drafter == "prompt_lookup":
+        return LookupDrafter(settings.lookup_ngram)
+    if settings.drafter == "early_exit":
+        layers = settings.exit_layer or max(1, target_layers(pair) // 3)
+        return EarlyExitDrafter(target, layers, lane.sampler)
+    return ModelDrafter(Runner(pair.draft), lane.sampler)

@@ -1,0 +1,77 @@
+"""Early exit: the target's own first layers draft, in the target's own cache."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from specdemo.decoding.drafters import ModelDrafter, Proposal
+from specdemo.decoding.runner import Runner
+from specdemo.decoding.sampling import Sampler
+
+
+def layer_list(model: PreTrainedModel) -> str | None:
+    """Dotted name of the list that holds the decoder layers; None for an architecture built otherwise."""
+    count = model.config.get_text_config().num_hidden_layers
+    found = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count and module is not model
+    ]
+    return min(found, key=lambda name: name.count("."), default=None)
+
+
+def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
+    """The same model, weights shared, that ends after ``count`` layers and goes straight to norm and head.
+
+    ``model`` itself is not touched: the modules on the way to the layers are copied without their weights.
+
+    Raises:
+        ValueError: the layers were not found.
+    """
+    name = layer_list(model)
+    if name is None:
+        raise ValueError(f"{type(model).__name__} keeps its layers in no list of their own")
+    shallow = parent = _without_children_shared(model)
+    *way, last = name.split(".")
+    for step in way:
+        child = _without_children_shared(getattr(parent, step))
+        parent._modules[step] = child
+        parent = child
+    parent._modules[last] = nn.ModuleList(list(getattr(parent, last))[:count])
+    return shallow
+
+
+def _without_children_shared(module: nn.Module) -> nn.Module:
+    """A copy that shares everything but the table of its children."""
+    copied = copy.copy(module)
+    copied._modules = dict(module._modules)
+    return copied
+
+
+class EarlyExitDrafter(ModelDrafter):
+    """Drafts with the first layers of the target and takes the drafted positions out of its cache again.
+
+    The method of LayerSkip (Elhoushi et al., arXiv 2404.16710), whose models are trained for it: others, which
+    never learned to read their middle layers, accept little.
+    """
+
+    def __init__(self, target: Runner, layers: int, sampler: Sampler) -> None:
+        super().__init__(target.sharing(first_layers(target.model, layers), layers), sampler)
+        self._target = target
+
+    def prefill(self, ids: Sequence[int]) -> None:
+        """Nothing to do: the target's prefill fills the first layers too."""
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        self._runner.length = self._target.length
+        try:
+            return super().propose(committed, gamma)
+        finally:
+            self._runner.rollback_to(self._target.length)
+
+    def settle(self, committed: Sequence[int]) -> None:
+        """Nothing to do: every proposal cleans up after itself."""
