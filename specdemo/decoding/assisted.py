@@ -51,7 +51,8 @@ def _generation_config(lane: Lane) -> GenerationConfig:
         do_sample=not settings.greedy,
         repetition_penalty=settings.repetition_penalty,
         eos_token_id=end or None,
-        pad_token_id=end[0] if end else 0,
+        # transformers hides pad tokens from the assistant, so nothing that may be said can be one.
+        pad_token_id=end[0] if end else None,
         **({} if settings.greedy else sampling),
     )
 
