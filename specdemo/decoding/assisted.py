@@ -45,21 +45,25 @@ def _generation_config(lane: Lane) -> GenerationConfig:
     """The lane's settings in transformers' words; nothing is taken from the model's own defaults."""
     settings = lane.settings
     sampling = {"temperature": settings.temperature, "top_k": settings.top_k or None, "top_p": settings.top_p}
-    end = sorted(lane.eos_ids)
     return GenerationConfig(
         max_new_tokens=lane.budget,
         do_sample=not settings.greedy,
         repetition_penalty=settings.repetition_penalty,
-        eos_token_id=end or None,
-        # transformers hides pad tokens from the assistant, so nothing that may be said can be one.
-        pad_token_id=end[0] if end else None,
+        eos_token_id=sorted(lane.eos_ids) or None,
+        pad_token_id=_pad(lane),
         **({} if settings.greedy else sampling),
     )
+
+
+def _pad(lane: Lane) -> int | None:
+    """transformers hides pad tokens from the assistant, so nothing that may stand in the text can be one."""
+    return min(lane.eos_ids, default=None)
 
 
 def _assistant_config(lane: Lane, draft: PreTrainedModel) -> GenerationConfig:
     """A constant γ; with ``adaptive_gamma`` transformers' own way (20 tokens, fewer where the draft is unsure)."""
     config = copy.deepcopy(draft.generation_config)
+    config.pad_token_id = _pad(lane)
     if not lane.settings.adaptive_gamma:
         config.num_assistant_tokens = lane.settings.gamma
         config.num_assistant_tokens_schedule = "constant"

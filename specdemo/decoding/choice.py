@@ -6,9 +6,10 @@ from specdemo.decoding.drafters import Drafter, ModelDrafter
 from specdemo.decoding.early_exit import EarlyExitDrafter, layer_list
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.lookup import LookupDrafter
+from specdemo.decoding.reencoding import ReencodingDrafter, gives_back
 from specdemo.decoding.runner import Runner
 from specdemo.errors import SettingsError
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, context_of
 from specdemo.settings import Settings
 
 
@@ -23,6 +24,8 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
             "drafter",
             "'model' needs a draft model, and this pair has none; choose 'prompt_lookup' or 'early_exit'.",
         )
+    if settings.drafter == "model" and pair.draft_tokenizer is not None:
+        _check_reencoding(pair, settings)
     if settings.drafter == "early_exit":
         layers = target_layers(pair)
         if layers < 2 or layer_list(pair.target) is None:
@@ -34,6 +37,21 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         if settings.exit_layer is not None and settings.exit_layer >= layers:
             raise SettingsError(
                 "exit_layer", f"must be below the target's {layers} layers, not {settings.exit_layer}."
+            )
+
+
+def _check_reencoding(pair: ModelPair, settings: Settings) -> None:
+    if settings.strategy == "assisted":
+        raise SettingsError(
+            "strategy", "'assisted' needs models of one tokenizer, and these have two; choose 'speculative'."
+        )
+    for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):
+        if tokenizer is None or not gives_back(tokenizer):
+            why = "is missing" if tokenizer is None else "does not give back the text it encodes"
+            raise SettingsError(
+                "drafter",
+                f"'model' must pass text between two tokenizers here, but the {role}'s {why}; "
+                "choose 'prompt_lookup' or 'early_exit', or a draft with the target's tokenizer.",
             )
 
 
@@ -50,4 +68,6 @@ def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
     if settings.drafter == "early_exit":
         layers = settings.exit_layer or max(1, target_layers(pair) // 3)
         return EarlyExitDrafter(target, layers, lane.sampler)
+    if pair.draft_tokenizer is not None:
+        return ReencodingDrafter(Runner(pair.draft), pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
     return ModelDrafter(Runner(pair.draft), lane.sampler)

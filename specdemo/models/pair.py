@@ -23,8 +23,9 @@ class ModelPair:
     Args:
         target: the model whose output is wanted, p(x).
         draft: the model that guesses ahead, q(x); None leaves autoregressive decoding.
-        tokenizer: shared by both. The widths of their logits may differ by padding.
+        tokenizer: the target's, and the draft's too. The widths of their logits may differ by padding.
         name: how people call the pair.
+        draft_tokenizer: the draft's own, if it differs; its text is then encoded anew for the target.
 
     Raises:
         PairError: a model that is no causal language model, or whose state cannot be rolled back.
@@ -34,6 +35,7 @@ class ModelPair:
     draft: PreTrainedModel | None
     tokenizer: PreTrainedTokenizerBase
     name: str = "in memory"
+    draft_tokenizer: PreTrainedTokenizerBase | None = None
     _warm: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -43,8 +45,9 @@ class ModelPair:
 
     @property
     def context(self) -> int | None:
-        """The longest sequence both models can read, in tokens; None if neither states a limit."""
-        limits = [_context_of(m) for m in (self.target, self.draft) if m is not None]
+        """The longest sequence the models can read, in the target's tokens; None if none states a limit."""
+        alike = [self.target] if self.draft_tokenizer is not None else [self.target, self.draft]
+        limits = [context_of(m) for m in alike if m is not None]
         return min((n for n in limits if n is not None), default=None)
 
     @property
@@ -80,14 +83,15 @@ class ModelPair:
         for model in (self.target, self.draft):
             if model is not None:
                 runner = Runner(model)
-                room = min(WARM_UP_TOKENS, _context_of(model) or WARM_UP_TOKENS)
+                room = min(WARM_UP_TOKENS, context_of(model) or WARM_UP_TOKENS)
                 for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
                     if count:
                         runner.forward([0] * count, keep=count)
         self._warm = True
 
 
-def _context_of(model: PreTrainedModel) -> int | None:
+def context_of(model: PreTrainedModel) -> int | None:
+    """The longest sequence one model can read, in its own tokens; None if it states no limit."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
 
