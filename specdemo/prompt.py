@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import index
 
+from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PromptError
 from specdemo.models.pair import ModelPair
 
@@ -67,3 +68,9 @@ def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
     if wrong is not None:
         raise PromptError(f"token id {wrong} is outside the target's vocabulary of {width:,}.")
     return ids
+
+
+def pieces(pair: ModelPair, ids: Sequence[int]) -> list[str]:
+    """The text of each prompt token, as it reads in its place; empty inside a multi-byte character."""
+    text = Detokenizer(pair.tokenizer, ())
+    return [text.push(i) for i in ids]

@@ -184,8 +184,8 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
         press_run_and_wait(page, "error")
         expect(page.locator("[data-role=message]")).to_contain_text(message)
     page.locator("#prompt textarea").fill("Book a table.")
-    page.locator("#gamma input[type=number]").fill("16")
-    page.locator("#gamma input[type=number]").press("Tab")
+    page.locator("#lane2-gamma input[type=number]").fill("16")
+    page.locator("#lane2-gamma input[type=number]").press("Tab")
     set_length(page, 3)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
@@ -197,12 +197,12 @@ def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page)
     field = page.locator("#temperature input[type=number]")
     field.fill("0.8")
     field.press("Tab")
-    expect(page.locator("#acceptance input")).to_have_value(re.compile("rejection sampling"), timeout=RUN_MS)
+    expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("rejection sampling"), timeout=RUN_MS)
     set_length(page, 24)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "sampled")
-    page.locator("#acceptance input").click()
-    page.get_by_role("option", name=re.compile("lossy")).click()
+    page.locator("#lane2-acceptance input").click()
+    page.get_by_role("option", name=re.compile("among top k")).click()
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_contain_text("lossy")
 
@@ -249,6 +249,43 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch:
     assert float(shown["seconds"].split()[0]) == pytest.approx(trace.rounds[-1].seconds, abs=0.06)
     ratio = metrics.tokens_per_second / plain.metrics().tokens_per_second
     assert float(page.locator("[data-role=speedup]").inner_text().rstrip("×")) == pytest.approx(ratio, abs=0.051)
+
+
+def choose_method(page: Page, lane: int, name: str) -> None:
+    page.get_by_role("tab", name=f"Lane {lane}").click()
+    page.locator(f"#lane{lane}-method input").click()
+    page.get_by_role("option", name=name).click()
+
+
+def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> None:
+    """Every kind of lane in one race; prompt lookup marks in the prompt what it copied."""
+    page.locator("#prompt textarea").fill("the red fox and the red fox and the red fox and the red")
+    choose_method(page, 1, "Speculative: early exit")
+    expect(page.locator("#lane1-exit-layer")).to_be_visible()
+    choose_method(page, 3, "Speculative: prompt lookup")
+    expect(page.locator("#lane3-lookup-ngram")).to_be_visible()
+    expect(page.locator("#lane3-exit-layer")).to_be_hidden()
+    choose_method(page, 4, "transformers: draft model")
+    page.locator("#lane4-adaptive input").check()
+    set_length(page, 32)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    assert page.locator(".race-lane").count() == 4
+    assert page.locator(".race-ratio").count() == 3
+    outputs = [
+        page.locator(f"[data-lane='{lane}'] .t:not(.t-rejected)").evaluate_all(
+            "tokens => tokens.map(token => token.textContent).join('')"
+        )
+        for lane in range(4)
+    ]
+    assert outputs[0]
+    assert outputs == [outputs[0]] * 4
+    copied = page.locator("[data-lane='2'] .t-accepted, [data-lane='2'] .t-rejected").first
+    copied.hover()
+    source = page.locator("[data-lane='2'] .source")
+    expect(source).to_have_count(1)
+    assert source.inner_text().strip() == copied.inner_text().strip()
+    expect(page.locator("[data-role=tip]")).to_contain_text("copied from the marked place")
 
 
 def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:

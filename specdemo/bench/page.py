@@ -114,7 +114,10 @@ def measure(port: int, prompt: str, gamma: int, tokens: int, repeats: int) -> di
         Settings(strategy="autoregressive", max_new_tokens=tokens),
         Settings(gamma=gamma, max_new_tokens=tokens),
     ]
-    panel = ["builtin", prompt, "autoregressive", "speculative", gamma, "exact", 10, 0, 0, 1, 0, True, tokens]
+    options = [gamma, False, "exact", 10, 3, 0]  # of each lane, as the panel's controls stand
+    panel = ["builtin", prompt, 0, 0, 1, 0, True, tokens]
+    for method in ("plain", "draft", "none", "none"):
+        panel += [method, *options]
     app = App(port)
     try:
         pair = load_pair()

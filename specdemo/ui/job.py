@@ -18,10 +18,11 @@ from specdemo.analysis.losslessness import compare
 from specdemo.errors import SpecDemoError
 from specdemo.lanes import trace_of
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
+from specdemo.prompt import encode, pieces
 from specdemo.race import race
 from specdemo.settings import Settings
-from specdemo.trace import Round
+from specdemo.trace import Round, Trace
+from specdemo.ui.lane_headers import lane_headers
 
 UPDATE_SECONDS = 0.1
 STOPPED = "Stopped. Press Run to start again."
@@ -35,8 +36,10 @@ ROUND_FIELDS = (
     "verify_seconds",
     "other_seconds",
     "stop",
+    "source",
 )
 TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
+GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
 _run_numbers = count(1)
 _log = logging.getLogger(__name__)
 
@@ -70,19 +73,6 @@ class RaceView:
         }
 
 
-def lane_header(settings: Settings) -> dict[str, Any]:
-    """How the page calls a lane."""
-    if settings.strategy == "autoregressive":
-        return {"title": "Plain", "detail": "target only", "gamma": 0, "lossy": False}
-    rule = f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance
-    return {
-        "title": "Speculative",
-        "detail": f"γ {settings.gamma}, {rule}",
-        "gamma": settings.gamma,
-        "lossy": not settings.lossless,
-    }
-
-
 def waiting(lanes: list[dict[str, Any]]) -> dict[str, Any]:
     """The view of a run that waits for its turn."""
     return RaceView(lanes, phase="loading", message="Waiting for a turn…").value()
@@ -101,13 +91,14 @@ def race_updates(
     Errors a person can cause, and any other, end as a message in the view. Setting ``stop`` or closing the
     generator ends decoding within one round.
     """
-    view = RaceView([lane_header(s) for s in lanes])
+    view = RaceView(lane_headers(lanes))
     try:
         # The first load takes seconds; the page says so instead of standing still.
         view.phase, view.message = "loading", "Loading the models…"
         yield view.value()
         pair = get_pair()
         job = _Job(pair, encode(pair, prompt, lanes[0].chat), lanes, stop)
+        _show_prompt(view, pair, job.ids, lanes)
         view.phase, view.message = "running", None
         yield from job.updates(view, thread)
     except SpecDemoError as error:
@@ -119,11 +110,18 @@ def race_updates(
         yield view.value()
 
 
+def _show_prompt(view: RaceView, pair: ModelPair, ids: list[int], lanes: list[Settings]) -> None:
+    """A lane that copies shows the prompt's tokens, so that the view can point at what was copied."""
+    for header, settings in zip(view.lanes, lanes, strict=True):
+        if settings.strategy == "speculative" and settings.drafter == "prompt_lookup":
+            header["prompt"] = pieces(pair, ids)
+
+
 class _Job:
     """A race under way: the models' thread puts rounds into a queue, the visitor's thread takes them out."""
 
     def __init__(self, pair: ModelPair, ids: list[int], lanes: list[Settings], stop: Event) -> None:
-        self._pair, self._ids, self._lanes, self._stop = pair, ids, lanes, stop
+        self._pair, self.ids, self._lanes, self._stop = pair, ids, lanes, stop
         self._events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
         self._rounds: list[list[Round]] = [[] for _ in lanes]
 
@@ -144,7 +142,7 @@ class _Job:
             wait([worker])
 
     def _decode(self) -> None:
-        with closing(race(self._pair, self._ids, self._lanes)) as rounds:
+        with closing(race(self._pair, self.ids, self._lanes)) as rounds:
             for event in rounds:
                 self._events.put(event)
                 if self._stop.is_set():
@@ -163,14 +161,24 @@ class _Job:
 
     def _conclude(self, view: RaceView) -> None:
         pairs = zip(self._lanes, self._rounds, strict=True)
-        traces = [trace_of(self._pair, self._ids, s, r) for s, r in pairs]
+        traces = [trace_of(self._pair, self.ids, s, r) for s, r in pairs]
         stopped = self._stop.is_set() and not all(t.complete for t in traces)
         view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
         if len(traces) < 2 or not all(t.rounds for t in traces):
             return
-        judgement = compare(traces[0], traces[1])
-        view.verdict = {"kind": judgement.outcome, "text": judgement.text}
-        view.why = explain(traces[0], traces[1])
+        view.verdict = _verdict(traces, [header["title"] for header in view.lanes])
+        fastest = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
+        view.why = explain(traces[0], fastest)
+
+
+def _verdict(traces: list[Trace], titles: list[str]) -> dict[str, str]:
+    """The judgement on all lanes against the first; where they differ, each by name, the gravest as the kind."""
+    judged = [compare(traces[0], t) for t in traces[1:]]
+    kind = max((j.outcome for j in judged), key=GRAVITY.index)
+    texts = list(dict.fromkeys(j.text for j in judged))
+    if len(texts) > 1:
+        texts = [f"{title}: {j.text}" for title, j in zip(titles[1:], judged, strict=True)]
+    return {"kind": kind, "text": "; ".join(texts)}
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:

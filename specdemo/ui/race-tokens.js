@@ -7,7 +7,7 @@
  * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
  *   acceptance: ?number, seconds: number}} Token
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
- *   tokens: Token[]}} Round
+ *   source: ?number, tokens: Token[]}} Round
  */
 (function () {
   "use strict";
@@ -60,16 +60,27 @@
   }
 
   /**
+   * The element that a drafted token was copied from, if it was. A copy that reaches the end of the text goes on
+   * with its own beginning. `places` holds the elements of prompt and output before this round.
+   */
+  function copiedFrom(token, round, places) {
+    const drafted = token.kind === "accepted" || token.kind === "rejected";
+    if (!drafted || typeof round.source !== "number" || places.length <= round.source) return null;
+    return places[round.source + ((token.position - 1) % (places.length - round.source))];
+  }
+
+  /**
    * The elements of a round. The first one carries the boundary, and so does the first kept one: a boundary
    * stays when rejected tokens are hidden.
    */
-  function roundElements(round, boundary, start) {
+  function roundElements(round, boundary, start, places) {
     const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
     return round.tokens.map((token, i) => {
       const marks = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
       const element = tokenElement(token, marks);
       const ends = round.stop === "eos" && i === round.tokens.length - 1;
-      records.set(element, { token, dropped: droppedFor(token, round), index: start + i, ends });
+      const from = copiedFrom(token, round, places);
+      records.set(element, { token, drafted: round.drafted, dropped: droppedFor(token, round), from, index: start + i, ends });
       return element;
     });
   }
@@ -80,7 +91,8 @@
   function keptText(area, range) {
     let text = "";
     for (const element of area.children) {
-      if (element.classList.contains("t-rejected") || !range.intersectsNode(element)) continue;
+      const output = records.has(element) && !element.classList.contains("t-rejected");
+      if (!output || !range.intersectsNode(element)) continue;
       const part = document.createRange();
       part.selectNodeContents(element);
       if (range.compareBoundaryPoints(Range.START_TO_START, part) > 0) {
@@ -126,9 +138,10 @@
     const text = token.text ? { quote: token.text } : record.ends ? "end of text" : "part of a character";
     const lines = [
       [text, " · " + KINDS[token.kind]],
-      [token.round ? `round ${token.round}, position ${token.position}` : "round 0, the prompt’s own pass"],
+      [token.round ? roundLine(token, record.drafted) : "round 0, the prompt’s own pass"],
       [join([number("target p", token.p), number("draft q", token.q), number("acceptance", token.acceptance)], " · ")],
     ];
+    if (record.from) lines.push(["copied from the marked place"]);
     if (dropped) {
       const odds = join([number("p", dropped.p), number("q", dropped.q)], ", ");
       lines.push(["drafted ", { quote: dropped.text }, `${odds && ": " + odds}, rejected`]);
@@ -136,6 +149,9 @@
     lines.push([`id ${token.id} · ${token.seconds.toFixed(3)} s on the lane’s clock`]);
     return lines.filter((line) => line[0]);
   }
+
+  const roundLine = (token, drafted) =>
+    `round ${token.round}, position ${token.position}` + (drafted ? ` (γ ${drafted})` : "");
 
   /** A line of the tooltip; quoted text is isolated, for it may run from right to left. */
   function tipLine(parts) {
@@ -157,6 +173,7 @@
       this.box.hidden = true;
       this.spoken = make("div", "race-spoken", frame, null, { "aria-live": "polite" });
       this.element = null;
+      this.source = null;
       this.byKey = false;
     }
 
@@ -166,6 +183,8 @@
       this.element = element;
       this.byKey = byKey;
       element.classList.add("current");
+      this.source = records.get(element).from;
+      if (this.source) this.source.classList.add("source");
       element.parentElement.setAttribute("aria-describedby", this.box.id);
       this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
       this.box.hidden = false;
@@ -176,6 +195,7 @@
     hide() {
       if (!this.element) return;
       this.element.classList.remove("current");
+      if (this.source) this.source.classList.remove("source");
       if (this.element.parentElement) this.element.parentElement.removeAttribute("aria-describedby");
       this.element = null;
       this.box.hidden = true;
@@ -208,16 +228,25 @@
       });
       this.tip = tip;
       this.elements = [];
+      this.places = [];
       this.waiting = [];
       this.follow = true;
       this.lastTop = 0;
       this.listen();
     }
 
+    /** Shows the prompt above the output, so that copies from it can be pointed at. @param {string[]} pieces */
+    showPrompt(pieces) {
+      const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
+      this.places = pieces.map((piece) => make("span", "", prompt, piece));
+      this.area.prepend(prompt);
+    }
+
     /** @param {Round} round  @param {boolean} boundary whether to mark where the round begins */
     add(round, boundary) {
-      const elements = roundElements(round, boundary, this.elements.length);
+      const elements = roundElements(round, boundary, this.elements.length, this.places);
       this.elements.push(...elements);
+      this.places.push(...elements.filter((element) => records.get(element).token.kind !== "rejected"));
       this.waiting.push(...elements);
     }
 

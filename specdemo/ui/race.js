@@ -7,8 +7,9 @@
  * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
  *   acceptance: ?number, seconds: number}} Token
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
- *   tokens: Token[]}} Round
- * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} LaneSpec
+ *   source: ?number, tokens: Token[]}} Round
+ * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
+ *   prompt?: string[]}} LaneSpec
  */
 (function () {
   "use strict";
@@ -24,7 +25,7 @@
   ];
   const STATS = [
     ["seconds", "time"], ["tokens", "tokens"], ["passes", "target passes"], ["tau", "τ"],
-    ["acceptance_rate", "accepted"],
+    ["acceptance_rate", "accepted"], ["gamma", "mean γ"],
   ];
   const ENDS = { eos: "end of text", context: "context full" };
   const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
@@ -113,8 +114,9 @@
     return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
   }
 
-  function laneFigures(tally, spec) {
+  function laneFigures(tally, spec, first) {
     const decoded = tally.decodeRounds > 0;
+    const rates = [speed(tally), speed(first)];
     return {
       tokens_per_second: formatSpeed(speed(tally)),
       seconds: tally.passes ? tally.clock.toFixed(2) + " s" : NOTHING,
@@ -122,18 +124,21 @@
       passes: tally.passes ? String(tally.passes) : NOTHING,
       tau: decoded ? (tally.emitted / tally.decodeRounds).toFixed(2) : NOTHING,
       acceptance_rate: spec.gamma > 0 ? formatShare(tally.accepted, tally.drafted) : NOTHING,
+      gamma: decoded ? (tally.drafted / tally.decodeRounds).toFixed(1) : NOTHING,
+      ratio: rates.includes(null) ? NOTHING : formatRatio(rates[0] / rates[1]),
     };
   }
 
-  /** What the hero says of these lanes. */
+  /** What the hero says of these lanes: the fastest other one against the first. */
   function compare(lanes, over) {
-    const [plain, other] = lanes;
-    const needed = other ? [plain, other] : lanes.slice(0, 1);
-    if (!needed.length || !needed.every((lane) => settled(lane.tally, over))) return null;
-    if (!other) return { figure: formatSpeed(speed(plain.tally)), text: "tokens per second", trend: "even" };
-    const ratio = speed(other.tally) / speed(plain.tally);
+    if (!lanes.length || !lanes.every((lane) => settled(lane.tally, over))) return null;
+    const [plain, ...others] = lanes;
+    if (!others.length) return { figure: formatSpeed(speed(plain.tally)), text: "tokens per second", trend: "even" };
+    const fastest = others.reduce((a, b) => (speed(b.tally) > speed(a.tally) ? b : a));
+    const ratio = speed(fastest.tally) / speed(plain.tally);
     const trend = ratio > 1.03 ? "faster" : ratio < 0.97 ? "slower" : "even";
-    return { figure: formatRatio(ratio), text: compareText(plain.spec.title, other.spec.title, trend), trend };
+    const text = compareText(plain.spec.title, fastest.spec.title, trend);
+    return { figure: formatRatio(ratio), text: others.length > 1 ? `${text}, the best of ${others.length}` : text, trend };
   }
 
   function compareText(first, second, trend) {
@@ -145,8 +150,14 @@
 
   // ---- a lane --------------------------------------------------------------------------------------------------
 
+  /** Which figures a lane has. */
+  function hasStat(key, spec) {
+    if (key === "acceptance_rate") return spec.gamma > 0;
+    return key !== "gamma" || Boolean(spec.adaptive);
+  }
+
   /** A lane's card. @param {LaneSpec} spec  @param {number} series which line of the chart it is, 0 if plain */
-  function createLane(spec, number, series, tip) {
+  function createLane(spec, number, lanes, series, tip) {
     const card = make("section", "race-lane", null, null, { "data-lane": number, "data-series": series });
     const header = make("header", "", card);
     const name = make("div", "race-name", header);
@@ -155,11 +166,13 @@
       title: make("h3", "", name), detail: make("span", "race-detail", name), lossy: make("span", "race-tag", name, "lossy"),
     };
     const rate = make("div", "race-rate", header);
+    // With two lanes the hero says it; with more, every lane says how it does against the first.
+    if (lanes > 2 && number > 0) lane.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio" });
     lane.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second" });
     make("span", "", rate, "tok/s");
     const meta = make("dl", "race-meta", card);
     for (const [key, label] of STATS) {
-      if (key === "acceptance_rate" && !(spec.gamma > 0)) continue;
+      if (!hasStat(key, spec)) continue;
       const stat = make("div", "", meta);
       make("dt", "", stat, label);
       lane.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
@@ -176,11 +189,12 @@
     if (lane.lossy.hidden === Boolean(spec.lossy)) lane.lossy.hidden = !spec.lossy;
     const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
     if (lane.text.area.getAttribute("aria-label") !== label) lane.text.area.setAttribute("aria-label", label);
+    if (spec.prompt && !lane.text.places.length) lane.text.showPrompt(spec.prompt);
   }
 
   /** Shows the figures and whether the lane still runs. */
-  function refreshLane(lane, running) {
-    const figures = laneFigures(lane.tally, lane.spec);
+  function refreshLane(lane, first, running) {
+    const figures = laneFigures(lane.tally, lane.spec, first.tally);
     for (const key in lane.stats) setText(lane.stats[key], figures[key]);
     setData(lane.card, "running", running && !lane.tally.stop && "yes");
     setData(lane.text.area, "end", ENDS[lane.tally.stop] || null);
@@ -268,7 +282,7 @@
       this.append(rounds);
       const phase = value ? value.phase : "idle";
       setData(this.frame, "phase", phase);
-      this.lanes.forEach((lane) => refreshLane(lane, phase === "running"));
+      this.lanes.forEach((lane) => refreshLane(lane, this.lanes[0], phase === "running"));
       this.showHero(value, phase);
       this.showWhy(value && value.why, phase);
       this.lanes.forEach((lane) => lane.text.scroll()); // after all writing, so that layout happens once
@@ -282,7 +296,7 @@
       this.seen = 0;
       this.over = false;
       let series = 0;
-      this.lanes = specs.map((spec, i) => createLane(spec, i, spec.gamma > 0 ? ++series : 0, this.tip));
+      this.lanes = specs.map((spec, i) => createLane(spec, i, specs.length, spec.gamma > 0 ? ++series : 0, this.tip));
       this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
       setData(this.laneRow, "lanes", specs.length);
       this.below.keys.replaceChildren(...this.lanes.map((lane) => {

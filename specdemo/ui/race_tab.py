@@ -11,7 +11,8 @@ import plotly
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.controls import Controls, race_settings
-from specdemo.ui.job import BUSY, failed, lane_header, race_updates, waiting
+from specdemo.ui.job import BUSY, failed, race_updates, waiting
+from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.pairs import PairStore
 from specdemo.ui.stops import Stops
 
@@ -82,7 +83,7 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
 def _headers(panel: tuple[Any, ...]) -> list[dict[str, Any]]:
     """The lanes as they will be called; none while the panel holds what cannot run."""
     try:
-        return [lane_header(s) for s in race_settings(*panel)]
+        return lane_headers(race_settings(*panel))
     except SpecDemoError:
         return []
 
