@@ -29,4 +29,5 @@ export GRADIO_ANALYTICS_ENABLED=False HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=fa
 
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-"$python" -m pytest "$@"
+# Files run side by side; each is a process of its own, so that one app and one browser serve its tests.
+"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@"

@@ -18,14 +18,17 @@ from test_acceptance import no_residual
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.decoding import speculative
+from specdemo.settings import DRAFTERS, LOSSLESS_RULES, LOSSY_RULES
 
 RUNS = 3_000
 PROMPT = (1, 3, 1)
 TOKENS = 3  # looked at; one more is generated, so that γ = 2 is drafted in full
 
 
-def toy(family: str, vocabulary: int, draft_vocabulary: int | None = None, eos: int | None = None) -> ModelPair:
-    small = {"hidden": 16, "layers": 1, "heads": 2, "context": 32, "eos": eos}
+def toy(
+    family: str, vocabulary: int, draft_vocabulary: int | None = None, eos: int | None = None, layers: int = 1
+) -> ModelPair:
+    small = {"hidden": 16, "layers": layers, "heads": 2, "context": 32, "eos": eos}
     target = build(family, vocabulary=vocabulary, **small)
     return ModelPair(target, build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small), None)
 
@@ -81,6 +84,28 @@ def test_speculative_sampling_draws_from_the_targets_distribution(name: str) -> 
     assert p_value(outcomes(pair, **fields), exact) > 0.001
 
 
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("rule", [name for name in LOSSLESS_RULES if name != "exact"])
+def test_every_lossless_rule_with_every_drafter_draws_from_the_targets_distribution(
+    rule: str, drafter: str
+) -> None:
+    """Guards the pairing: a drafter that copies or shares a cache must hand each rule the q it really drew from.
+
+    False alarm: 1 in 1,000 seeds for each case.
+    """
+    pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
+    fields = {"acceptance": rule, "drafter": drafter, "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, **fields), exact_joint(pair, Settings(**fields))) > 0.001
+
+
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
+def test_transformers_own_lane_draws_from_the_targets_distribution(drafter: str) -> None:
+    """Guards the translation of the settings: a sampling lane of transformers must sample the same p."""
+    pair = toy("llama", 6)
+    fields = {"strategy": "assisted", "drafter": drafter, "temperature": 0.8, "top_k": 5, "gamma": 2}
+    assert p_value(outcomes(pair, 1_000, **fields), exact_joint(pair, Settings(**fields))) > 0.001
+
+
 def test_autoregressive_sampling_draws_from_the_targets_distribution() -> None:
     """Guards the baseline's sampling, penalty included. False alarm: 1 in 1,000 seeds."""
     pair = toy("gpt2", 6)
@@ -97,10 +122,11 @@ def test_a_broken_rule_is_caught_through_the_whole_loop(monkeypatch: pytest.Monk
     assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
 
 
-def test_the_lossy_rule_is_caught_through_the_whole_loop() -> None:
-    """Guards the label: top_k must change the distribution (a lossless rule does so once in a million seeds)."""
+@pytest.mark.parametrize("rule", LOSSY_RULES)
+def test_lossy_rules_are_caught_through_the_whole_loop(rule: str) -> None:
+    """Guards the label: they must change the distribution (a lossless rule does so once in a million seeds)."""
     pair = toy("llama", 6)
-    fields = {"acceptance": "top_k", "accept_top_k": 3, "temperature": 1.0, "gamma": 2}
+    fields = {"acceptance": rule, "accept_top_k": 3, "temperature": 1.0, "gamma": 2}
     assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
 
 

@@ -1,6 +1,6 @@
 """``python -m specdemo.bench.page``: start-up, first token, and what the page costs a lane.
 
-Talks to the running app as a browser does, without one: a browser would take the cores that are measured.
+The visitor is a process of its own, but no browser, which would take the cores that are measured.
 """
 
 from __future__ import annotations
@@ -8,108 +8,113 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
 
+from specdemo.bench.visitor import Visitor
 from specdemo.lanes import run
-from specdemo.models.loading import load_pair
+from specdemo.race import race
 from specdemo.settings import Settings
+from specdemo.ui.page import build, launch_options
+from specdemo.ui.pairs import PairStore
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 START_SECONDS = 120
-SESSION = "specdemobench"
 
 
-class App:
-    """The app in a process of its own, and the seconds until its page could be fetched."""
-
-    def __init__(self, port: int) -> None:
-        environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False"}
-        self.url = f"http://127.0.0.1:{port}"
-        start = time.perf_counter()
-        self._process = subprocess.Popen(
-            [sys.executable, str(APP)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self.config = self._wait_for_page(start)
-        self.start_seconds = time.perf_counter() - start
-
-    def _wait_for_page(self, start: float) -> dict[str, Any]:
-        while time.perf_counter() - start < START_SECONDS:
-            try:
-                httpx.get(self.url, timeout=5).raise_for_status()
-                return httpx.get(f"{self.url}/config", timeout=5).json()
-            except httpx.HTTPError:
-                time.sleep(0.05)
-        raise TimeoutError(f"the app gave no page within {START_SECONDS} seconds")
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.terminate()
-        self._process.wait()
-
-    def race(self, panel: list[Any]) -> tuple[float, list[dict[str, Any]]]:
-        """One run through the page's own events: (seconds to the first token, all rounds)."""
-        start = time.perf_counter()
-        first: float | None = None
-        chunks: list[str] = []
-        self._call("prepare", panel)
-        for data in self._stream("execute", panel):
-            for chunk in _chunks(data):
-                first = first or time.perf_counter() - start
-                if chunk not in chunks:
-                    chunks.append(chunk)
-        return first or 0.0, [round_ for chunk in chunks for round_ in json.loads(chunk)]
-
-    def _call(self, name: str, data: list[Any]) -> None:
-        for _ in self._stream(name, data):
-            pass
-
-    def _stream(self, name: str, data: list[Any]) -> Iterator[Any]:
-        body = {"data": data, "fn_index": self._index(name), "session_hash": SESSION}
-        httpx.post(f"{self.url}/gradio_api/queue/join", json=body, timeout=30).raise_for_status()
-        params = {"session_hash": SESSION}
-        with httpx.stream("GET", f"{self.url}/gradio_api/queue/data", params=params, timeout=300) as answer:
-            for line in answer.iter_lines():
-                if not line.startswith("data:"):
-                    continue
-                message = json.loads(line[5:])
-                if message["msg"] in ("process_generating", "process_completed"):
-                    yield message["output"]["data"]
-                if message["msg"] == "process_completed":
-                    return
-
-    def _index(self, name: str) -> int:
-        found = [
-            d["id"] for d in self.config["dependencies"] if re.fullmatch(rf"{name}(_\d+)?", d["api_name"] or "")
-        ]
-        return found[0]
+def start_up(port: int, panel: list[Any]) -> tuple[float, float]:
+    """Seconds from ``python app.py`` to a page, and from Run to the first token once the pair is loaded."""
+    environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False"}
+    start = time.perf_counter()
+    app = subprocess.Popen(
+        [sys.executable, str(APP)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_for_page(url, start)
+        seconds = time.perf_counter() - start
+        visitor = Visitor(url)
+        visitor.race(panel)
+        return seconds, median(visitor.race(panel)[0] for _ in range(5))
+    finally:
+        app.terminate()
+        app.wait()
 
 
-def _chunks(data: Any) -> Iterator[str]:
-    """All JSON strings of rounds inside an update, which holds either the whole value or what is new in it."""
-    if isinstance(data, str):
-        if data.startswith('[{"lane":'):
-            yield data
-    elif isinstance(data, dict | list):
-        for part in data.values() if isinstance(data, dict) else data:
-            yield from _chunks(part)
+def _wait_for_page(url: str, start: float) -> None:
+    while time.perf_counter() - start < START_SECONDS:
+        try:
+            httpx.get(url, timeout=5).raise_for_status()
+            return
+        except httpx.HTTPError:
+            time.sleep(0.05)
+    raise TimeoutError(f"the app gave no page within {START_SECONDS} seconds")
 
 
-def lane_seconds(rounds: list[dict[str, Any]], lane: int) -> float:
-    """The lane clock at the end."""
-    return max(r["seconds"] for r in rounds if r["lane"] == lane)
+def cost_of_page(
+    prompt: str, lanes: list[Settings], panel: list[Any], repeats: int
+) -> dict[str, list[list[float]]]:
+    """Lane clocks in the page, and in a bare race, over ``specdemo.run`` alone: by lane, one ratio a repeat.
+
+    All three run in one process and one thread by turns: two processes on one machine differ by more than the
+    page costs.
+    """
+    store = PairStore()
+    demo = build(store)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    pair = store.prefetch("builtin").result()
+
+    def alone(settings: Settings) -> float:
+        return store.thread.submit(lambda: run(pair, prompt, settings).rounds[-1].seconds).result()
+
+    def raced() -> list[float]:
+        clocks = [0.0] * len(lanes)
+        for lane, round_ in race(pair, prompt, lanes):
+            clocks[lane] = round_.seconds
+        return clocks
+
+    ratios: dict[str, list[list[float]]] = {"page": [[] for _ in lanes], "race": [[] for _ in lanes]}
+    with _visits(url.rstrip("/"), panel) as visit:
+        visit()
+        for _ in range(repeats):
+            before = [alone(s) for s in lanes]
+            clocks = {"race": store.thread.submit(raced).result(), "page": visit()}
+            after = [alone(s) for s in lanes]
+            for name, measured in clocks.items():
+                for lane, seconds in enumerate(measured):
+                    ratios[name][lane].append(2 * seconds / (before[lane] + after[lane]))
+    demo.close()
+    return ratios
+
+
+@contextmanager
+def _visits(url: str, panel: list[Any]) -> Iterator[Any]:
+    """A function that lets the visitor's process run one race and gives its lane clocks."""
+    command = [sys.executable, "-m", "specdemo.bench.visitor", url, json.dumps(panel)]
+    visitor = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def visit() -> list[float]:
+        visitor.stdin.write("race\n")
+        visitor.stdin.flush()
+        return json.loads(visitor.stdout.readline())["lanes"]
+
+    try:
+        yield visit
+    finally:
+        visitor.kill()
+        visitor.wait()
 
 
 def measure(port: int, prompt: str, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
-    """Start the app, then run lanes in it and in this process by turns."""
+    """All figures as plain data."""
     lanes = [
         Settings(strategy="autoregressive", max_new_tokens=tokens),
         Settings(gamma=gamma, max_new_tokens=tokens),
@@ -118,25 +123,13 @@ def measure(port: int, prompt: str, gamma: int, tokens: int, repeats: int) -> di
     panel = ["builtin", prompt, 0, 0, 1, 0, True, tokens]
     for method in ("plain", "draft", "none", "none"):
         panel += [method, *options]
-    app = App(port)
-    try:
-        pair = load_pair()
-        pair.warm_up()
-        app.race(panel)  # the pair is loaded and warm there too after this
-        firsts, ratios = [], [[], []]
-        for _ in range(repeats):
-            first, rounds = app.race(panel)
-            firsts.append(first)
-            for lane, settings in enumerate(lanes):
-                alone = run(pair, prompt, settings).rounds[-1].seconds
-                ratios[lane].append(lane_seconds(rounds, lane) / alone)
-    finally:
-        app.close()
+    page_seconds, first_token_seconds = start_up(port, panel)
+    ratios = cost_of_page(prompt, lanes, panel, repeats)
     return {
-        "page_seconds": app.start_seconds,
-        "first_token_seconds": median(firsts),
-        "page_over_run": {"autoregressive": median(ratios[0]), "speculative": median(ratios[1])},
-        "all": {"first_token_seconds": firsts, "autoregressive": ratios[0], "speculative": ratios[1]},
+        "page_seconds": page_seconds,
+        "first_token_seconds": first_token_seconds,
+        "over_run": {name: [median(lane) for lane in by_lane] for name, by_lane in ratios.items()},
+        "all": ratios,
     }
 
 
@@ -150,13 +143,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None, help="write the results here")
     args = parser.parse_args()
     results = measure(args.port, args.prompt, args.gamma, args.tokens, args.repeats)
-    over = results["page_over_run"]
     print(f"page usable after {results['page_seconds']:.1f} s")
     print(f"first token {results['first_token_seconds']:.2f} s after Run")
-    print(
-        f"lane clock in the page / specdemo.run: plain {over['autoregressive']:.3f}, "
-        f"speculative {over['speculative']:.3f}"
-    )
+    for name, (plain, speculative) in results["over_run"].items():
+        print(f"lane clock in the {name} / specdemo.run: plain {plain:.3f}, speculative {speculative:.3f}")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -15,6 +15,7 @@ from specdemo.prompts import Example
 from specdemo.settings import Settings
 
 ACCEPTANCE_GAMMA = 4
+ADAPTIVE = "adaptive γ"
 Log = Callable[[str], None]
 
 
@@ -80,6 +81,7 @@ def measure_domain(
         "autoregressive": ours(pair, plain),
         "generate": generate(pair, tokens),
         **{speculative(g): ours(pair, Settings(gamma=g, max_new_tokens=tokens)) for g in gammas},
+        ADAPTIVE: ours(pair, Settings(adaptive_gamma=True, max_new_tokens=tokens)),
         **{assisted(g): generate(pair, tokens, g) for g in assisted_gammas},
     }
     for repeat in range(repeats):
@@ -101,6 +103,7 @@ def summary(result: DomainResult, gammas: Sequence[int], assisted_gammas: Sequen
         "speedup_by_gamma": speedups,
         "best_gamma": best,
         "speedup": speedups[best],
+        "adaptive_over_best": result.ratio(speculative(best), ADAPTIVE),
         "speedup_wall": result.ratio("autoregressive", speculative(best), "wall_seconds"),
         "acceptance_rate_gamma_4": result.acceptance(speculative(ACCEPTANCE_GAMMA)),
         "autoregressive_over_generate": result.ratio("generate", "autoregressive"),

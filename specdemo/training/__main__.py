@@ -40,7 +40,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-compile", action="store_true", help="train without torch.compile (no C compiler)")
     parser.add_argument("--tiny", action="store_true", help="a run of seconds through every stage")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.target and not (args.target / "config.json").is_file():
+        parser.error(f"--target: {args.target} holds no model; give the folder of its config.json.")
+    return args
 
 
 def hardware(device: torch.device) -> str:
@@ -62,6 +65,10 @@ def get_tokenizer(
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
+def _written(folder: Path) -> LlamaForCausalLM:
+    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
 def main() -> None:
     args = arguments()
     recipe = tiny_recipe() if args.tiny else Recipe()
@@ -77,7 +84,7 @@ def main() -> None:
     streams = load_streams(args.corpus, tokenizer, recipe, args.work / "tokens")
 
     if args.target:
-        target = LlamaForCausalLM.from_pretrained(args.target, dtype=torch.float32).eval()
+        target = _written(args.target)
     else:
         windows = Windows(streams, [s.source.share for s in streams], recipe.seed)
         target = pretrain("target", recipe.target, recipe.target_phases, windows, recipe, run)
@@ -90,13 +97,16 @@ def main() -> None:
     draft = distill(draft, own, corpus, recipe, run)
     note_draft_training(draft, recipe, hardware(device))
 
-    losses = {"target": held_out_loss(target, streams), "draft": held_out_loss(draft, streams)}
-    log(f"held-out loss: {losses}")
     if not args.target:
         export_model(target, args.out / "target", recipe)
         export_tokenizer(tokenizer, args.out / "target")
     export_model(draft, args.out / "draft", recipe)
-    pair = ModelPair(target.float(), draft.float(), tokenizer, name="builtin")
+    # What is judged is what was written: rounded to 16 bit, and without the compiled code of the distillation,
+    # which would be compiled anew for every length.
+    target, draft = _written(args.target or args.out / "target"), _written(args.out / "draft")
+    losses = {"target": held_out_loss(target, streams), "draft": held_out_loss(draft, streams)}
+    log(f"held-out loss: {losses}")
+    pair = ModelPair(target, draft, tokenizer, name="builtin")
     reports = domain_reports(pair, examples(), tokens=min(128, recipe.context // 2))
     for report in reports:
         log(f"{report.domain}: acceptance {report.acceptance_rate:.2f}, distinct {report.distinct_4grams:.2f}")

@@ -87,6 +87,10 @@ def note_draft_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) 
     )
 
 
+def _note(model: LlamaForCausalLM) -> str:
+    return getattr(model.config, "training_note", "not stated by its configuration.")
+
+
 def _front(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe) -> str:
     return f"""---
 license: cc-by-sa-4.0
@@ -109,8 +113,8 @@ The target is deep and narrow because a CPU then spends its time on the layers' 
 tokens costs little more than one, and a shallow draft is cheap.
 
 ## Training
-- **target**: {target.config.training_note}
-- **draft**: {draft.config.training_note}
+- **target**: {_note(target)}
+- **draft**: {_note(draft)}
 
 Every number is in `specdemo/training/recipe.py`; `python -m specdemo.training` runs it again.
 

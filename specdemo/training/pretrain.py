@@ -156,9 +156,16 @@ def pretrain(
         _Phase(name, phases, index, recipe, run).train(model, windows, path, state)
         index += 1
         if index == len(phases):
-            return model.eval()
+            return _uncompiled(model)
         model, state = grown(model, shape, phases[index].layers, recipe), None
         run.log(f"{name}: grown to {phases[index].layers} layers")
+
+
+def _uncompiled(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The same weights without the compiled code of training, which fits one length alone."""
+    plain = LlamaForCausalLM(model.config)
+    plain.load_state_dict(model.state_dict())
+    return plain.to(model.device).eval()
 
 
 class _Phase:

@@ -15,9 +15,13 @@ TITLE = "specdemo: speculative decoding, measured"
 QUEUE_LENGTH = 32
 
 
-def build() -> gr.Blocks:
-    """The whole app; loading the builtin pair begins at once, in the background."""
-    store = PairStore()
+def build(store: PairStore | None = None) -> gr.Blocks:
+    """The whole app; loading the builtin pair begins at once, in the background.
+
+    Args:
+        store: where the pairs are kept and run; a new one if none is given.
+    """
+    store = store or PairStore()
     with gr.Blocks(
         title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True
     ) as page:
