@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from conftest import EOS, FAMILIES, MORE_FAMILIES, endless_pair, generate, prompt_ids, toy_pair
+from conftest import EOS, FAMILIES, MORE_FAMILIES, endless_pair, generate, prompt_ids, toy_pair, widened
 
 import specdemo
 from specdemo import ModelPair, Settings, SettingsError
@@ -113,3 +113,10 @@ def test_what_transformers_does_not_do_is_refused() -> None:
     """Guards the message."""
     with pytest.raises(SettingsError, match="drafter: 'assisted' drafts with"):
         Settings(strategy="assisted", drafter="early_exit")
+
+
+def test_padded_vocabularies_are_refused_before_transformers_trips_over_them() -> None:
+    """Guards the message: transformers takes different widths for different tokenizers."""
+    narrow = endless_pair("llama").target
+    with pytest.raises(SettingsError, match="strategy: 'assisted' takes models of one vocabulary width only"):
+        run(ModelPair(widened(narrow, 80), narrow, None))

@@ -26,6 +26,8 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         )
     if settings.drafter == "model" and pair.draft_tokenizer is not None:
         _check_reencoding(pair, settings)
+    elif settings.drafter == "model" and settings.strategy == "assisted":
+        _check_one_width(pair)
     if settings.drafter == "early_exit":
         layers = target_layers(pair)
         if layers < 2 or layer_list(pair.target) is None:
@@ -38,6 +40,16 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
             raise SettingsError(
                 "exit_layer", f"must be below the target's {layers} layers, not {settings.exit_layer}."
             )
+
+
+def _check_one_width(pair: ModelPair) -> None:
+    widths = [m.config.get_text_config().vocab_size for m in (pair.target, pair.draft)]
+    if widths[0] != widths[1]:
+        raise SettingsError(
+            "strategy",
+            f"'assisted' takes models of one vocabulary width only, and these have {widths[0]:,} and {widths[1]:,}; "
+            "choose 'speculative', which reads the padding for what it is.",
+        )
 
 
 def _check_reencoding(pair: ModelPair, settings: Settings) -> None:

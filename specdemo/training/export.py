@@ -65,9 +65,10 @@ def write_card(
 
 def _size(model: LlamaForCausalLM) -> str:
     config = model.config
+    layers = f"{config.num_hidden_layers} layer{'s' if config.num_hidden_layers > 1 else ''}"
     return (
-        f"{model.num_parameters() / 1e6:.1f}M parameters, layers × width {config.num_hidden_layers} × "
-        f"{config.hidden_size}, {config.num_attention_heads} heads"
+        f"{model.num_parameters() / 1e6:.1f}M parameters, {layers} × {config.hidden_size} wide, "
+        f"{config.num_attention_heads} heads"
     )
 
 
