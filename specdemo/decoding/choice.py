@@ -47,8 +47,8 @@ def _check_one_width(pair: ModelPair) -> None:
     if widths[0] != widths[1]:
         raise SettingsError(
             "strategy",
-            f"'assisted' takes models of one vocabulary width only, and these have {widths[0]:,} and {widths[1]:,}; "
-            "choose 'speculative', which reads the padding for what it is.",
+            f"'assisted' takes models of one vocabulary width only, and these have {widths[0]:,} and "
+            f"{widths[1]:,}; choose 'speculative', which reads the padding for what it is.",
         )
 
 
