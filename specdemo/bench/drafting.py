@@ -21,9 +21,9 @@ from specdemo.settings import Settings
 from specdemo.trace import Trace
 
 REPEATING = (
-    "def red(x):\n    return x\n\n\ndef green(x):\n    return x\n\n\ndef blue(x):\n    return x\n\n\ndef grey(x)",
-    "The cat sat on the mat. The dog sat on the mat. The cat sat on the mat. The dog sat on the mat. The cat",
-    "User: Find me a table.\nAssistant: In which city?\nUser: Find me a table.\nAssistant: In which city?\nUser:",
+    "    def red(self):\n        return self.x\n\n" * 5 + "    def",
+    "        self.assertEqual(a, b)\n" * 6 + "        self.",
+    "The cat sat on the mat. The dog sat on the mat. " * 4 + "The cat",
 )
 """Texts built to repeat; taken without the chat template, so that the target goes on with them."""
 
