@@ -302,14 +302,16 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list]:
     import weakref
 
     from specdemo import lanes
+    from specdemo.decoding import choice
     from specdemo.decoding.runner import Runner
 
     made: list[weakref.ref] = []
 
     class Watched(Runner):
-        def __init__(self, model: PreTrainedModel) -> None:
-            super().__init__(model)
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)
             made.append(weakref.ref(self))
 
     monkeypatch.setattr(lanes, "Runner", Watched)
+    monkeypatch.setattr(choice, "Runner", Watched)
     return lambda: [made_() for made_ in made]

@@ -38,7 +38,9 @@ def test_after_every_round_the_next_logits_equal_a_fresh_forward(
             held = runner.length
             assert held <= len(committed) - 1
             logits = runner.forward(committed[held:])[0]
-            torch.testing.assert_close(logits, fresh_logits(model, committed), atol=1e-5, rtol=1e-5)
+            fresh = fresh_logits(model, committed)
+            # One part in 100,000 of the largest logit: what float32 keeps of one, whichever kernels a CPU has.
+            torch.testing.assert_close(logits, fresh, atol=1e-5 * max(1.0, fresh.abs().max().item()), rtol=0)
             runner.rollback_to(held)
     assert len(counts) > 1, "rounds must differ in how many tokens they keep"
 
