@@ -14,6 +14,7 @@ from specdemo.decoding.recording import Recorder
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
+from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.settings import Settings
@@ -29,7 +30,7 @@ def run(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Tr
         PromptError: the prompt is empty, too long or outside the vocabulary.
         SettingsError: the settings ask for what this pair does not have.
     """
-    settings = settings or Settings()
+    settings = _checked(settings)
     ids = encode(pair, prompt, settings.chat)
     return trace_of(pair, ids, settings, tuple(stream(pair, ids, settings)))
 
@@ -39,7 +40,7 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
 
     What ``run`` raises is raised here at once, not at the first round.
     """
-    settings = settings or Settings()
+    settings = _checked(settings)
     ids = encode(pair, prompt, settings.chat)
     if settings.strategy != "autoregressive":
         check_drafter(pair, settings)
@@ -51,6 +52,12 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
     if settings.strategy == "autoregressive":
         return autoregressive(lane, target)
     return speculative(lane, target, open_drafter(pair, target, lane))
+
+
+def _checked(settings: Settings | None) -> Settings:
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
+    return settings or Settings()
 
 
 def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rounds: Sequence[Round]) -> Trace:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import index
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.errors import PromptError
+from specdemo.errors import PairError, PromptError
 from specdemo.models.pair import ModelPair
 
 
@@ -20,7 +20,12 @@ def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = Non
 
     Raises:
         PromptError: empty, not encodable, outside the vocabulary, or longer than the pair's context.
+        PairError: ``pair`` is no ModelPair.
     """
+    if not isinstance(pair, ModelPair):
+        raise PairError(
+            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
+        )
     ids = _encode_text(pair, prompt, chat) if isinstance(prompt, str) else _check_ids(pair, prompt)
     if not ids:
         raise PromptError("it is empty; write something for the models to continue.")
@@ -66,7 +71,7 @@ def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
     width = pair.target.get_input_embeddings().num_embeddings
     wrong = next((i for i in ids if not 0 <= i < width), None)
     if wrong is not None:
-        raise PromptError(f"token id {wrong} is outside the target's vocabulary of {width:,}.")
+        raise PromptError(f"token id {wrong} is outside the target's vocabulary; use ids from 0 to {width - 1:,}.")
     return ids
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specdemo.errors import SettingsError
 from specdemo.lanes import Prompt, stream
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -22,6 +23,8 @@ def race(pair: ModelPair, prompt: Prompt, lanes: Sequence[Settings]) -> Iterator
     Raises:
         PromptError, SettingsError: at once, before anything runs.
     """
+    if not lanes:
+        raise SettingsError("lanes", "there are none; give at least one Settings.")
     return _interleave([stream(pair, prompt, settings) for settings in lanes])
 
 

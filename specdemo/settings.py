@@ -96,7 +96,7 @@ class Settings:
             raise SettingsError(
                 "acceptance",
                 "'exact' compares with the target's single best token and needs temperature 0; "
-                "choose 'sampling', which is lossless at any temperature.",
+                "choose 'sampling' (rejection sampling), which is lossless at any temperature.",
             )
 
     @property

@@ -80,8 +80,47 @@ def test_the_reason_is_made_of_the_measured_numbers() -> None:
     assert metrics.verify_cost == pytest.approx(1.2)
     reason = explain(baseline, lane)
     assert reason is not None
-    for part in ("1.4×", "50%", "τ 2.0", "10%", "1.2 steps", "predict 1.4×"):
+    for part in ("1.4×", "50%", "τ 2.0", "10%", "1.2 steps", "predicts 1.4×"):
         assert part in reason
+
+
+def test_the_reason_blames_the_verification_where_no_acceptance_could_pay() -> None:
+    """v 4.5 for three tokens: even three tokens a round lose, so acceptance is not the cause."""
+    baseline = trace(list(range(10, 18)))
+    rounds = [plain_round(0, 10)]
+    for i in range(1, 5):
+        seconds = 0.1 + 0.47 * i
+        tokens = (
+            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
+            Token(12, "b", "accepted", i, 2, 0.9, 0.9, 1.0, seconds, 1.0),
+            Token(13, "c", "bonus", i, 3, 0.8, None, None, seconds, 1.0),
+        )
+        rounds.append(Round(i, tokens, 2, 2, seconds, 0.02, 0.45, 0.0))
+    reason = explain(baseline, Trace(SPECULATIVE, (1, 2), tuple(rounds)))
+    assert reason is not None
+    assert reason.startswith("0.64× because")
+    assert "even if all 2 drafted tokens were kept" in reason
+    assert "4.5 steps" in reason
+
+
+def test_rounds_that_drafted_nothing_are_predicted_as_what_they_cost() -> None:
+    """A drafter that proposes now and then must not be charged a full verification in every round."""
+    baseline = trace(list(range(10, 18)))
+    rounds = [plain_round(0, 10)]
+    clock = 0.1
+    for i in range(1, 9):
+        clock += 0.3 if i % 4 == 0 else 0.1
+        drafted = (
+            Token(11, "a", "accepted", i, 1, 0.9, None, 1.0, clock, 1.0),
+            Token(12, "b", "bonus", i, 2, 0.9, None, None, clock, 1.0),
+        )
+        single = (Token(12, "b", "target", i, 1, 0.9, None, None, clock, 1.0),)
+        full = i % 4 == 0
+        seconds = 0.3 if full else 0.1
+        rounds.append(Round(i, drafted if full else single, int(full), int(full), clock, 0.0, seconds, 0.0))
+    reason = explain(baseline, Trace(SPECULATIVE, (1, 2), tuple(rounds)))
+    assert reason is not None
+    assert reason.startswith("0.83×"), "10 tokens in 1.2 s, where plain decoding takes 1.0"
 
 
 def test_no_reason_is_given_without_a_measured_baseline() -> None:

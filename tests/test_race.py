@@ -157,3 +157,14 @@ def test_lane_clocks_in_a_race_do_not_count_the_other_lanes() -> None:
         clocks[lane] = round_.seconds
     assert len(clocks) == len(LANES)
     assert sum(clocks.values()) <= time.perf_counter() - began
+
+
+def test_what_is_no_pair_no_settings_or_no_lane_gets_a_message() -> None:
+    """Guards the likeliest slips: a pair's name, a dictionary of settings, an empty list of lanes."""
+    pair = endless_pair("llama")
+    with pytest.raises(specdemo.SpecDemoError, match=r"pair: must be a ModelPair, not str; get one with"):
+        specdemo.run("builtin", "hi", Settings())
+    with pytest.raises(SettingsError, match=r"settings: must be a specdemo\.Settings, not dict"):
+        specdemo.run(pair, prompt_ids(6), {"gamma": 3})
+    with pytest.raises(SettingsError, match="lanes: there are none"):
+        specdemo.race(pair, prompt_ids(6), [])

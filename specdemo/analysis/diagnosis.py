@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from specdemo.analysis.theory import expected_speedup
+from statistics import median
+
 from specdemo.trace import Trace
 
 
@@ -21,10 +22,24 @@ def explain(baseline: Trace, lane: Trace) -> str | None:
     gamma = figures.proposed / figures.rounds
     longest = max(r.drafted for r in lane.rounds)
     measured = speeds[1] / speeds[0]
-    predicted = expected_speedup(tau, gamma, c, v)
+    # Over all rounds, since a drafter may propose less than γ, or nothing, in many of them.
+    step = median(r.verify_seconds for r in baseline.rounds if r.index > 0)
+    spent = (figures.draft_seconds + figures.verify_seconds) / figures.rounds / step
+    predicted = tau / spent
+    costs = f"a draft step costs {c:.0%} of a target step, and checking {longest + 1} tokens costs {v:.1f} steps"
+    if longest + 1 <= longest * c + v:
+        return (
+            f"{_ratio(measured)} because {costs}: even if all {longest} drafted tokens were kept in every round, "
+            f"the round would cost more than it gives. {rate:.0%} were kept (τ {tau:.1f})."
+        )
     link = "because" if measured >= 1 else "even though" if rate >= 0.5 else "because only"
+    often = "" if gamma > 0.9 * longest else f" {gamma:.1f} tokens were drafted a round."
     return (
-        f"{measured:.1f}× {link} {rate:.0%} of drafted tokens were kept (τ {tau:.1f}); a draft step costs "
-        f"{c:.0%} of a target step, and checking {longest + 1} tokens costs {v:.1f} steps. "
-        f"These costs predict {predicted:.1f}×."
+        f"{_ratio(measured)} {link} {rate:.0%} of drafted tokens were kept (τ {tau:.1f}); {costs}.{often} "
+        f"The time in both models predicts {_ratio(predicted)}."
     )
+
+
+def _ratio(value: float) -> str:
+    """As the page writes it in large type."""
+    return f"{value:.2f}×" if value < 0.995 else f"{value:.1f}×"

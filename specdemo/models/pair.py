@@ -32,8 +32,8 @@ class ModelPair:
     """
 
     target: PreTrainedModel
-    draft: PreTrainedModel | None
-    tokenizer: PreTrainedTokenizerBase
+    draft: PreTrainedModel | None = None
+    tokenizer: PreTrainedTokenizerBase | None = None
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     _warm: bool = field(default=False, repr=False)

@@ -118,7 +118,7 @@
     begin(lanes) {
       this.lanes = lanes;
       this.series = lanes.map(() => new Series());
-      this.ranges = { x: 1, y: 100 };
+      this.ranges = { x: 1, y: 20 };
       this.stale = true;
       this.schedule();
     }

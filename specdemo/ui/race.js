@@ -37,11 +37,12 @@
   const WHY_WAITS = {
     idle: "When a run ends, its measurements say here why speculation was faster, or why it was not.",
     loading: "Follows when the run ends.", running: "Follows when the run ends.",
-    stopped: "The run ended too early to say.", error: "The run ended too early to say.",
+    stopped: "The run ended too early to say.", error: "Nothing was measured.",
+    done: "Too few rounds, or too few lanes, to say why.",
   };
   const NOTHING = "–";
   /** Before this much decoding the speed-up is noise. */
-  const SETTLED = { tokens: 2, seconds: 0.15 };
+  const SETTLED = { tokens: 5, seconds: 0.15 };
 
   /** The view of each root, so that mounting twice is harmless. */
   const mounted = new WeakMap();
