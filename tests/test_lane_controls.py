@@ -7,7 +7,7 @@ import pytest
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.ui.controls import race_settings
-from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE
+from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, method_choices
 from specdemo.ui.lane_headers import lane_headers
 
 SHARED = (0, 0, 1, 0, True, 64)
@@ -78,3 +78,9 @@ def test_lanes_of_one_name_are_told_apart() -> None:
     two = [Settings(gamma=2), Settings(strategy="autoregressive"), Settings(gamma=8, adaptive_gamma=True)]
     assert [h["title"] for h in lane_headers(two)] == ["Speculative 1", "Plain", "Speculative 3"]
     assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
+
+
+def test_a_pair_without_a_draft_offers_only_what_needs_none() -> None:
+    """Guards the list against a choice that can only end in a refusal."""
+    offered = [name for _, name in method_choices(has_draft=False, optional=True)]
+    assert offered == [NO_LANE, "plain", "lookup", "early_exit", "assisted_lookup"]

@@ -288,6 +288,19 @@ def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> 
     expect(page.locator("[data-role=tip]")).to_contain_text("copied from the marked place")
 
 
+def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
+    """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
+    page.locator("#pair input").click()
+    page.get_by_role("option", name="builtin target alone").click()
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    page.locator("#lane2-method input").click()
+    assert page.get_by_role("option", name="draft model").count() == 0
+    page.keyboard.press("Escape")
+    set_length(page, 16)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
 def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:
     """390 pixels wide, before and after a run."""
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")

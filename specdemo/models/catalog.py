@@ -18,14 +18,14 @@ class CatalogEntry:
     Attributes:
         id: the name given to ``load_pair``.
         label: how the page calls it.
-        target, draft: folders below ``assets``.
+        target, draft: folders below ``assets``; no draft leaves the drafters that need none.
         note: one line on what it is good for.
     """
 
     id: str
     label: str
     target: str
-    draft: str
+    draft: str | None = None
     note: str = ""
 
 

@@ -38,7 +38,7 @@ def load_pair(
     number = _dtype(dtype, where)
     tokenizer = AutoTokenizer.from_pretrained(ASSETS / chosen.target)
     target = _load(chosen.target, where, number, target_quantization)
-    draft = _load(chosen.draft, where, number, draft_quantization)
+    draft = _load(chosen.draft, where, number, draft_quantization) if chosen.draft else None
     return ModelPair(target, draft, tokenizer, name=name)
 
 

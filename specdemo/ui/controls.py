@@ -18,6 +18,7 @@ from specdemo.ui.lane_controls import (
     LaneControls,
     create_lane,
     lane_settings,
+    method_choices,
     whole,
 )
 
@@ -102,6 +103,7 @@ def create_controls() -> Controls:
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
+    _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
         pair=pair,
         prompt=prompt,
@@ -143,3 +145,18 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
         rules,
         **QUIET,
     )
+
+
+def _offer_methods(pair: gr.Dropdown, methods: list[gr.Dropdown]) -> None:
+    """A pair without a draft model offers only what needs none; a lane that used it takes prompt lookup."""
+
+    def offer(name: str, *chosen: str) -> list[Any]:
+        has_draft = catalog()[name].draft is not None
+        updates = []
+        for number, method in enumerate(chosen, start=1):
+            choices = method_choices(has_draft=has_draft, optional=number > 1)
+            kept = method if method in [value for _, value in choices] else "lookup"
+            updates.append(gr.update(choices=choices, value=kept))
+        return updates
+
+    pair.change(offer, [pair, *methods], methods, **QUIET)

@@ -97,14 +97,19 @@ def whole(field: str, value: float | None) -> int | float:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def method_choices(*, has_draft: bool, optional: bool) -> list[tuple[str, str]]:
+    """(label, name) of the ways to decode that a pair offers; without a draft model those that need none."""
+    offered = [(label, name) for name, (label, s) in METHODS.items() if has_draft or s.get("drafter") != "model"]
+    return [("None", NO_LANE), *offered] if optional else offered
+
+
 def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
     """Build one lane's controls in the current layout; only those of its method are shown."""
     defaults = Settings()
-    names = [(label, name) for name, (label, _) in METHODS.items()]
     shown = _visible(method, defaults.acceptance)
     lane = LaneControls(
         method=gr.Dropdown(
-            [("None", NO_LANE), *names] if optional else names,
+            method_choices(has_draft=True, optional=optional),
             value=method,
             label="Decodes by",
             elem_id=f"lane{number}-method",
