@@ -26,7 +26,9 @@ def test_after_every_round_the_next_logits_equal_a_fresh_forward(
     family: str, gamma: int, runners: Callable[[], list]
 ) -> None:
     """Guards the rollback of both models: a cache one token long or short still gives plausible text."""
-    pair = endless_pair(family)
+    # Narrower weights than elsewhere: wide ones amplify float32's rounding to 1e-5 itself on some CPUs.
+    target = build(family, eos=None, scale=0.2)
+    pair = ModelPair(target, perturbed(target), None)
     committed = list(prompt_ids(11))
     counts = set()
     for round_ in specdemo.stream(pair, committed, Settings(gamma=gamma, max_new_tokens=24)):
@@ -38,9 +40,7 @@ def test_after_every_round_the_next_logits_equal_a_fresh_forward(
             held = runner.length
             assert held <= len(committed) - 1
             logits = runner.forward(committed[held:])[0]
-            fresh = fresh_logits(model, committed)
-            # One part in 100,000 of the largest logit: what float32 keeps of one, whichever kernels a CPU has.
-            torch.testing.assert_close(logits, fresh, atol=1e-5 * max(1.0, fresh.abs().max().item()), rtol=0)
+            torch.testing.assert_close(logits, fresh_logits(model, committed), atol=1e-5, rtol=0)
             runner.rollback_to(held)
     assert len(counts) > 1, "rounds must differ in how many tokens they keep"
 
