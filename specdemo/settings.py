@@ -32,6 +32,7 @@ class Settings:
             ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
         gamma: drafted tokens a round, 1 to 16.
         adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
+            Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed.
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.

@@ -174,8 +174,8 @@ def test_muon_agrees_with_torch() -> None:
     start = [torch.randn(6, 10), torch.randn(12, 5), torch.randn(6, 10)]
     ours, theirs = ([torch.nn.Parameter(w.clone()) for w in start] for _ in range(2))
     optimizers = [
-        Muon(ours, 0.1, torch.float32),
-        torch.optim.Muon(theirs, lr=0.1, weight_decay=0.01, momentum=0.95),
+        Muon(ours, 0.1, torch.float32, weight_decay=0.5),
+        torch.optim.Muon(theirs, lr=0.1, weight_decay=0.5, momentum=0.95),
     ]
     for _ in range(3):
         for a, b in zip(ours, theirs, strict=True):

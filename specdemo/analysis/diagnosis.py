@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdemo.analysis.theory import expected_speedup
 from specdemo.trace import Trace
 
 
@@ -18,11 +19,10 @@ def explain(baseline: Trace, lane: Trace) -> str | None:
     if None in (rate, tau, c, v, *speeds) or figures.rounds < 3:
         return None
     gamma = figures.proposed / figures.rounds
-    longest = max(r.drafted for r in lane.rounds)
+    longest = len(figures.accepted_histogram) - 1
     measured = speeds[1] / speeds[0]
     # A drafter may propose less than γ, or nothing, in many rounds: those cost less than a full verification.
-    round_cost = gamma * c + 1 + (v - 1) * gamma / longest
-    predicted = tau / round_cost
+    predicted = expected_speedup(tau, gamma, c, 1 + (v - 1) * gamma / longest)
     costs = f"a draft step costs {c:.0%} of a target step, and checking {longest + 1} tokens costs {v:.1f} steps"
     if longest + 1 <= longest * c + v:
         return (
@@ -39,4 +39,4 @@ def explain(baseline: Trace, lane: Trace) -> str | None:
 
 def _ratio(value: float) -> str:
     """As the page writes it in large type."""
-    return f"{value:.2f}×" if value < 0.995 else f"{value:.1f}×"
+    return f"{value:.{2 if value < 0.995 else 1 if value < 9.95 else 0}f}×"

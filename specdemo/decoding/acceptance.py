@@ -49,6 +49,16 @@ def row_after(rows: torch.Tensor, accepted: torch.Tensor) -> torch.Tensor:
     return rows[torch.arange(len(rows), device=rows.device), accepted]
 
 
+def of_drafted(rows: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+    """Each row's value at its drafted token: (B, γ or γ+1, V) and (B, γ) give (B, γ)."""
+    return rows[:, : drafted.shape[1]].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+
+
+def certain(drafted: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """The one-hot q of a drafter that had no choice: (B, γ) gives (B, γ, V), in the width and type of ``p``."""
+    return torch.nn.functional.one_hot(drafted, p.shape[-1]).to(p.dtype)
+
+
 def exact(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:
     """Keep a drafted token while it is the target's most likely one; lossless for greedy decoding.
 
@@ -68,10 +78,8 @@ def rejection_sampling(
     Leviathan et al., arXiv 2211.17192, algorithm 1; Chen et al., arXiv 2302.01318, algorithm 2.
     """
     p = sampler.probabilities(scores)
-    if q is None:
-        q = torch.nn.functional.one_hot(drafted, p.shape[-1]).to(p.dtype)
-    p_drafted = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
-    q_drafted = q.gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    q = certain(drafted, p) if q is None else q
+    p_drafted, q_drafted = of_drafted(p, drafted), of_drafted(q, drafted)
     # Strictly less: with p = 0 and u = 0 the token must not pass.
     accepted = leading(sampler.uniforms(*drafted.shape) * q_drafted < p_drafted)
     following = residual(row_after(p, accepted), row_after(torch.nn.functional.pad(q, (0, 0, 0, 1)), accepted))
@@ -107,7 +115,7 @@ def token_match(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | N
     rounds, positions, vocabulary = p.shape
     sampled = sampler.draw(p.reshape(-1, vocabulary)).view(rounds, positions)
     accepted = leading(sampled[:, :-1] == drafted)
-    chance = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    chance = of_drafted(p, drafted)
     return Verdict(accepted, sampled.gather(1, accepted[:, None]).squeeze(1), chance)
 
 
@@ -124,9 +132,8 @@ def block_verification(
     The recorded acceptance probability of token i is wᵢ, that of its whole prefix.
     """
     p = sampler.probabilities(scores)
-    if q is None:
-        q = torch.nn.functional.one_hot(drafted, p.shape[-1]).to(p.dtype)
-    ratios = (p[:, :-1] / q.clamp(min=torch.finfo(q.dtype).tiny)).gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    q = certain(drafted, p) if q is None else q
+    ratios = of_drafted(p, drafted) / of_drafted(q, drafted)
     weights = [p.new_ones(len(p))]
     for ratio in ratios.unbind(1):
         weights.append((weights[-1] * ratio).clamp(max=1.0))
@@ -149,7 +156,7 @@ def naive(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, s
     The output is p(x)·(q(x) + 1 − Σq·p), not p(x): what both models like comes out too often.
     """
     p = sampler.probabilities(scores)
-    chance = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
+    chance = of_drafted(p, drafted)
     accepted = leading(sampler.uniforms(*drafted.shape) < chance)
     return Verdict(accepted, sampler.draw(row_after(p, accepted)), chance)
 
@@ -163,7 +170,7 @@ def typical(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None,
     p = sampler.probabilities(scores)
     entropy = -torch.special.xlogy(p[:, :-1], p[:, :-1]).sum(-1)
     threshold = (TYPICAL_DELTA * torch.exp(-entropy)).clamp(max=TYPICAL_EPSILON)
-    passed = p[:, :-1].gather(2, drafted.unsqueeze(-1)).squeeze(-1) > threshold
+    passed = of_drafted(p, drafted) > threshold
     accepted = leading(passed)
     return Verdict(accepted, sampler.pick(row_after(scores, accepted)), passed.float())
 

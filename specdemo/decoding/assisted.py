@@ -16,6 +16,14 @@ from specdemo.decoding.lane import Lane
 from specdemo.decoding.runner import evaluating
 from specdemo.trace import Round
 
+HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+
 
 def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Round]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
@@ -81,9 +89,7 @@ def _lookup_options(lane: Lane) -> dict[str, int]:
 def _observable(model: PreTrainedModel) -> PreTrainedModel:
     """The same model under a wrapper of its own: hooks and a generation config that the caller's lacks."""
     copied = copy.copy(model)
-    for table in ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"):
-        setattr(copied, table, copy.copy(getattr(model, table)))
-    for table in ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"):
+    for table in HOOK_TABLES:
         setattr(copied, table, copy.copy(getattr(model, table)))
     return copied
 

@@ -29,6 +29,10 @@ class Proposal:
     source: int | None = None
 
 
+NOTHING_DRAFTED = Proposal((), None, None)
+"""The round will be a plain step of the target."""
+
+
 class Drafter(Protocol):
     """Proposes tokens after the committed ones and is told how many were kept."""
 

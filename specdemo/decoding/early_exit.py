@@ -19,7 +19,7 @@ def layer_list(model: PreTrainedModel) -> str | None:
     found = [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count and module is not model
+        if isinstance(module, nn.ModuleList) and len(module) == count
     ]
     return min(found, key=lambda name: name.count("."), default=None)
 
@@ -35,17 +35,17 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     name = layer_list(model)
     if name is None:
         raise ValueError(f"{type(model).__name__} keeps its layers in no list of their own")
-    shallow = parent = _without_children_shared(model)
+    shallow = parent = _with_own_children(model)
     *way, last = name.split(".")
     for step in way:
-        child = _without_children_shared(getattr(parent, step))
+        child = _with_own_children(getattr(parent, step))
         parent._modules[step] = child
         parent = child
     parent._modules[last] = nn.ModuleList(list(getattr(parent, last))[:count])
     return shallow
 
 
-def _without_children_shared(module: nn.Module) -> nn.Module:
+def _with_own_children(module: nn.Module) -> nn.Module:
     """A copy that shares everything but the table of its children."""
     copied = copy.copy(module)
     copied._modules = dict(module._modules)

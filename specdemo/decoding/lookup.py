@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.decoding.drafters import Proposal
+from specdemo.decoding.drafters import NOTHING_DRAFTED, Proposal
 
 
 class NgramIndex:
@@ -47,7 +47,7 @@ class LookupDrafter:
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
         start = self._index.find(committed)
         if start is None:
-            return Proposal((), None, None)
+            return NOTHING_DRAFTED
         # A copy that reaches the end of the text goes on with its own beginning, as a repetition would.
         period = len(committed) - start
         ids = tuple(committed[start + i % period] for i in range(gamma))

@@ -14,8 +14,6 @@ from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters import Proposal
 from specdemo.trace import Candidate, Kind, Round, Stop, Token
 
-NOTHING_DRAFTED = Proposal((), None, None)
-
 
 class Rows:
     """Rows of scores (n, V) read for single tokens: probability and margin."""

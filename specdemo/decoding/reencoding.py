@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.drafters import Proposal
+from specdemo.decoding.drafters import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.runner import Runner
 
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
 PROBE = "Hello, World:\n  1 plus 2 is 3."
 UNFINISHED = "\ufffd"  # what a decoder shows for bytes that are no whole character yet
-NOTHING = Proposal((), None, None)
 
 
 class ReencodingDrafter:
@@ -52,14 +51,14 @@ class ReencodingDrafter:
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
         text = _decode(self._target_tokenizer, committed)
         if text.endswith(UNFINISHED):
-            return NOTHING
+            return NOTHING_DRAFTED
         begun = self._draft_ids(text)
         if not self._fits(begun, gamma):
-            return NOTHING
+            return NOTHING_DRAFTED
         written = self._write(begun, gamma)
         before, after = (_decode(self._draft_tokenizer, ids) for ids in (begun, [*begun, *written]))
         new = after[len(before) :].rstrip(UNFINISHED) if after.startswith(before) else ""
-        return Proposal(tuple(self._encode_after(committed, new)[:gamma]), None, None) if new else NOTHING
+        return Proposal(tuple(self._encode_after(committed, new)[:gamma]), None, None) if new else NOTHING_DRAFTED
 
     def settle(self, committed: Sequence[int]) -> None:
         """Nothing to do: the next proposal keeps what its text has in common with the cache."""

@@ -8,10 +8,9 @@ import torch
 
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
-from specdemo.decoding.drafters import Drafter
+from specdemo.decoding.drafters import NOTHING_DRAFTED, Drafter
 from specdemo.decoding.gamma import gamma_policy
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.recording import NOTHING_DRAFTED
 from specdemo.decoding.runner import Runner
 from specdemo.trace import Round
 

@@ -109,12 +109,6 @@
   const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
   const formatShare = (part, whole) => (whole ? Math.round((100 * part) / whole) + " %" : NOTHING);
 
-  /** Two decimals, more only where two would say 0. */
-  function formatProbability(p) {
-    if (p >= 0.01 || p === 0) return p.toFixed(2);
-    return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
-  }
-
   function laneFigures(tally, spec, first) {
     const decoded = tally.decodeRounds > 0;
     const rates = [speed(tally), speed(first)];
