@@ -28,3 +28,7 @@ class PairError(SpecDemoError):
 
 class TraceError(SpecDemoError):
     """A saved trace cannot be read."""
+
+
+class LoadCancelled(PairError):
+    """Loading was stopped before it was done; what was downloaded is kept."""

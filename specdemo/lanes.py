@@ -62,7 +62,14 @@ def _checked(settings: Settings | None) -> Settings:
 
 def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rounds: Sequence[Round]) -> Trace:
     """The record of a lane from the rounds it gave, all of them or the first ones."""
-    return Trace(settings, tuple(prompt_ids), tuple(rounds), pair=pair.name, dtype=pair.dtype)
+    return Trace(
+        settings,
+        tuple(prompt_ids),
+        tuple(rounds),
+        pair=pair.name,
+        dtype=pair.dtype,
+        quantization=pair.quantization,
+    )
 
 
 def _open(pair: ModelPair, ids: Sequence[int], settings: Settings) -> Lane:

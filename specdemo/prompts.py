@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdemo.models.catalog import ASSETS
+from specdemo.models.source import ASSETS
 from specdemo.toml import read_toml
 
 

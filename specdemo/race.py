@@ -13,8 +13,15 @@ from specdemo.trace import Round
 SLICE_SECONDS = 0.1
 
 
-def race(pair: ModelPair, prompt: Prompt, lanes: Sequence[Settings]) -> Iterator[tuple[int, Round]]:
+def race(
+    pair: ModelPair | Sequence[ModelPair], prompt: Prompt, lanes: Sequence[Settings]
+) -> Iterator[tuple[int, Round]]:
     """Decode the prompt once for each settings; yields (lane, round).
+
+    Args:
+        pair: runs all lanes; or one pair a lane, such as a quantised target beside the unquantised one.
+        prompt: text, or token ids taken as they are.
+        lanes: the settings of each.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
     yielded at any moment is what as many equal machines would show at that instant. Closing the generator
@@ -25,7 +32,12 @@ def race(pair: ModelPair, prompt: Prompt, lanes: Sequence[Settings]) -> Iterator
     """
     if not lanes:
         raise SettingsError("lanes", "there are none; give at least one Settings.")
-    return _interleave([stream(pair, prompt, settings) for settings in lanes])
+    pairs = pair if isinstance(pair, Sequence) else [pair] * len(lanes)
+    if len(pairs) != len(lanes):
+        raise SettingsError(
+            "lanes", f"there are {len(lanes)} for {len(pairs)} pairs; give one pair, or one a lane."
+        )
+    return _interleave([stream(p, prompt, settings) for p, settings in zip(pairs, lanes, strict=True)])
 
 
 def _interleave(lanes: list[Iterator[Round]]) -> Iterator[tuple[int, Round]]:

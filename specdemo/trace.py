@@ -110,6 +110,7 @@ class Trace:
         rounds: in order; ``rounds[0]`` is the prefill.
         pair: name of the model pair.
         dtype: of the target's weights, for judging ties.
+        quantization: of the target's weights, such as ``int8``; None if they are as they were trained.
         schema: version of this record.
     """
 
@@ -118,6 +119,7 @@ class Trace:
     rounds: tuple[Round, ...]
     pair: str = "in memory"
     dtype: str = "float32"
+    quantization: str | None = None
     schema: int = field(default=SCHEMA)
 
     @property

@@ -8,7 +8,8 @@ import pytest
 
 import specdemo
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
-from specdemo.models.catalog import ASSETS, catalog
+from specdemo.models.catalog import catalog
+from specdemo.models.source import ASSETS
 from specdemo.prompts import by_domain, examples
 
 TRACKED_LIMIT = 9.3e6

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
-from specdemo.errors import PairError
+from specdemo.models.source import ASSETS
 from specdemo.toml import read_toml
-
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,17 @@ class CatalogEntry:
     Attributes:
         id: the name given to ``load_pair``.
         label: how the page calls it.
-        target, draft: folders below ``assets``; no draft leaves the drafters that need none.
+        target, draft: a repository of the hub, or ``assets:`` and a folder below ``assets``; no draft leaves
+            the drafters that need none.
+        target_revision, draft_revision: the commit to take; None is the main branch.
+        dtype: of the weights, where the pair needs a certain one.
+        target_quantization, draft_quantization: what its weights are quantised to unless asked otherwise.
+        device: ``auto`` spreads models that fit no single device.
+        chat: whether its models were trained to answer in a chat.
+        licence: short names, as the hub's cards say them.
+        gated: whether the hub asks for consent and a token.
+        memory_gb: what the weights take as loaded by default, in 10⁹ bytes, for a first idea; the preflight
+            computes it.
         note: one line on what it is good for.
     """
 
@@ -26,21 +34,20 @@ class CatalogEntry:
     label: str
     target: str
     draft: str | None = None
+    target_revision: str | None = None
+    draft_revision: str | None = None
+    dtype: str | None = None
+    target_quantization: str | None = None
+    draft_quantization: str | None = None
+    device: str | None = None
+    chat: bool = False
+    licence: str = ""
+    gated: bool = False
+    memory_gb: float = 0.0
     note: str = ""
 
 
+@cache
 def catalog() -> dict[str, CatalogEntry]:
     """All entries by id, in the order of the file."""
     return {e["id"]: CatalogEntry(**e) for e in read_toml(ASSETS / "pairs.toml")["pair"]}
-
-
-def entry(name: str) -> CatalogEntry:
-    """The entry of that id.
-
-    Raises:
-        PairError: no such pair; lists those there are.
-    """
-    entries = catalog()
-    if name not in entries:
-        raise PairError(f"pair: {name!r} is not known; choose one of {', '.join(entries)}.")
-    return entries[name]

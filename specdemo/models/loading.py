@@ -1,18 +1,28 @@
-"""From a catalogue entry to models in memory."""
+"""From a request to models in memory: look, fetch, load; all of it or nothing."""
 
 from __future__ import annotations
 
+import gc
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock, get_ident
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as library
 
 from specdemo.errors import PairError
-from specdemo.models.catalog import ASSETS, entry
+from specdemo.models.failures import explained
 from specdemo.models.pair import ModelPair
+from specdemo.models.preflight import Examined, Preflight, examine, resolve_dtype
+from specdemo.models.progress import Progress
+from specdemo.models.quantization import config_of
+from specdemo.models.request import PairRequest, request_pair
 
-QUANTIZATIONS = ("float8", "int8", "int4")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_hook_lock = RLock()
 
 
 def load_pair(
@@ -22,59 +32,146 @@ def load_pair(
     target_quantization: str | None = None,
     draft_quantization: str | None = None,
 ) -> ModelPair:
-    """Load a pair of the catalogue.
+    """Load a pair, downloading what is not on this machine.
 
     Args:
-        name: id of the pair in ``assets/pairs.toml``.
-        device: where both models run; None takes a GPU if there is one.
-        dtype: of the weights; None means float32 on a CPU (exact), bfloat16 elsewhere.
-        target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto.
+        name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
+            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder.
+        device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
+        dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
+            checkpoint's own 16-bit type elsewhere.
+        target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto;
+            ``none`` for none where the catalogue has a default.
 
     Raises:
-        PairError: unknown name, device, dtype or quantisation.
+        PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
+            says what to do. Nothing stays half-loaded.
     """
-    chosen = entry(name)
-    where = _device(device)
-    number = _dtype(dtype, where)
-    tokenizer = AutoTokenizer.from_pretrained(ASSETS / chosen.target)
-    target = _load(chosen.target, where, number, target_quantization)
-    draft = _load(chosen.draft, where, number, draft_quantization) if chosen.draft else None
-    return ModelPair(target, draft, tokenizer, name=name)
+    progress = Progress()
+    report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
+    return load(report, found, progress)
 
 
-def _load(folder: str, device: torch.device, dtype: torch.dtype, quantization: str | None) -> Any:
-    extra: dict[str, Any] = {}
-    if quantization is not None:
-        if quantization not in QUANTIZATIONS:
-            raise PairError(
-                f"quantisation: {quantization!r} is not known; choose one of {', '.join(QUANTIZATIONS)} or None."
-            )
-        from transformers import QuantoConfig
+def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+    """Fetch and load what :func:`specdemo.models.preflight.examine` found.
 
-        extra["quantization_config"] = QuantoConfig(weights=quantization)
-    model = AutoModelForCausalLM.from_pretrained(
-        ASSETS / folder, dtype=dtype, use_safetensors=True, local_files_only=True, **extra
-    )
-    return model.to(device).eval()
+    Raises:
+        PairError: the report's first problem, or what went wrong.
+        LoadCancelled: in between.
+    """
+    check(report)
+    fetch(found, progress)
+    return assemble(report, found, progress)
 
 
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+def check(report: Preflight) -> None:
+    """
+    Raises:
+        PairError: the report's first problem.
+    """
+    if not report.ok:
+        raise PairError(report.problems[0])
+
+
+def fetch(found: list[Examined], progress: Progress) -> None:
+    """Download the weights that are missing, of all models as one step."""
+    total = sum(e.report.download for e in found)
+    if not total:
+        return
+    files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
+    progress.begin("Downloading", total, in_bytes=True)
+    for number, (examined, name) in enumerate(files, start=1):
+        source = examined.checkpoint.source
+        progress.advance(
+            0, f"Downloading the {examined.report.role}, {source.title}, file {number} of {len(files)}"
+        )
+        with explained(source):
+            examined.checkpoint.read([name], progress)
+
+
+def assemble(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+    """Read the weights into memory; if anything goes wrong, none of it stays there."""
     try:
-        where = torch.device(device)
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise PairError(f"device: {device!r} is not available here; choose cpu or leave it out.") from error
-    return where
+        models = [_load_model(examined, report.request, progress) for examined in found]
+    except BaseException as error:
+        _forget(error)
+        raise
+    tokenizers = [examined.tokenizer for examined in found]
+    reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
+    return ModelPair(
+        target=models[0],
+        draft=models[1] if len(models) > 1 else None,
+        tokenizer=tokenizers[0],
+        name=report.request.name,
+        draft_tokenizer=tokenizers[1] if reencoded else None,
+    )
 
 
-def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
-    if dtype is None:
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    found = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(dtype)
-    if found not in DTYPES.values():
-        raise PairError(f"dtype: {dtype!r} is not known; choose one of {', '.join(DTYPES)} or None.")
-    return found
+def _load_model(examined: Examined, request: PairRequest, progress: Progress) -> PreTrainedModel:
+    report, source = examined.report, examined.checkpoint.source
+    progress.begin(f"Loading the {report.role}, {source.title}")
+    folder = examined.checkpoint.read(examined.weights, progress)
+    options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
+    if report.quantization is not None:
+        options["quantization_config"] = config_of(report.quantization)
+    # Straight onto the device, so that main memory need not hold what goes to a GPU.
+    options["device_map"] = "auto" if request.device == "auto" else {"": request.device}
+    with explained(source), _reporting(progress):
+        model, info = _from_pretrained(folder, options)
+    lost = info["missing_keys"] or info["mismatched_keys"]
+    if lost:
+        raise PairError(
+            f"{source.name}: its weight files lack {sorted(map(str, lost))[0]}, which the configuration asks for; "
+            "the files are incomplete or belong to another model."
+        )
+    return model.eval()
+
+
+def _from_pretrained(folder: Path, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
+    return AutoModelForCausalLM.from_pretrained(
+        folder,
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        **options,
+    )
+
+
+@contextmanager
+def _reporting(progress: Progress) -> Iterator[None]:
+    """Show the library's own progress over the weights, and let a cancelled load end there."""
+    thread = get_ident()
+
+    def watch(bar: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return _Weights(args[0], progress) if get_ident() == thread and args else bar(*args, **options)
+
+    with _hook_lock:
+        before = library.set_tqdm_hook(watch)
+        try:
+            yield
+        finally:
+            library.set_tqdm_hook(before)
+
+
+class _Weights:
+    """An iterable that tells how far it is."""
+
+    def __init__(self, items: Any, progress: Progress) -> None:
+        self._items, self._progress = items, progress
+
+    def __iter__(self) -> Iterator[Any]:
+        self._progress.begin(self._progress.step.text, len(self._items))
+        for item in self._items:
+            yield item
+            self._progress.advance(1)
+
+
+def _forget(error: BaseException) -> None:
+    """Let go of the models that the frames of a failed load still hold."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

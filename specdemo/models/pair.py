@@ -10,13 +10,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
+from specdemo.models.memory import Footprint, measure
+from specdemo.models.quantization import quantization_of
 
 WARM_UP_TOKENS = 16
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 """Kinds of layers whose cache is a list of positions, so that the last ones can be taken back."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ModelPair:
     """Two causal language models over one vocabulary. Neither is ever changed.
 
@@ -41,7 +43,11 @@ class ModelPair:
     def __post_init__(self) -> None:
         for role, model in (("target", self.target), ("draft", self.draft)):
             if model is not None or role == "target":
-                _check_can_decode(role, model)
+                check_can_decode(role, model)
+
+    def __repr__(self) -> str:
+        models = [type(m).__name__ for m in (self.target, self.draft) if m is not None]
+        return f"ModelPair({self.name!r}: {' + '.join(models)}, {self.dtype}, {self.device})"
 
     @property
     def context(self) -> int | None:
@@ -76,6 +82,16 @@ class ModelPair:
         """Of the target's weights, such as ``float32``."""
         return str(self.target.dtype).removeprefix("torch.")
 
+    @property
+    def quantization(self) -> str | None:
+        """Of the target's weights, such as ``int8``; None if they are as they were trained."""
+        return quantization_of(self.target)
+
+    def footprints(self) -> dict[str, Footprint]:
+        """Bytes of the weights in memory, ``target`` and ``draft``; counted, not estimated."""
+        models = {"target": self.target, "draft": self.draft}
+        return {role: measure(model) for role, model in models.items() if model is not None}
+
     def warm_up(self) -> None:
         """Run every kind of forward once, so that a first run does not pay for lazy initialisation."""
         if self._warm:
@@ -96,7 +112,7 @@ def context_of(model: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
 
 
-def _check_can_decode(role: str, model: PreTrainedModel) -> None:
+def check_can_decode(role: str, model: PreTrainedModel) -> None:
     decodes = isinstance(model, PreTrainedModel) and model.can_generate()
     if not decodes or model.get_output_embeddings() is None:
         raise PairError(

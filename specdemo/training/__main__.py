@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.models.catalog import ASSETS
 from specdemo.models.pair import ModelPair
+from specdemo.models.source import ASSETS
 from specdemo.prompts import examples
 from specdemo.training.corpus import Windows, load_streams
 from specdemo.training.distill import distill
@@ -101,6 +101,7 @@ def main() -> None:
         export_model(target, args.out / "target", recipe)
         export_tokenizer(tokenizer, args.out / "target")
     export_model(draft, args.out / "draft", recipe)
+    export_tokenizer(tokenizer, args.out / "draft")
     # What is judged is what was written: rounded to 16 bit, and without the compiled code of the distillation,
     # which would be compiled anew for every length.
     target, draft = _written(args.target or args.out / "target"), _written(args.out / "draft")

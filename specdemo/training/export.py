@@ -32,7 +32,7 @@ def export_model(model: LlamaForCausalLM, folder: Path, recipe: Recipe) -> None:
 
 
 def export_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """The tokenizer stands beside the target's weights."""
+    """The tokenizer stands beside the weights of each model."""
     tokenizer.save_pretrained(folder)
 
 

@@ -1,0 +1,131 @@
+"""The files of one model, wherever they lie."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from specdemo.errors import PairError
+from specdemo.models.progress import Progress
+from specdemo.models.source import ModelSource
+
+ONE_FILE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+DESCRIPTIONS = (".json", ".txt", ".jinja", ".model")
+LARGEST_DESCRIPTION = 64 * 2**20
+"""Bytes; tokenizers are the largest of these files, a few MB to 20 MB."""
+
+
+class Checkpoint(ABC):
+    """What a source holds; nothing is fetched before :meth:`read` asks for it.
+
+    Attributes:
+        source: where it comes from.
+        sizes: bytes of every file, by name.
+        commit: of the repository; None for a folder.
+        licence: as its card states it; None if it does not.
+        gated: whether the hub asks for consent.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        sizes: dict[str, int],
+        *,
+        commit: str | None = None,
+        licence: str | None = None,
+        gated: bool = False,
+    ) -> None:
+        self.source, self.sizes = source, sizes
+        self.commit, self.licence, self.gated = commit, licence, gated
+
+    @abstractmethod
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Which of these files would have to be fetched."""
+
+    @abstractmethod
+    def read(self, names: Sequence[str], progress: Progress) -> Path:
+        """The folder that holds these files, after fetching what is missing."""
+
+    def describe(self, progress: Progress) -> Path:
+        """The folder with configuration and tokenizer, fetched if need be.
+
+        Raises:
+            PairError: no config.json.
+        """
+        if "config.json" not in self.sizes:
+            raise PairError(
+                f"{self.source.name} holds no config.json, so it is no model of transformers; "
+                "give the repository or folder that has one."
+            )
+        return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
+
+    def weights(self, progress: Progress) -> list[str]:
+        """Names of the files with the weights.
+
+        Raises:
+            PairError: none in the safe format, or an index that cannot be read.
+        """
+        if ONE_FILE in self.sizes:
+            return [ONE_FILE]
+        if INDEX in self.sizes:
+            return self._shards(self.read([INDEX], progress) / INDEX)
+        if any(name.endswith(PICKLES) for name in self.sizes):
+            raise PairError(
+                f"{self.source.name} holds its weights as pickles only, which can run code when they are opened; "
+                "choose a repository with safetensors, or convert this one with transformers' save_pretrained."
+            )
+        raise PairError(
+            f"{self.source.name} holds no weights (no {ONE_FILE}); choose the repository that has them."
+        )
+
+    def _shards(self, index: Path) -> list[str]:
+        try:
+            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise PairError(f"{self.source.name}: {INDEX} cannot be read; fetch the model again.") from error
+        lost = [name for name in shards if name not in self.sizes]
+        if lost:
+            raise PairError(
+                f"{self.source.name} is incomplete: {lost[0]} is missing"
+                + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+                + "; fetch it again where there is a network."
+            )
+        return shards
+
+
+class FolderCheckpoint(Checkpoint):
+    """Files in a folder of this machine."""
+
+    def __init__(self, source: ModelSource, folder: Path, *, commit: str | None = None) -> None:
+        files = (p for p in folder.rglob("*") if p.is_file())
+        super().__init__(
+            source, {p.relative_to(folder).as_posix(): p.stat().st_size for p in files}, commit=commit
+        )
+        self._folder = folder
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def read(self, names: Sequence[str], progress: Progress) -> Path:
+        return self._folder
+
+
+def open_checkpoint(source: ModelSource) -> Checkpoint:
+    """Look at what a source holds.
+
+    Raises:
+        PairError: unknown or unreachable repository.
+    """
+    if source.folder is not None:
+        return FolderCheckpoint(source, source.folder)
+    from specdemo.models.hub import open_repository  # needs packages that a folder does not
+
+    return open_repository(source)
+
+
+def _describes(name: str, size: int) -> bool:
+    return "/" not in name and name.endswith(DESCRIPTIONS) and size <= LARGEST_DESCRIPTION

@@ -1,0 +1,66 @@
+"""Can these two models work together? Judged from their tokenizers, before any weight is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from specdemo.decoding.reencoding import gives_back
+
+Relation = Literal["alone", "same", "specials", "reencoded", "refused"]
+
+PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerMatch:
+    """How the draft's tokenizer stands to the target's.
+
+    Attributes:
+        relation: ``alone``: no draft; ``same``; ``specials``: they differ in special tokens only, which are no
+            obstacle; ``reencoded``: the drafted text is encoded anew; ``refused``: not even that.
+        differences: special tokens that differ.
+        text: one line for people.
+    """
+
+    relation: Relation
+    differences: int
+    text: str
+
+
+def match_tokenizers(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None, widths: tuple[int, int | None]
+) -> TokenizerMatch:
+    """Compare two tokenizers by what they do: ids of shared tokens, and one probe text in several scripts.
+
+    Args:
+        target, draft: the tokenizers; no draft leaves nothing to compare.
+        widths: of both models' logits, which padding may make wider than the vocabulary.
+    """
+    if draft is None:
+        return TokenizerMatch("alone", 0, "no draft model")
+    ours, theirs = target.get_vocab(), draft.get_vocab()
+    differing = {token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)}
+    added = target.get_added_vocab().keys() | draft.get_added_vocab().keys()
+    if differing <= added and _probe(target) == _probe(draft):
+        padding = "" if widths[0] == widths[1] else f"; logits padded to {widths[0]:,} and {widths[1]:,}"
+        if not differing:
+            return TokenizerMatch("same", 0, f"same tokenizer{padding}")
+        count = f"{len(differing)} special token" + ("s" if len(differing) > 1 else "")
+        return TokenizerMatch("specials", len(differing), f"same tokenizer but for {count}{padding}")
+    # The drafter's own question, asked here too so that the answer is known before gigabytes are fetched.
+    for role, tokenizer in (("target", target), ("draft", draft)):
+        if not gives_back(tokenizer):
+            return TokenizerMatch(
+                "refused",
+                0,
+                f"the tokenizers differ, and the {role}'s does not give back the text it encodes, so drafted text "
+                "cannot be encoded anew; choose a draft of the target's own family",
+            )
+    return TokenizerMatch("reencoded", 0, "different tokenizers: drafted text is encoded anew for the target")
+
+
+def _probe(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    return list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,161 @@
+"""Repositories of the model hub: listed, downloaded with progress, resumed, and checked.
+
+Files go into the hub library's own cache, so that nothing is fetched twice by other programs. The library's
+download (huggingface_hub 2.4) throws away a file that was not finished and cannot be stopped in between;
+weights are gigabytes, so this one keeps the part and goes on from there, and compares the hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import HfApi, constants, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
+
+from specdemo.errors import PairError
+from specdemo.models.checkpoint import Checkpoint, FolderCheckpoint
+from specdemo.models.failures import unreachable
+from specdemo.models.progress import Progress
+from specdemo.models.source import ModelSource
+
+CHUNK = 256 * 2**10
+ATTEMPTS = 4
+"""Tries in a row that bring nothing before a download gives up."""
+PAUSE_SECONDS = 1.0
+OFFLINE = (httpx2.TransportError, OfflineModeIsEnabled)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """Size in bytes, and the digest the hub knows the content by: SHA-256, or git's SHA-1 for small files."""
+
+    size: int
+    digest: str
+
+
+class HubCheckpoint(Checkpoint):
+    """Files of a repository at one commit, in the hub library's cache once they were read."""
+
+    def __init__(self, source: ModelSource, files: dict[str, RemoteFile], **facts: object) -> None:
+        super().__init__(source, {name: f.size for name, f in files.items()}, **facts)
+        self._files = files
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self._cached(name) is None]
+
+    def read(self, names: Sequence[str], progress: Progress) -> Path:
+        for name in self.missing(names):
+            self._download(name, progress)
+        return Path(self._cached(names[0])).parent
+
+    def _cached(self, name: str) -> str | None:
+        found = try_to_load_from_cache(self.source.name, name, revision=self.commit)
+        return found if isinstance(found, str) else None
+
+    def _download(self, name: str, progress: Progress) -> None:
+        file = self._files[name]
+        folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.source.name, repo_type="model")
+        blob = folder / "blobs" / file.digest
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(blob.with_suffix(".lock")):
+            if not blob.exists():
+                part = blob.with_suffix(".part")
+                self._stream(name, part, progress)
+                progress.check()
+                if _digest(part, file) != file.digest:
+                    part.unlink()
+                    raise PairError(
+                        f"{self.source.name}: {name} arrived damaged (its hash is not the hub's) and was thrown "
+                        "away; load the pair again."
+                    )
+                part.replace(blob)
+        # The library finds the content under its hash and only links it into its snapshot.
+        hf_hub_download(self.source.name, name, revision=self.commit)
+
+    def _stream(self, name: str, part: Path, progress: Progress) -> None:
+        """Fill ``part`` to the file's size, going on where an earlier try ended."""
+        size = self._files[name].size
+        part.touch()
+        begun = part.stat().st_size
+        if begun > size:
+            part.unlink()
+            part.touch()
+            begun = 0
+        progress.advance(begun)
+        failures = 0
+        while (had := part.stat().st_size) < size:
+            try:
+                self._stream_from(name, part, had, progress)
+            except httpx2.TransportError:
+                failures = failures + 1 if part.stat().st_size == had else 0
+                if failures == ATTEMPTS:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+
+    def _stream_from(self, name: str, part: Path, had: int, progress: Progress) -> None:
+        url = hf_hub_url(self.source.name, name, revision=self.commit)
+        headers = build_hf_headers() | ({"Range": f"bytes={had}-"} if had else {})
+        timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=1) as response:
+            hf_raise_for_status(response)
+            mode = "ab"
+            if had and response.status_code != httpx2.codes.PARTIAL_CONTENT:  # ranges are not served here
+                mode = "wb"
+                progress.advance(-had)
+            with part.open(mode) as out:
+                for chunk in response.iter_bytes(CHUNK):
+                    out.write(chunk)
+                    progress.advance(len(chunk))
+
+
+def open_repository(source: ModelSource) -> Checkpoint:
+    """List a repository; without a network, what the cache holds of it.
+
+    Raises:
+        PairError: no such repository or revision, or neither a network nor a cached copy.
+        HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
+    """
+    try:
+        info = HfApi().model_info(source.name, revision=source.revision, files_metadata=True, timeout=10)
+    except (*OFFLINE, HfHubHTTPError) as error:
+        if isinstance(error, HfHubHTTPError) and error.response.status_code < 500:
+            raise
+        return _from_cache(source, error)
+    card = info.card_data
+    files = {
+        s.rfilename: RemoteFile(s.size or 0, s.lfs.sha256 if s.lfs else s.blob_id) for s in info.siblings or []
+    }
+    return HubCheckpoint(
+        source,
+        files,
+        commit=info.sha,
+        licence=card.get("license") if card else None,
+        gated=bool(info.gated),
+    )
+
+
+def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
+    config = try_to_load_from_cache(source.name, "config.json", revision=source.revision)
+    if not isinstance(config, str):
+        raise unreachable(source) from error
+    folder = Path(config).parent
+    return FolderCheckpoint(source, folder, commit=folder.name)
+
+
+def _digest(path: Path, file: RemoteFile) -> str:
+    """The content's hash, of the kind that the hub gave."""
+    if len(file.digest) == 64:
+        digest = hashlib.sha256()
+    else:
+        digest = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as content:
+        while chunk := content.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()

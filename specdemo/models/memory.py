@@ -1,0 +1,116 @@
+"""Bytes: what models hold, what they will hold, and what a device has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+BITS = {"float8": 8, "int8": 8, "int4": 4}
+WORKING_TOKENS = 2048
+"""Positions of KV cache counted as working memory, beside the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of a model's weights.
+
+    Attributes:
+        held: as they are held, scales of quantised ones included.
+        plain: what the same weights would take unquantised, in the model's dtype.
+    """
+
+    held: int
+    plain: int
+
+    @property
+    def saved(self) -> float:
+        """Share of the plain size that quantisation saves."""
+        return 1 - self.held / self.plain if self.plain else 0.0
+
+
+def measure(model: PreTrainedModel) -> Footprint:
+    """Count the bytes that a loaded model's parameters and buffers hold, each tensor once."""
+    held = plain = 0
+    for tensor in {id(t): t for t in (*model.parameters(), *model.buffers())}.values():
+        inner = _inner_tensors(tensor)
+        held += sum(t.numel() * t.element_size() for t in inner)
+        plain += tensor.numel() * tensor.element_size()
+    return Footprint(held, plain)
+
+
+def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None) -> Footprint:
+    """What :func:`measure` will find, from a model without weights (on the meta device)."""
+    wide = dtype.itemsize
+    plain = sum(t.numel() * wide for t in {id(p): p for p in model.parameters()}.values())
+    plain += sum(b.numel() * b.element_size() for b in model.buffers())
+    if quantization is None:
+        return Footprint(plain, plain)
+    held = plain
+    for layer in _quantised_layers(model):
+        count = layer.weight.numel()
+        scales = count // _int4_group(layer.in_features) * 2 if quantization == "int4" else layer.out_features
+        # quanto keeps two scales of one number a layer for activations, which nobody uses.
+        held += count * BITS[quantization] // 8 + scales * wide - count * wide + 8
+    return Footprint(held, plain)
+
+
+def quantises(model: PreTrainedModel) -> bool:
+    """Whether quantisation would change anything: quanto takes ``nn.Linear`` only, and GPT-2 has none."""
+    return any(True for _ in _quantised_layers(model))
+
+
+def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
+    """KV cache for ``WORKING_TOKENS`` positions, in two lanes."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return 2 * 2 * config.num_hidden_layers * heads * width * WORKING_TOKENS * dtype.itemsize
+
+
+def free_memory(device: str) -> int:
+    """Bytes that can still be taken on a device, all GPUs and main memory together for ``auto``."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(torch.device(device))[0]
+    gpus = range(torch.cuda.device_count()) if device == "auto" else ()
+    return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
+
+
+def _free_main_memory() -> int:
+    """What the machine has left, or the container if that is less."""
+    free = psutil.virtual_memory().available
+    group = Path("/sys/fs/cgroup")
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            allowed, taken = (int((group / name).read_text()) for name in (limit, used))
+        except (OSError, ValueError):  # no such control group, or "max": no limit
+            continue
+        free = min(free, max(allowed - taken, 0))
+    return free
+
+
+def _quantised_layers(model: PreTrainedModel) -> list[nn.Linear]:
+    """The layers that transformers hands to quanto: all linear ones but the head."""
+    head = model.get_output_embeddings()
+    return [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
+
+
+def _int4_group(width: int) -> int:
+    """Weights of one row that share a scale and a shift in quanto's int4: 128, less if that does not divide it."""
+    fitting = [size for size in (128, 96, 64, 32) if width > 128 and width % size == 0]
+    return fitting[0] if fitting else width
+
+
+def _inner_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors a quantised one is made of, or the tensor itself."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None or type(tensor) in (torch.Tensor, nn.Parameter):
+        return [tensor]
+    return [inner for name in flatten()[0] for inner in _inner_tensors(getattr(tensor, name))]

@@ -1,0 +1,307 @@
+"""Everything that can be said of a pair before its weights are fetched: will it work, and will it fit?"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from huggingface_hub import constants
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from specdemo.errors import PairError
+from specdemo.models.checkpoint import Checkpoint, open_checkpoint
+from specdemo.models.compatibility import TokenizerMatch, match_tokenizers
+from specdemo.models.failures import explained
+from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
+from specdemo.models.pair import check_can_decode, context_of
+from specdemo.models.progress import Progress
+from specdemo.models.quantization import check_quantization
+from specdemo.models.request import DTYPES, PairRequest, request_pair
+from specdemo.models.source import ModelSource
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """One model of the pair, as far as it can be known without its weights.
+
+    Attributes:
+        role: ``target`` or ``draft``.
+        name: as it was asked for.
+        commit: of the repository; None for a folder.
+        architecture: transformers' class.
+        parameters: how many.
+        layers: decoder layers.
+        context: the longest sequence, in tokens; None if it states no limit.
+        dtype, quantization: of the weights once loaded.
+        weights: bytes they will take in memory, and would take unquantised.
+        download: bytes still to be fetched.
+        licence: as its card states it; None if it does not.
+        gated: whether the hub asks for consent.
+    """
+
+    role: str
+    name: str
+    commit: str | None
+    architecture: str
+    parameters: int
+    layers: int
+    context: int | None
+    dtype: str
+    quantization: str | None
+    weights: Footprint
+    download: int
+    licence: str | None
+    gated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The report on a pair.
+
+    Attributes:
+        request: what was asked for.
+        models: of those that could be looked at.
+        tokenizers: how they stand to each other; None if one could not be looked at.
+        device: where the pair would run.
+        memory: bytes needed there: weights, and KV caches of two lanes.
+        memory_free: bytes there are.
+        disk_free: bytes left where downloads are kept.
+        problems: why the pair cannot run, each with what to do; none if it can.
+        notes: what is worth knowing.
+    """
+
+    request: PairRequest
+    models: tuple[ModelReport, ...]
+    tokenizers: TokenizerMatch | None
+    device: str
+    memory: int
+    memory_free: int
+    disk_free: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is in the way of loading it."""
+        return not self.problems
+
+    @property
+    def download(self) -> int:
+        """Bytes still to be fetched, both models."""
+        return sum(m.download for m in self.models)
+
+    @property
+    def conclusion(self) -> str:
+        """The report in one sentence."""
+        if not self.ok:
+            return f"Cannot run: {self.problems[0]}"
+        fetch = f"{gigabytes(self.download)} to download, then it" if self.download else "On this machine; it"
+        return f"Will run: {fetch} needs {gigabytes(self.memory)} of {gigabytes(self.memory_free)} free memory."
+
+
+@dataclass(slots=True)
+class Examined:
+    """One model after the preflight: what loading goes on from."""
+
+    checkpoint: Checkpoint
+    config: PretrainedConfig
+    tokenizer: PreTrainedTokenizerBase
+    weights: list[str]
+    report: ModelReport
+    width: int
+    working: int
+
+
+def preflight(
+    name: str = "builtin",
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    target_quantization: str | None = None,
+    draft_quantization: str | None = None,
+) -> Preflight:
+    """Look at a pair before loading it; takes what :func:`load_pair` takes, and fetches no weights.
+
+    Raises:
+        PairError: the arguments make no sense. What is wrong with the models is in the report's ``problems``.
+    """
+    return examine(request_pair(name, device, dtype, target_quantization, draft_quantization), Progress())[0]
+
+
+def examine(
+    request: PairRequest, progress: Progress, room: Callable[[str], int] = free_memory
+) -> tuple[Preflight, list[Examined]]:
+    """The report, and what was read for it.
+
+    Args:
+        request: the pair.
+        progress: of the load this is a part of.
+        room: bytes that a device can give to this pair.
+
+    Raises:
+        LoadCancelled: in between.
+    """
+    found: list[Examined] = []
+    problems: list[str] = []
+    asked = (
+        ("target", request.target, request.target_quantization),
+        ("draft", request.draft, request.draft_quantization),
+    )
+    for role, source, quantization in asked:
+        if source is None:
+            continue
+        progress.begin(f"Looking at the {role}, {source.title}")
+        try:
+            with explained(source):
+                found.append(_examine_model(request, role, source, quantization, progress))
+        except PairError as error:
+            progress.check()  # a cancelled load is no problem of the pair
+            problems.append(str(error))
+    match = None if problems else _match(found)
+    if match is not None and match.relation == "refused":
+        problems.append(f"draft: {match.text}.")
+    memory = sum(e.report.weights.held + e.working for e in found)
+    memory_free = room(request.device)
+    disk_free = _disk_free()
+    report = Preflight(
+        request=request,
+        models=tuple(e.report for e in found),
+        tokenizers=match,
+        device=request.device,
+        memory=memory,
+        memory_free=memory_free,
+        disk_free=disk_free,
+        problems=(*problems, *_shortages(memory, memory_free, sum(e.report.download for e in found), disk_free)),
+        notes=tuple(_notes(request, found)),
+    )
+    return report, found
+
+
+def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dtype:
+    """The dtype that ``auto`` stands for: exact on a CPU, elsewhere the checkpoint's own 16-bit one."""
+    if asked != "auto":
+        return DTYPES[asked]
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return torch.float32
+    own = config.get_text_config().dtype
+    return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
+
+
+def gigabytes(count: int) -> str:
+    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _examine_model(
+    request: PairRequest, role: str, source: ModelSource, quantization: str | None, progress: Progress
+) -> Examined:
+    checkpoint = open_checkpoint(source)
+    folder = checkpoint.describe(progress)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    skeleton = _skeleton(role, source, config)
+    tokenizer = _tokenizer(source, folder)
+    dtype = resolve_dtype(request.dtype, config, request.device)
+    if quantization is not None:
+        check_quantization(quantization, request.device, dtype)
+    weights = checkpoint.weights(progress)
+    report = ModelReport(
+        role=role,
+        name=source.name,
+        commit=checkpoint.commit,
+        architecture=type(skeleton).__name__,
+        parameters=sum(p.numel() for p in skeleton.parameters()),
+        layers=config.get_text_config().num_hidden_layers,
+        context=context_of(skeleton),
+        dtype=str(dtype).removeprefix("torch."),
+        quantization=quantization if quantises(skeleton) else None,
+        weights=estimate(skeleton, dtype, quantization),
+        download=sum(checkpoint.sizes[name] for name in checkpoint.missing(weights)),
+        licence=checkpoint.licence,
+        gated=checkpoint.gated,
+    )
+    width = skeleton.get_output_embeddings().weight.shape[0]
+    return Examined(checkpoint, config, tokenizer, weights, report, width, working_bytes(skeleton, dtype))
+
+
+def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
+    """The model without memory for its weights, refused if it cannot decode."""
+    named = (config.architectures or [None])[0]
+    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
+        raise PairError(
+            f"{role}: {source.name} is a {named or type(config).__name__}, which is no causal language model; "
+            "choose one that continues text."
+        )
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    check_can_decode(role, skeleton)
+    return skeleton
+
+
+def _tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # the library raises whatever its many loaders raise
+        raise PairError(
+            f"{source.name} has no tokenizer that can be read ({str(error).strip().splitlines()[0]}); "
+            "add its tokenizer.json, or choose a repository that has one."
+        ) from error
+    if len(tokenizer) == 0:
+        raise PairError(f"{source.name} has an empty tokenizer; choose a repository that has its tokenizer.json.")
+    return tokenizer
+
+
+def _match(found: list[Examined]) -> TokenizerMatch:
+    target, draft = (*found, None)[:2]
+    return match_tokenizers(
+        target.tokenizer, draft and draft.tokenizer, (target.width, draft.width if draft else None)
+    )
+
+
+def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> list[str]:
+    short = []
+    if memory > memory_free:
+        short.append(
+            f"memory: the pair needs {gigabytes(memory)} and {gigabytes(memory_free)} are free; choose a smaller "
+            "pair, a 16-bit dtype or a quantisation."
+        )
+    if download > disk_free:
+        short.append(
+            f"disk: {gigabytes(download)} are to be downloaded and {gigabytes(disk_free)} are free; free some "
+            "space, or set HF_HOME to a larger disk."
+        )
+    return short
+
+
+def _notes(request: PairRequest, found: list[Examined]) -> list[str]:
+    notes = []
+    for examined in found:
+        report = examined.report
+        asked = request.target_quantization if report.role == "target" else request.draft_quantization
+        if asked and report.quantization is None:
+            notes.append(
+                f"{asked} changes nothing in the {report.role}: {report.architecture} has no layers that "
+                "optimum-quanto quantises."
+            )
+    return notes
+
+
+def _disk_free() -> int:
+    """Where the hub library keeps downloads; the folder may not be there yet."""
+    folder = Path(constants.HF_HUB_CACHE)
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free

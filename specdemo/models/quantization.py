@@ -1,0 +1,49 @@
+"""Quantised weights through optimum-quanto: what works where."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from typing import Any
+
+import torch
+
+from specdemo.errors import PairError
+
+
+def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
+    """Refuse before loading what would fail afterwards, in the middle of a run.
+
+    Raises:
+        PairError: says what is missing, and what works instead.
+    """
+    if importlib.util.find_spec("optimum.quanto") is None:
+        raise PairError(
+            f"quantisation: {quantization} needs optimum-quanto, which is not installed; "
+            "pip install -r requirements.txt, or choose no quantisation."
+        )
+    if quantization == "float8" and device == "mps":
+        raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
+    if quantization == "int4" and device == "cpu" and dtype is not torch.bfloat16 and not _can_compile():
+        raise PairError(
+            "quantisation: int4 on a CPU unpacks with compiled code unless the dtype is bfloat16, and there is no "
+            "C++ compiler with ninja here; choose bfloat16, or int8."
+        )
+
+
+def config_of(quantization: str) -> Any:
+    """What transformers needs to quantise weights as they are loaded."""
+    from transformers import QuantoConfig
+
+    return QuantoConfig(weights=quantization)
+
+
+def quantization_of(model: Any) -> str | None:
+    """``float8``, ``int8``, … if a loaded model's weights are quantised by quanto, else None."""
+    config = getattr(model.config, "quantization_config", None)
+    return getattr(config, "weights", None)
+
+
+def _can_compile() -> bool:
+    """Whether quanto's C++ extension can be built, which it does at its first use."""
+    return all(shutil.which(tool) for tool in ("c++", "ninja"))

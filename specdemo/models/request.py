@@ -1,0 +1,125 @@
+"""What a person asks to be loaded, checked as far as it can be without looking at any file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import torch
+
+from specdemo.errors import PairError
+from specdemo.models.catalog import CatalogEntry, catalog
+from specdemo.models.source import ModelSource, parse_source
+
+QUANTIZATIONS = ("float8", "int8", "int4")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+BETWEEN = " + "
+
+
+@dataclass(frozen=True, slots=True)
+class PairRequest:
+    """Which models, and how they shall be held; two equal requests are one pair.
+
+    Attributes:
+        name: a catalogue id, or the sources as they were typed.
+        target, draft: where the models come from.
+        device: ``cpu``, ``cuda``, ``mps``, …; ``auto`` lets accelerate spread the layers (``device_map``).
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        target_quantization, draft_quantization: ``float8``, ``int8``, ``int4`` or None.
+    """
+
+    name: str
+    target: ModelSource
+    draft: ModelSource | None
+    device: str
+    dtype: str = "auto"
+    target_quantization: str | None = None
+    draft_quantization: str | None = None
+
+    def unquantized_target(self) -> PairRequest:
+        """The target alone with its weights as they are: the honest baseline of a quantised pair."""
+        return replace(self, draft=None, target_quantization=None, draft_quantization=None)
+
+
+def request_pair(
+    name: str = "builtin",
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    target_quantization: str | None = None,
+    draft_quantization: str | None = None,
+) -> PairRequest:
+    """Read the arguments of ``load_pair``; None takes the catalogue's value, and after that ``auto``.
+
+    Raises:
+        PairError: unknown pair, device, dtype or quantisation; a pair outside the catalogue in public mode.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise PairError(
+            f"pair: {name!r} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
+            "or 'target + draft'."
+        )
+    entry = catalog().get(name.strip()) or _typed(name)
+    where = _device(device if device is not None else entry.device)
+    return PairRequest(
+        name=entry.id,
+        target=parse_source(entry.target, entry.target_revision),
+        draft=parse_source(entry.draft, entry.draft_revision) if entry.draft else None,
+        device=where,
+        dtype=_dtype(dtype if dtype is not None else entry.dtype),
+        target_quantization=_quantization(target_quantization, entry.target_quantization),
+        draft_quantization=_quantization(draft_quantization, entry.draft_quantization) if entry.draft else None,
+    )
+
+
+def is_public() -> bool:
+    """Whether strangers use this app: ``SPECDEMO_PUBLIC``, or by default on a Space."""
+    asked = os.environ.get("SPECDEMO_PUBLIC")
+    return bool(os.environ.get("SPACE_ID")) if asked is None else asked not in ("", "0")
+
+
+def _typed(name: str) -> CatalogEntry:
+    """A pair that is not in the catalogue: ``target`` or ``target + draft``."""
+    if is_public():
+        raise PairError(
+            f"pair: {name!r} is not in the catalogue, and this public page loads no other models; choose one of "
+            f"{', '.join(catalog())}, or run the app on your own machine."
+        )
+    meant = get_close_matches(name.strip(), catalog(), n=1)
+    if meant and "/" not in name:
+        raise PairError(f"pair: {name!r} is not known; did you mean {meant[0]!r}?")
+    parts = [part.strip() for part in name.split(BETWEEN)]
+    if len(parts) > 2 or not all(parts):
+        raise PairError(f"pair: {name!r} should name a target, or a target and a draft as 'target + draft'.")
+    return CatalogEntry(name.strip(), name.strip(), *parts)
+
+
+def _device(device: str | torch.device | None) -> str:
+    if device is None:
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if device == "auto":
+        return "auto"
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise PairError(f"device: {device!r} is not available here; choose cpu, auto, or leave it out.") from error
+    return str(where)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> str:
+    name = "auto" if dtype is None else str(dtype).removeprefix("torch.")
+    if name != "auto" and name not in DTYPES:
+        raise PairError(f"dtype: {dtype!r} is not known; choose one of auto, {', '.join(DTYPES)}.")
+    return name
+
+
+def _quantization(asked: str | None, default: str | None) -> str | None:
+    chosen = default if asked is None else asked
+    if chosen in (None, "none"):
+        return None
+    if chosen not in QUANTIZATIONS:
+        raise PairError(f"quantisation: {chosen!r} is not known; choose one of none, {', '.join(QUANTIZATIONS)}.")
+    return chosen

@@ -1,0 +1,65 @@
+"""Where one model comes from: a repository of the hub, or a folder on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from specdemo.errors import PairError
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+PATH_BEGINNINGS = (".", "/", "~", "\\")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """One model's origin.
+
+    Attributes:
+        name: a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path.
+        revision: branch, tag or commit of the repository; None is its main branch.
+        folder: where the files lie, if they need not be fetched.
+        shipped: whether the folder is one of this project's own.
+    """
+
+    name: str
+    revision: str | None = None
+    folder: Path | None = None
+    shipped: bool = False
+
+    @property
+    def title(self) -> str:
+        """How people call it: a repository without its owner, a folder by its last part."""
+        return Path(self.name).name or self.name
+
+
+def parse_source(text: str, revision: str | None = None) -> ModelSource:
+    """Read a repository's name (``owner/name``, ``owner/name@revision``) or a folder's path.
+
+    Raises:
+        PairError: neither a well-formed name nor an existing folder.
+    """
+    text = text.strip()
+    if text.startswith("assets:"):
+        return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"), shipped=True)
+    if text.startswith(PATH_BEGINNINGS) or Path(text).is_dir():
+        return _folder(text)
+    name, _, asked = text.partition("@")
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise PairError(
+            f"pair: {text!r} is neither a folder here nor a name on the hub; write owner/name, "
+            "owner/name@revision or the path of a folder."
+        ) from error
+    return ModelSource(name, asked or revision)
+
+
+def _folder(text: str) -> ModelSource:
+    folder = Path(text).expanduser().resolve()
+    if not folder.is_dir():
+        raise PairError(f"pair: there is no folder {text!r}; give the folder that holds the model's config.json.")
+    return ModelSource(text, folder=folder)

@@ -1,0 +1,197 @@
+"""Pairs in memory, shared by all visitors: each is loaded once, the least recently used one makes room."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import RLock, Semaphore, Thread
+
+import torch
+
+from specdemo.errors import PairError
+from specdemo.models.loading import assemble, check, fetch
+from specdemo.models.memory import free_memory
+from specdemo.models.pair import ModelPair
+from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
+from specdemo.models.progress import Progress
+from specdemo.models.request import PairRequest
+
+DOWNLOADS = 4
+"""Pairs that may be looked at or fetched at the same time."""
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """A pair on its way into memory, or there.
+
+    Attributes:
+        request: what was asked for.
+        future: the pair, or what went wrong.
+        progress: what is being done.
+        notes: what happened on the way, such as which pair had to go.
+        bytes: what the weights take, once they are there.
+    """
+
+    request: PairRequest
+    future: Future[ModelPair] = field(default_factory=Future)
+    progress: Progress = field(default_factory=Progress)
+    notes: list[str] = field(default_factory=list)
+    bytes: int = 0
+    users: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the pair is in memory."""
+        return self.future.done() and not self.future.cancelled() and self.future.exception() is None
+
+
+class PairStore:
+    """Hands out pairs; two visitors asking for one pair wait for one load.
+
+    Args:
+        budget: bytes that all pairs together may take; None means ``SPECDEMO_MEMORY_GB``, or else whatever the
+            device has free when a pair is loaded.
+
+    Attributes:
+        thread: the one thread that runs and loads models. OpenMP keeps a team of cores for every thread that
+            ever computed; as soon as there are two teams, they have more threads than the machine has cores and
+            sleep at every barrier, which makes a small model two to three times slower.
+    """
+
+    def __init__(self, budget: int | None = None) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="models")
+        self._downloads = Semaphore(DOWNLOADS)
+        self._budget = _budget() if budget is None else budget
+        self._loads: OrderedDict[PairRequest, Load] = OrderedDict()  # the least recently used first
+        self._lock = RLock()
+
+    @contextmanager
+    def using(self, request: PairRequest) -> Iterator[Load]:
+        """A pair to wait for and to run; it is not put out of memory meanwhile.
+
+        A load that everybody left before it was done is cancelled.
+        """
+        load = self._join(request)
+        try:
+            yield load
+        finally:
+            self._leave(load)
+
+    def preload(self, request: PairRequest) -> Load:
+        """Begin to load a pair that somebody will want."""
+        load = self._join(request)
+        load.future.add_done_callback(lambda _: self._leave(load))
+        return load
+
+    def find(self, request: PairRequest) -> Load | None:
+        """The pair if it is in memory or on its way."""
+        with self._lock:
+            return self._loads.get(request)
+
+    def resident(self) -> list[Load]:
+        """What is in memory, the least recently used first."""
+        with self._lock:
+            return [load for load in self._loads.values() if load.ready]
+
+    def look(self, request: PairRequest) -> Preflight:
+        """The preflight, as this store would load the pair: counting what idle pairs would leave."""
+        return examine(request, Progress(), self._possible_room)[0]
+
+    def _join(self, request: PairRequest) -> Load:
+        with self._lock:
+            load = self._loads.get(request)
+            if load is None or load.progress.cancelled:
+                load = self._loads[request] = Load(request)
+                # A daemon, since a download should not keep the program from ending.
+                Thread(target=self._bring, args=(load,), name="load", daemon=True).start()
+            self._loads.move_to_end(request)
+            load.users += 1
+            return load
+
+    def _leave(self, load: Load) -> None:
+        with self._lock:
+            load.users -= 1
+            if not load.users and not load.future.done():
+                load.progress.cancel()
+                self._drop(load)
+
+    def _bring(self, load: Load) -> None:
+        """Look, fetch and load; a failure is told to those who wait and forgotten, so that a next try is new."""
+        try:
+            with self._downloads:
+                report, found = examine(load.request, load.progress, self._possible_room)
+                check(report)
+                fetch(found, load.progress)
+            load.progress.begin("Waiting for a run to end")
+            pair = self.thread.submit(self._assemble, load, report, found).result()
+        except BaseException as error:
+            with self._lock:
+                self._drop(load)
+            load.future.set_exception(error)
+        else:
+            load.future.set_result(pair)
+
+    def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> ModelPair:
+        self._make_room(load, report)
+        pair = assemble(report, found, load.progress)
+        pair.warm_up()
+        load.bytes = sum(f.held for f in pair.footprints().values())
+        return pair
+
+    def _make_room(self, load: Load, report: Preflight) -> None:
+        """Put pairs out of memory that nobody uses, the least recently used first, until this one fits.
+
+        Raises:
+            PairError: it does not fit all the same.
+        """
+        while (room := self._room(report.device)) < report.memory:
+            with self._lock:
+                idle = [other for other in self.resident() if not other.users]
+                if idle:
+                    self._drop(idle[0])
+            if not idle:
+                raise PairError(
+                    f"memory: the pair needs {gigabytes(report.memory)} and {gigabytes(max(room, 0))} are left, "
+                    "with other pairs in use; wait for those runs, choose a smaller pair or a quantisation"
+                    + ("." if self._budget is None else ", or raise SPECDEMO_MEMORY_GB.")
+                )
+            load.notes.append(f"{idle[0].request.name} was put out of memory to make room.")
+            del idle
+            _collect()
+
+    def _room(self, device: str) -> int:
+        """Bytes that a new pair could take now."""
+        return self._within_budget(free_memory(device), self.resident())
+
+    def _possible_room(self, device: str) -> int:
+        """Bytes that it could take if all idle pairs had to go."""
+        pairs = self.resident()
+        idle = sum(load.bytes for load in pairs if not load.users)
+        return self._within_budget(free_memory(device) + idle, [load for load in pairs if load.users])
+
+    def _within_budget(self, free: int, kept: list[Load]) -> int:
+        return free if self._budget is None else min(free, self._budget - sum(load.bytes for load in kept))
+
+    def _drop(self, load: Load) -> None:
+        if self._loads.get(load.request) is load:
+            del self._loads[load.request]
+
+
+def _budget() -> int | None:
+    asked = os.environ.get("SPECDEMO_MEMORY_GB")
+    try:
+        return None if not asked else int(float(asked) * 1e9)
+    except ValueError as error:
+        raise PairError(f"SPECDEMO_MEMORY_GB: {asked!r} is no number; give gigabytes, such as 8.") from error
+
+
+def _collect() -> None:
+    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

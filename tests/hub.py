@@ -1,0 +1,384 @@
+"""A model hub on loopback, as huggingface_hub 2.4 expects one; standard library only.
+
+A cut connection costs five seconds before it raises: ``file_download.http_get`` sleeps a second before each of
+its five retries. It keeps nothing of a body shorter than its 10 MB chunks, so small files start again from 0.
+A ``status`` of 5xx or 429 costs 23 s where the library retries: file metadata and trees, not model_info.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+if TYPE_CHECKING:
+    import pytest
+
+CHUNK = 64 * 1024
+SPOILT = 64  # bytes at the end of a corrupt file: numbers, not the header, so that only its hash tells
+WEIGHTS = (".safetensors", ".bin")
+MODEL_URL = re.compile(
+    r"/api/models/(?P<repo>[^/]+(?:/[^/]+)??)(?:/(?P<part>revision|tree)/(?P<revision>[^/]+)(?:/(?P<path>.+))?)?"
+)
+FILE_URL = re.compile(r"/(?P<repo>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
+RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    size: int
+    blob: str  # git's SHA-1, of the pointer for a file in LFS
+    lfs: dict[str, Any] | None
+
+    @property
+    def etag(self) -> str:
+        return self.lfs["sha256"] if self.lfs else self.blob
+
+
+@dataclass(frozen=True)
+class _Repository:
+    files: dict[str, _File]
+    commit: str
+    gated: str | bool
+    licence: str | None
+    token: str | None
+    config: dict[str, Any]
+    parameters: dict[str, int]
+
+
+@dataclass
+class _Mischief:
+    cut_after: int | None = None
+    corrupt: bool = False
+    delay: float = 0.0
+    status: int | None = None
+    only: str | None = None
+    times: int | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def concerns(self, name: str | None) -> bool:
+        """Whether a file (None: the API) is meant: a status spoils everything, the rest weights."""
+        if self.only is not None:
+            return name is not None and fnmatch(name, self.only)
+        return self.status is not None or (name is not None and name.endswith(WEIGHTS))
+
+
+class Hub:
+    """A model hub on loopback: serves folders as repositories and misbehaves on request."""
+
+    def __init__(self, lfs_from: int = 10_000_000) -> None:
+        """Weights are in LFS, and so are other files from ``lfs_from`` bytes, the real hub's limit."""
+        self.requests: list[tuple[str, str, str | None]] = []  # method, path with query, Range header
+        self._lfs_from = lfs_from
+        self._repositories: dict[str, _Repository] = {}
+        self._mischief: dict[str, _Mischief] = {}
+        self._lock = threading.Lock()
+        self._server = _Server(self)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self) -> Hub:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening: from now on connections are refused."""
+        self._server.shutdown()
+        self._server.server_close()
+        for repo_id in list(self._mischief):
+            self.behave(repo_id)
+
+    def add(
+        self,
+        repo_id: str,
+        folder: Path,
+        *,
+        gated: bool | str = False,
+        licence: str | None = "apache-2.0",
+        token: str | None = None,
+    ) -> str:
+        """Serve a folder as it is now, instead of what had this name before; returns its commit hash."""
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = {path.relative_to(folder).as_posix(): self._file(path) for path in paths}
+        content = json.dumps([repo_id, {name: file.etag for name, file in files.items()}])
+        config = folder / "config.json"
+        self._repositories[repo_id] = _Repository(
+            files,
+            hashlib.sha1(content.encode()).hexdigest(),
+            "manual" if gated is True else gated,
+            licence,
+            token,
+            json.loads(config.read_text()) if config.exists() else {},
+            _parameters(path for path in paths if path.suffix == ".safetensors"),
+        )
+        return self._repositories[repo_id].commit
+
+    def misbehave(
+        self,
+        repo_id: str,
+        *,
+        cut_after: int | None = None,
+        corrupt: bool = False,
+        delay: float = 0.0,
+        status: int | None = None,
+        only: str | None = None,
+        times: int | None = None,
+    ) -> None:
+        """Spoil answers about a repository from now on, in place of what was asked before.
+
+        Args:
+            repo_id: which.
+            cut_after: close the connection at this byte of the file, wherever a range starts.
+            corrupt: change the last bytes of a body, not its length nor the hash that is announced.
+            delay: seconds before each 64 KiB of a body.
+            status: answer everything with this HTTP status.
+            only: fnmatch of the file names concerned; None: weights, and for ``status`` the API too.
+            times: how many answers to spoil; None: all. A HEAD counts for ``status`` alone.
+        """
+        self.behave(repo_id)
+        self._mischief[repo_id] = _Mischief(cut_after, corrupt, delay, status, only, times)
+
+    def behave(self, repo_id: str) -> None:
+        """End all mischief with a repository; a body on its way is delayed no further."""
+        if mischief := self._mischief.pop(repo_id, None):
+            mischief.over.set()
+
+    def fetched(self, repo_id: str) -> list[str]:
+        """Names of the files whose bodies were asked for, in order, once for each request."""
+        urls = (FILE_URL.fullmatch(path) for method, path, _ in self.requests if method == "GET")
+        return [unquote(url["path"]) for url in urls if url and url["repo"] == repo_id]
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """What a new process needs in its environment; huggingface_hub reads it at import."""
+        return {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
+
+    def adopt(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+        """Point this process, which has read its environment, at this hub and at a cache of its own."""
+        import transformers.utils.hub
+        from huggingface_hub import constants, hf_api
+
+        template = self.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "ENDPOINT", self.endpoint)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        monkeypatch.setattr(hf_api.api, "endpoint", self.endpoint)
+        # Made on first use, for the endpoint of that moment.
+        monkeypatch.setattr(transformers.utils.hub, "_hf_api", None)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def _file(self, path: Path) -> _File:
+        content = path.read_bytes()
+        if len(content) < self._lfs_from and path.suffix not in WEIGHTS:
+            return _File(path, len(content), _git_blob(content), None)
+        sha256 = hashlib.sha256(content).hexdigest()
+        pointer = (
+            f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
+        )
+        lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
+        return _File(path, len(content), _git_blob(pointer), lfs)
+
+    def _spoils(self, repo_id: str, name: str | None, method: str) -> _Mischief:
+        mischief = self._mischief.get(repo_id)
+        if mischief is None or not mischief.concerns(name) or (mischief.status is None and method == "HEAD"):
+            return _Mischief()
+        with self._lock:
+            if mischief.times == 0:
+                return _Mischief()
+            if mischief.times is not None:
+                mischief.times -= 1
+        return mischief
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # snapshot_download knocks eight times at once; a full queue costs it a second
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        # Whoever cancels a download hangs up while it is being sent.
+        with contextlib.suppress(ConnectionError):
+            self._answer()
+
+    do_HEAD = do_GET
+
+    def _answer(self) -> None:
+        hub = self.server.hub
+        hub.requests.append((self.command, self.path, self.headers["Range"]))
+        url = urlsplit(self.path)
+        file_url = FILE_URL.fullmatch(url.path)
+        match = file_url or MODEL_URL.fullmatch(url.path)
+        if match is None:
+            return self._refuse(404, None, "Not Found")
+        repo_id = match["repo"]
+        revision, path = (unquote(match[part] or "") for part in ("revision", "path"))
+        mischief = hub._spoils(repo_id, path if file_url else None, self.command)
+        if mischief.status is not None:
+            return self._refuse(mischief.status, None, "Misbehaving")
+        repository = hub._repositories.get(repo_id)
+        if repository is None:
+            # Strangers are not told whether a private repository exists.
+            known = "Authorization" in self.headers
+            return self._refuse(404 if known else 401, "RepoNotFound", "Repository not found")
+        if revision not in ("", "main", repository.commit):
+            return self._refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        query = parse_qs(url.query)
+        if file_url:
+            return self._send_file(repository, path, mischief)
+        if match["part"] == "tree":
+            return self._send_tree(repository, path, query)
+        return self._send_json(_model_info(repo_id, repository, query))
+
+    def _send_file(self, repository: _Repository, name: str, mischief: _Mischief) -> None:
+        extra = {"X-Repo-Commit": repository.commit}
+        if repository.gated and (
+            repository.token is None or self.headers["Authorization"] != f"Bearer {repository.token}"
+        ):
+            known = "Authorization" in self.headers
+            return self._refuse(403 if known else 401, "GatedRepo", "Access to this model is restricted.", extra)
+        file = repository.files.get(name)
+        if file is None:
+            return self._refuse(404, "EntryNotFound", "Entry not found", extra)
+        extra |= {"ETag": f'"{file.etag}"', "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+        if file.lfs:
+            extra |= {"X-Linked-Etag": f'"{file.etag}"', "X-Linked-Size": str(file.size)}
+        start, stop, status = 0, file.size, 200
+        if wanted := RANGE.fullmatch(self.headers["Range"] or ""):
+            start, status = int(wanted[1]), 206
+            stop = min(file.size, int(wanted[2]) + 1) if wanted[2] else file.size
+            if start >= stop:
+                return self._refuse(416, None, "Out of range", {"Content-Range": f"bytes */{file.size}"})
+            extra["Content-Range"] = f"bytes {start}-{stop - 1}/{file.size}"
+        self._send_head(status, stop - start, extra)
+        if self.command == "GET":
+            self._send_body(file, start, stop, mischief)
+
+    def _send_body(self, file: _File, start: int, stop: int, mischief: _Mischief) -> None:
+        if mischief.cut_after is not None:
+            stop = min(stop, mischief.cut_after)
+        with file.path.open("rb") as stream:
+            stream.seek(start)
+            while start < stop:
+                if mischief.delay:
+                    mischief.over.wait(mischief.delay)
+                chunk = bytearray(stream.read(min(CHUNK, stop - start)))
+                if mischief.corrupt:
+                    for i in range(max(0, file.size - SPOILT - start), len(chunk)):
+                        chunk[i] ^= 0x55
+                self.wfile.write(chunk)
+                start += len(chunk)
+
+    def _send_tree(self, repository: _Repository, folder: str, query: dict[str, list[str]]) -> None:
+        deep = query.get("recursive", ["false"])[0].lower() == "true"
+        prefix = f"{folder}/" if folder else ""
+        entries: dict[str, dict[str, Any]] = {}
+        for name, file in repository.files.items():
+            if not name.startswith(prefix):
+                continue
+            parts = name[len(prefix) :].split("/")
+            for depth in range(1, len(parts) if deep else min(len(parts), 2)):
+                path = prefix + "/".join(parts[:depth])
+                entries[path] = {"type": "directory", "oid": _git_blob(path.encode()), "size": 0, "path": path}
+            if deep or len(parts) == 1:
+                entries[name] = {"type": "file", "oid": file.blob, "size": file.size, "path": name}
+                if file.lfs:  # the same facts as in the model's info, under another name
+                    entries[name]["lfs"] = {**file.lfs, "oid": file.lfs["sha256"]}
+        if folder and not entries:
+            commit = {"X-Repo-Commit": repository.commit}
+            return self._refuse(404, "EntryNotFound", f"{folder} does not exist", commit)
+        return self._send_json(list(entries.values()))
+
+    def _refuse(self, status: int, code: str | None, message: str, extra: dict[str, str] | None = None) -> None:
+        headers = {"X-Error-Message": message, **(extra or {})}
+        if code:
+            headers["X-Error-Code"] = code
+        self._send_json({"error": message}, status, headers)
+
+    def _send_json(self, content: object, status: int = 200, extra: dict[str, str] | None = None) -> None:
+        body = json.dumps(content).encode()
+        self._send_head(status, len(body), {"Content-Type": "application/json", **(extra or {})})
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def _send_head(self, status: int, length: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        # One answer a connection: a closed hub must not go on talking over those that were kept open.
+        for name, value in {"Content-Length": str(length), "Connection": "close", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def _model_info(repo_id: str, repository: _Repository, query: dict[str, list[str]]) -> dict[str, Any]:
+    siblings: list[dict[str, Any]] = [{"rfilename": name} for name in repository.files]
+    if query.get("blobs", [""])[0].lower() == "true":
+        for sibling, file in zip(siblings, repository.files.values(), strict=True):
+            sibling |= {"size": file.size, "blobId": file.blob}
+            if file.lfs:
+                sibling["lfs"] = file.lfs
+    kind = repository.config.get("model_type")
+    tags = ["transformers", "safetensors", kind, "text-generation", "conversational"]
+    known = ("architectures", "model_type", "quantization_config", "auto_map")
+    info = {
+        "_id": repository.commit[:24],
+        "id": repo_id,
+        "modelId": repo_id,
+        "author": repo_id.partition("/")[0],
+        "sha": repository.commit,
+        "lastModified": "2025-01-01T00:00:00.000Z",
+        "createdAt": "2025-01-01T00:00:00.000Z",
+        "private": False,
+        "gated": repository.gated,
+        "disabled": False,
+        "downloads": 0,
+        "likes": 0,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": [tag for tag in tags if tag] + [f"license:{repository.licence}"] * bool(repository.licence),
+        "cardData": {"license": repository.licence} if repository.licence else {},
+        "config": {key: repository.config[key] for key in known if key in repository.config},
+        "siblings": siblings,
+    }
+    if repository.parameters:
+        info["safetensors"] = {"parameters": repository.parameters, "total": sum(repository.parameters.values())}
+    wanted = query.get("expand")
+    return {key: info[key] for key in ("_id", "id", *wanted) if key in info} if wanted else info
+
+
+def _git_blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _parameters(paths: Iterable[Path]) -> dict[str, int]:
+    """Numbers by type from the headers of safetensors; nothing for files that only bear the name."""
+    counts: Counter[str] = Counter()
+    for path in paths:
+        with path.open("rb") as stream, contextlib.suppress(ValueError, OverflowError):
+            header = json.loads(stream.read(min(int.from_bytes(stream.read(8), "little"), path.stat().st_size)))
+            for name, tensor in header.items():
+                if name != "__metadata__":
+                    counts[tensor["dtype"]] += math.prod(tensor["shape"])
+    return dict(counts)
