@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from conftest import build
+from conftest import build, perturbed, widened
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast, Qwen2Tokenizer
 
@@ -156,5 +157,31 @@ def checkpoint(
     model = model.to(dtype)
     size = sum(weights.numel() * weights.element_size() for weights in model.parameters())
     model.save_pretrained(folder, max_shard_size=size // 3 if shards else 10 * size)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+PADDING = {"qwen2": (40, 16)}
+"""Rows beyond the tokenizer that target and draft have, as Qwen 2.5's models have different numbers of them."""
+
+
+def checkpoint_pair(folder: Path, family: str, **shape: int) -> tuple[Path, Path]:
+    """Folders of a target and of a draft that resembles it; ``shape`` is the target's, see :func:`build`."""
+    known = len(trained_tokenizer(family))
+    wider, padded = PADDING.get(family, (0, 0))
+    target = build(family, vocabulary=known + wider, **{"hidden": 128, **shape})
+    draft = perturbed(target)
+    if padded != wider:
+        draft = widened(draft, known + padded)
+    return (
+        checkpoint(folder / "target", family, model=target),
+        checkpoint(folder / "draft", family, model=draft),
+    )
+
+
+def with_special_tokens(folder: Path, family: str, *names: str) -> Path:
+    """Give a checkpoint special tokens that its family does not have; they take rows that were padding."""
+    tokenizer = copy.deepcopy(trained_tokenizer(family))
+    tokenizer.add_tokens(list(names), special_tokens=True)
     tokenizer.save_pretrained(folder)
     return folder

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import gc
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
 import transformers
+from hub import Hub
 from scipy.stats import chisquare
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -294,6 +298,64 @@ def p_value(observed: Mapping[object, int], exact: Mapping[object, float]) -> fl
         large.append(tuple(pooled))
     counts, expected = np.array(large, dtype=float).T
     return float(chisquare(counts, expected * counts.sum() / expected.sum()).pvalue)
+
+
+# --- checkpoints as files, and a hub that serves them ------------------------------------------------------
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub on loopback that this process asks, with an empty cache and no token."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SPACE_ID", "SPECDEMO_PUBLIC", "SPECDEMO_MEMORY_GB"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("specdemo.models.hub.PAUSE_SECONDS", 0.0)
+    with Hub() as served:
+        served.adopt(monkeypatch, tmp_path / "cache")
+        yield served
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """Folders of a family's target and draft; written at the first call, never to be changed by a test."""
+    from checkpoints import checkpoint_pair  # it needs this module
+
+    @functools.cache
+    def write(family: str) -> tuple[Path, Path]:
+        return checkpoint_pair(tmp_path_factory.mktemp(family), family)
+
+    return write
+
+
+@pytest.fixture
+def doctored(folders: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a family's target folder, to be spoilt."""
+    return lambda family="llama": Path(shutil.copytree(folders(family)[0], tmp_path / f"doctored-{family}"))
+
+
+def raced(
+    pairs: specdemo.ModelPair | Sequence[specdemo.ModelPair], prompt: str, lanes: Sequence[specdemo.Settings]
+) -> list[specdemo.Trace]:
+    """The traces of a race."""
+    from specdemo.lanes import trace_of
+    from specdemo.prompt import encode
+
+    each = pairs if isinstance(pairs, Sequence) else [pairs] * len(lanes)
+    rounds: list[list[specdemo.Round]] = [[] for _ in lanes]
+    for lane, round_ in specdemo.race(pairs, prompt, lanes):
+        rounds[lane].append(round_)
+    return [trace_of(p, encode(p, prompt), s, r) for p, s, r in zip(each, lanes, rounds, strict=True)]
+
+
+def living_models() -> int:
+    """How many models with weights this process holds, reachable or not collected by reference counts alone."""
+    gc.collect()
+    models_ = [o for o in gc.get_objects() if issubclass(type(o), PreTrainedModel)]
+    return sum(any(not p.is_meta for p in m.parameters()) for m in models_ if not _is_inner(m, models_))
+
+
+def _is_inner(model: PreTrainedModel, others: Sequence[PreTrainedModel]) -> bool:
+    """Whether a model is the body of another, as ``LlamaModel`` is of ``LlamaForCausalLM``."""
+    return any(getattr(other, "base_model", None) is model and other is not model for other in others)
 
 
 @pytest.fixture

@@ -122,10 +122,16 @@ class Hub:
             "manual" if gated is True else gated,
             licence,
             token,
-            json.loads(config.read_text()) if config.exists() else {},
+            _config(config),
             _parameters(path for path in paths if path.suffix == ".safetensors"),
         )
         return self._repositories[repo_id].commit
+
+    def add_pair(self, folders: tuple[Path, Path], **options: object) -> str:
+        """Serve a target and a draft as ``org/target`` and ``org/draft``; returns the pair's name."""
+        for repo_id, folder in zip(("org/target", "org/draft"), folders, strict=True):
+            self.add(repo_id, folder, **options)
+        return "org/target + org/draft"
 
     def misbehave(
         self,
@@ -161,6 +167,11 @@ class Hub:
         """Names of the files whose bodies were asked for, in order, once for each request."""
         urls = (FILE_URL.fullmatch(path) for method, path, _ in self.requests if method == "GET")
         return [unquote(url["path"]) for url in urls if url and url["repo"] == repo_id]
+
+    def ranges(self, repo_id: str) -> list[str]:
+        """The Range headers that its files were asked for with, in order."""
+        asked = [(FILE_URL.fullmatch(urlsplit(path).path), range_) for _, path, range_ in self.requests]
+        return [range_ for url, range_ in asked if range_ and url and url["repo"] == repo_id]
 
     def environment(self, home: Path) -> dict[str, str]:
         """What a new process needs in its environment; huggingface_hub reads it at import."""
@@ -366,6 +377,13 @@ def _model_info(repo_id: str, repository: _Repository, query: dict[str, list[str
         info["safetensors"] = {"parameters": repository.parameters, "total": sum(repository.parameters.values())}
     wanted = query.get("expand")
     return {key: info[key] for key in ("_id", "id", *wanted) if key in info} if wanted else info
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """What config.json says; nothing if it is missing or spoilt."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text())
+    return {}
 
 
 def _git_blob(content: bytes) -> str:

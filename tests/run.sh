@@ -25,6 +25,13 @@ if ! browser="$(find_browser)"; then
   fi
 fi
 export SPECDEMO_TEST_BROWSER="$browser"
+
+# int4 weights in float32 unpack with code that optimum-quanto compiles at its first use, with the ninja of pip.
+PATH="$(cd "$environment/bin" && pwd):$PATH"
+export PATH
+if ! command -v c++ >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+  (apt-get update && apt-get install -y --no-install-recommends g++ python3-dev) >/dev/null 2>&1 || true
+fi
 export GRADIO_ANALYTICS_ENABLED=False HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
 "$python" -m ruff check .

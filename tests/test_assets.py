@@ -55,3 +55,13 @@ def test_each_domain_has_a_prompt_whose_output_does_not_loop(pair: specdemo.Mode
     for domain, prompts in by_domain().items():
         shares = [distinct_share(specdemo.run(pair, e.prompt, settings).token_ids) for e in prompts]
         assert max(shares) >= LEAST_DISTINCT, domain
+
+
+def test_the_readme_lists_every_pair() -> None:
+    """Guards the table a newcomer chooses from."""
+    readme = (ASSETS.parent / "README.md").read_text(encoding="utf-8")
+    for entry in catalog().values():
+        size = f"{entry.memory_gb:g} GB{', gated' if entry.gated else ''}"
+        models = [m.removeprefix("assets:") for m in (entry.target, entry.draft) if m]
+        row = " + ".join(models) if entry.draft else f"{models[0]} alone"
+        assert f"| `{entry.id}` | {row} | {size} |" in readme

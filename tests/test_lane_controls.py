@@ -6,8 +6,8 @@ import pytest
 
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
-from specdemo.ui.controls import race_settings
-from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, method_choices
+from specdemo.ui.controls import race_settings, unquantized_lanes
+from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, UNQUANTIZED, method_choices
 from specdemo.ui.lane_headers import lane_headers
 
 SHARED = (0, 0, 1, 0, True, 64)
@@ -82,5 +82,22 @@ def test_lanes_of_one_name_are_told_apart() -> None:
 
 def test_a_pair_without_a_draft_offers_only_what_needs_none() -> None:
     """Guards the list against a choice that can only end in a refusal."""
-    offered = [name for _, name in method_choices(has_draft=False, optional=True)]
+    offered = [name for _, name in method_choices(has_draft=False, quantized=False, optional=True)]
     assert offered == [NO_LANE, "plain", "lookup", "early_exit", "assisted_lookup"]
+
+
+def test_a_quantised_target_offers_its_unquantised_baseline() -> None:
+    """Guards the honest comparison, and its absence where there is nothing to compare."""
+
+    def offered(quantized: bool) -> set[str]:
+        return {name for _, name in method_choices(has_draft=True, quantized=quantized, optional=False)}
+
+    assert offered(True) - offered(False) == {UNQUANTIZED}
+    values = [*SHARED, "plain", *OPTIONS, UNQUANTIZED, *OPTIONS, NO_LANE, *OPTIONS, "draft", *OPTIONS]
+    assert unquantized_lanes(*values) == [False, True, False]
+    headers = lane_headers(race_settings(*values), ["int8", None, "int8"])
+    assert [h["detail"] for h in headers] == [
+        "target only, int8 weights",
+        "target only, unquantised weights",
+        "γ 4, exact, int8 weights",
+    ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.analysis.diagnosis import explain
+from specdemo.analysis.diagnosis import explain, explain_quantization, explain_race
 from specdemo.analysis.losslessness import compare
 from specdemo.analysis.repetition import distinct_share
 from specdemo.analysis.theory import expected_speedup
 from specdemo.settings import Settings
 from specdemo.trace import Round, Token, Trace
+from specdemo.ui import job
 
 PLAIN = Settings(strategy="autoregressive")
 SPECULATIVE = Settings(gamma=2)
@@ -135,3 +136,62 @@ def test_theory_and_repetition_on_numbers_done_by_hand() -> None:
     assert expected_speedup(3.0, 4, 0.1, 1.1) == pytest.approx(2.0)
     assert distinct_share([1, 2, 3, 4, 1, 2, 3, 4, 1]) == pytest.approx(4 / 6)
     assert distinct_share([1, 2]) == 1.0
+
+
+# --- lanes of other weights ---------------------------------------------------------------------------------
+
+
+def weighed(ids: list[int], quantization: str | None, *, step: float = 0.1) -> Trace:
+    """A plain lane of those weights."""
+    rounds = [plain_round(i, t, step=step, stop="length" if i == 5 else None) for i, t in enumerate(ids)]
+    return Trace(PLAIN, (1, 2), tuple(rounds), quantization=quantization)
+
+
+IDS = [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (0.24, "int8 weights make the target 2.4× slower here (4.2 against 10.0 tokens/s"),
+        (0.05, "int8 weights make the target 2.0× as fast here"),
+        (0.101, "int8 weights leave the target as fast as it was"),
+    ],
+)
+def test_what_quantisation_does_to_a_step_is_said_from_two_plain_lanes(step: float, said: str) -> None:
+    """Guards the honest baseline: measured beside it, never estimated, slower or not."""
+    lanes = [weighed(IDS, "int8", step=step), weighed(IDS, None)]
+    assert said in explain_quantization(lanes)
+    assert explain_quantization(lanes) == explain_quantization(lanes[::-1])
+    assert explain_quantization(lanes[:1]) is None
+    assert explain_quantization([lanes[0], Trace(SPECULATIVE, (1, 2), lanes[1].rounds)]) is None
+
+
+def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
+    """Guards against blaming speculation for what quantisation changed."""
+    quantised, whole = [5, 6, 7, 1, 1, 1], IDS
+    lanes = [weighed(whole, None), weighed(quantised, "int8"), weighed(quantised, "int8")]
+    verdict = job._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
+    assert verdict == {"kind": "identical", "text": "Speculative: identical output, checked at all 6 tokens"}
+    assert job._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
+    broken = [*lanes[:2], weighed(whole, "int8")]
+    assert job._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
+
+
+def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:
+    """Guards c and v, which would otherwise divide a quantised step by an unquantised one."""
+    rounds = [plain_round(0, 10)]
+    for i in range(1, 5):
+        seconds = 0.1 + 0.14 * i
+        tokens = (
+            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
+            Token(12, "b", "rejected", i, 2, 0.1, 0.9, 0.0, seconds),
+            Token(13, "c", "corrected", i, 2, 0.8, 0.1, None, seconds, 1.0),
+        )
+        rounds.append(Round(i, tokens, 2, 1, seconds, 0.02, 0.12, 0.0))
+    lane = Trace(SPECULATIVE, (1, 2), tuple(rounds), quantization="int8")
+    reason = explain_race([weighed(IDS, None, step=0.09), lane, weighed(IDS, "int8")])
+    assert reason.startswith("Against plain decoding with the same weights 1.4×")
+    assert "1.2 steps" in reason
+    assert "int8 weights make the target 1.1× slower" in reason
+    assert explain_race([weighed(IDS, None), lane]) is None

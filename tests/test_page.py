@@ -2,77 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from browsing import RUN_MS, choose, press_run_and_wait, set_length
+from playwright.sync_api import Browser, Page, expect
 
 import specdemo
 from specdemo.lanes import trace_of
+from specdemo.models.request import request_pair
+from specdemo.models.store import Load
 from specdemo.ui import job
 from specdemo.ui.job import race_updates
 from specdemo.ui.page import build, launch_options
 
-RUN_MS = 60_000
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
-
-@pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """The app as ``python app.py`` builds it, on a free port."""
-    demo = build()
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    yield url
-    demo.close()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """The browser that run.sh found, else Playwright's own."""
-    path = os.environ.get("SPECDEMO_TEST_BROWSER") or shutil.which("chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path or None, args=ARGUMENTS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A fresh visitor on the loaded page; a script error or a dialog fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    visitor = context.new_page()
-    problems: list[str] = []
-    visitor.on("pageerror", lambda error: problems.append(str(error)))
-    visitor.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
-    visitor.goto(address)
-    visitor.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
-    yield visitor
-    context.close()
-    assert problems == []
-
-
-def set_length(page: Page, tokens: int) -> None:
-    field = page.locator("#max-tokens input[type=number]")
-    field.fill(str(tokens))
-    field.press("Tab")
-
-
-def press_run_and_wait(page: Page, phase: str = "done") -> None:
-    page.locator("#run").click()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
-    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+pytest_plugins = ["browser_fixtures"]
 
 
 def chart_lengths(page: Page) -> list[int]:
@@ -225,7 +171,8 @@ def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: P
 
 def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script divides for itself while a race runs; both must mean the same by every name."""
-    pair = specdemo.load_pair()
+    load = Load(request_pair())
+    load.future.set_result(specdemo.load_pair())
     traces = []
     monkeypatch.setattr(job, "trace_of", lambda *args: traces.append(trace_of(*args)) or traces[-1])
     lanes = [
@@ -233,7 +180,7 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch:
         specdemo.Settings(gamma=4, max_new_tokens=40),
     ]
     with ThreadPoolExecutor(1) as thread:
-        *_, final = race_updates(thread, lambda: pair, "Book a table for two.", lanes, Event())
+        *_, final = race_updates(thread, [load, load], "Book a table for two.", lanes, Event())
     page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
     plain, trace = traces
     metrics = trace.metrics()
@@ -253,8 +200,7 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch:
 
 def choose_method(page: Page, lane: int, name: str) -> None:
     page.get_by_role("tab", name=f"Lane {lane}").click()
-    page.locator(f"#lane{lane}-method input").click()
-    page.get_by_role("option", name=name).click()
+    choose(page, f"lane{lane}-method", name)
 
 
 def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> None:
@@ -290,8 +236,7 @@ def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> 
 
 def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
-    page.locator("#pair input").click()
-    page.get_by_role("option", name="builtin target alone").click()
+    choose(page, "pair", "builtin target alone")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
     page.locator("#lane2-method input").click()
     assert page.get_by_role("option", name="draft model").count() == 0
@@ -299,6 +244,8 @@ def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     set_length(page, 16)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    choose(page, "pair", "builtin: ")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model", timeout=RUN_MS)
 
 
 def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:

@@ -20,7 +20,6 @@ from conftest import (
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SettingsError, SpecDemoError
-from specdemo.models import loading
 
 SMALL = {
     "vocab_size": 64,
@@ -172,7 +171,8 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     target.to(torch.bfloat16).save_pretrained(tmp_path / "builtin/target")
     byte_tokenizer().save_pretrained(tmp_path / "builtin/target")
     perturbed(target).save_pretrained(tmp_path / "builtin/draft")
-    monkeypatch.setattr(loading, "ASSETS", tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path / "builtin/draft")
+    monkeypatch.setattr("specdemo.models.source.ASSETS", tmp_path)
     return tmp_path
 
 
@@ -197,7 +197,7 @@ def test_a_dtype_may_be_a_name_or_torchs_own(assets: Path, dtype: object) -> Non
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"name": "nope"}, "pair"),
+        ({"name": "/nope"}, "pair"),
         ({"name": ""}, "pair"),
         ({"device": "toaster"}, "device"),
         ({"device": "cuda:99"}, "device"),
@@ -219,4 +219,4 @@ def test_an_unknown_choice_is_refused_by_name(assets: Path, arguments: dict[str,
 def test_an_unknown_name_lists_the_known_ones() -> None:
     """Guards the message: it must say what to do."""
     with pytest.raises(PairError, match="builtin"):
-        specdemo.load_pair("nope")
+        specdemo.load_pair("bulitin")

@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specdemo.analysis.theory import expected_speedup
 from specdemo.trace import Trace
+
+
+def explain_race(traces: Sequence[Trace]) -> str | None:
+    """Why the fastest lane was fast or slow against the first, and what quantised weights cost or gave.
+
+    A lane is judged against a plain one of the same weights, since others are another model.
+    """
+    fastest = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
+    alike = [t for t in traces if t.quantization == fastest.quantization]
+    baseline = traces[0] if traces[0] in alike else next((t for t in alike if _plain(t)), None)
+    reasons = [None if baseline in (None, fastest) else explain(baseline, fastest), explain_quantization(traces)]
+    if baseline is not traces[0] and reasons[0]:
+        reasons[0] = f"Against plain decoding with the same weights {reasons[0]}"
+    return " ".join(reason for reason in reasons if reason) or None
+
+
+def explain_quantization(traces: Sequence[Trace]) -> str | None:
+    """How quantised weights change a target step, where the race has both; None where it has not."""
+    plain = [t for t in traces if _plain(t) and t.metrics().tokens_per_second]
+    whole = next((t for t in plain if t.quantization is None), None)
+    quantised = next((t for t in plain if t.quantization is not None), None)
+    if whole is None or quantised is None:
+        return None
+    speeds = [t.metrics().tokens_per_second for t in (whole, quantised)]
+    ratio = speeds[1] / speeds[0]
+    figures = f"({speeds[1]:.1f} against {speeds[0]:.1f} tokens/s without drafting)"
+    weights = f"{quantised.quantization} weights"
+    if 0.97 <= ratio <= 1.03:
+        return f"{weights} leave the target as fast as it was {figures}."
+    if ratio > 1:
+        return f"{weights} make the target {_ratio(ratio)} as fast here {figures}."
+    return f"{weights} make the target {_ratio(1 / ratio)} slower here {figures}: they save memory, not time."
+
+
+def _plain(trace: Trace) -> bool:
+    return trace.settings.strategy == "autoregressive"
 
 
 def explain(baseline: Trace, lane: Trace) -> str | None:

@@ -21,10 +21,11 @@ import httpx
 
 from specdemo.bench.visitor import Visitor
 from specdemo.lanes import run
+from specdemo.models.request import request_pair
+from specdemo.models.store import PairStore
 from specdemo.race import race
 from specdemo.settings import Settings
 from specdemo.ui.page import build, launch_options
-from specdemo.ui.pairs import PairStore
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 START_SECONDS = 120
@@ -70,7 +71,7 @@ def cost_of_page(
     store = PairStore()
     demo = build(store)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    pair = store.prefetch("builtin").result()
+    pair = store.preload(request_pair("builtin")).future.result()
 
     def alone(settings: Settings) -> float:
         return store.thread.submit(lambda: run(pair, prompt, settings).rounds[-1].seconds).result()
@@ -120,7 +121,7 @@ def measure(port: int, prompt: str, gamma: int, tokens: int, repeats: int) -> di
         Settings(gamma=gamma, max_new_tokens=tokens),
     ]
     options = [gamma, False, "exact", 10, 3, 0]  # of each lane, as the panel's controls stand
-    panel = ["builtin", prompt, 0, 0, 1, 0, True, tokens]
+    panel = ["builtin", "", "", "none", "none", "auto", "best", prompt, 0, 0, 1, 0, True, tokens]
     for method in ("plain", "draft", "none", "none"):
         panel += [method, *options]
     page_seconds, first_token_seconds = start_up(port, panel)

@@ -85,7 +85,7 @@ class Checkpoint(ABC):
     def _shards(self, index: Path) -> list[str]:
         try:
             shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PairError(f"{self.source.name}: {INDEX} cannot be read; fetch the model again.") from error
         lost = [name for name in shards if name not in self.sizes]
         if lost:
@@ -101,10 +101,9 @@ class FolderCheckpoint(Checkpoint):
     """Files in a folder of this machine."""
 
     def __init__(self, source: ModelSource, folder: Path, *, commit: str | None = None) -> None:
-        files = (p for p in folder.rglob("*") if p.is_file())
-        super().__init__(
-            source, {p.relative_to(folder).as_posix(): p.stat().st_size for p in files}, commit=commit
-        )
+        # Not below: a model's files lie side by side, and anything may be typed, such as a home folder.
+        files = (p for p in folder.iterdir() if p.is_file())
+        super().__init__(source, {p.name: p.stat().st_size for p in files}, commit=commit)
         self._folder = folder
 
     def missing(self, names: Sequence[str]) -> list[str]:

@@ -89,7 +89,7 @@ _KINDS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
 def _network(error: Exception) -> bool:
     """Transport errors of the hub's HTTP client, whichever it is, and of the sockets below it."""
     kinds = {k.__module__.split(".")[0] + "." + k.__name__ for k in type(error).__mro__}
-    return isinstance(error, (ConnectionError, TimeoutError)) or not kinds.isdisjoint(
+    return isinstance(error, (ConnectionError, TimeoutError, hub.LocalEntryNotFoundError)) or not kinds.isdisjoint(
         {"httpx.TransportError", "httpx2.TransportError"}
     )
 

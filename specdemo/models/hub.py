@@ -20,7 +20,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import Checkpoint, FolderCheckpoint
+from specdemo.models.checkpoint import INDEX, ONE_FILE, Checkpoint, FolderCheckpoint
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import Progress
 from specdemo.models.source import ModelSource
@@ -53,16 +53,28 @@ class HubCheckpoint(Checkpoint):
     def read(self, names: Sequence[str], progress: Progress) -> Path:
         for name in self.missing(names):
             self._download(name, progress)
+        self._remember_revision()
         return Path(self._cached(names[0])).parent
 
     def _cached(self, name: str) -> str | None:
         found = try_to_load_from_cache(self.source.name, name, revision=self.commit)
         return found if isinstance(found, str) else None
 
+    def _remember_revision(self) -> None:
+        """Note which commit a branch or tag is, as the library does, to find it without a network."""
+        revision = self.source.revision or constants.DEFAULT_REVISION
+        ref = self._folder / "refs" / revision
+        if revision != self.commit and not (ref.exists() and ref.read_text() == self.commit):
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            ref.write_text(self.commit)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.source.name, repo_type="model")
+
     def _download(self, name: str, progress: Progress) -> None:
         file = self._files[name]
-        folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.source.name, repo_type="model")
-        blob = folder / "blobs" / file.digest
+        blob = self._folder / "blobs" / file.digest
         blob.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(blob.with_suffix(".lock")):
             if not blob.exists():
@@ -93,7 +105,9 @@ class HubCheckpoint(Checkpoint):
         while (had := part.stat().st_size) < size:
             try:
                 self._stream_from(name, part, had, progress)
-            except httpx2.TransportError:
+            except (httpx2.TransportError, HfHubHTTPError) as error:
+                if _refused(error):
+                    raise
                 failures = failures + 1 if part.stat().st_size == had else 0
                 if failures == ATTEMPTS:
                     raise
@@ -103,7 +117,8 @@ class HubCheckpoint(Checkpoint):
         url = hf_hub_url(self.source.name, name, revision=self.commit)
         headers = build_hf_headers() | ({"Range": f"bytes={had}-"} if had else {})
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-        with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=1) as response:
+        # No retries of the library's: it would ask for the same range again.
+        with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=0) as response:
             hf_raise_for_status(response)
             mode = "ab"
             if had and response.status_code != httpx2.codes.PARTIAL_CONTENT:  # ranges are not served here
@@ -113,6 +128,15 @@ class HubCheckpoint(Checkpoint):
                 for chunk in response.iter_bytes(CHUNK):
                     out.write(chunk)
                     progress.advance(len(chunk))
+
+
+class CachedCheckpoint(FolderCheckpoint):
+    """What an earlier download left, where the hub cannot be reached."""
+
+    def weights(self, progress: Progress) -> list[str]:
+        if not {ONE_FILE, INDEX} & self.sizes.keys():
+            raise unreachable(self.source)
+        return super().weights(progress)
 
 
 def open_repository(source: ModelSource) -> Checkpoint:
@@ -125,7 +149,7 @@ def open_repository(source: ModelSource) -> Checkpoint:
     try:
         info = HfApi().model_info(source.name, revision=source.revision, files_metadata=True, timeout=10)
     except (*OFFLINE, HfHubHTTPError) as error:
-        if isinstance(error, HfHubHTTPError) and error.response.status_code < 500:
+        if _refused(error):
             raise
         return _from_cache(source, error)
     card = info.card_data
@@ -136,9 +160,14 @@ def open_repository(source: ModelSource) -> Checkpoint:
         source,
         files,
         commit=info.sha,
-        licence=card.get("license") if card else None,
+        licence=_licence(card.get("license") if card else None),
         gated=bool(info.gated),
     )
+
+
+def _licence(stated: object) -> str | None:
+    """A card may state several."""
+    return ", ".join(map(str, stated)) if isinstance(stated, list) else stated
 
 
 def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
@@ -146,7 +175,13 @@ def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     if not isinstance(config, str):
         raise unreachable(source) from error
     folder = Path(config).parent
-    return FolderCheckpoint(source, folder, commit=folder.name)
+    return CachedCheckpoint(source, folder, commit=folder.name)
+
+
+def _refused(error: Exception) -> bool:
+    """Whether asking again is in vain; the hub's own trouble passes, as the network's does."""
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 500
+    return status < 500 and status != httpx2.codes.TOO_MANY_REQUESTS
 
 
 def _digest(path: Path, file: RemoteFile) -> str:

@@ -11,6 +11,7 @@ from threading import RLock, get_ident
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as library
 
@@ -21,6 +22,7 @@ from specdemo.models.preflight import Examined, Preflight, examine, resolve_dtyp
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import config_of
 from specdemo.models.request import PairRequest, request_pair
+from specdemo.models.source import ModelSource
 
 _hook_lock = RLock()
 
@@ -90,21 +92,30 @@ def fetch(found: list[Examined], progress: Progress) -> None:
 
 
 def assemble(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
-    """Read the weights into memory; if anything goes wrong, none of it stays there."""
+    """Read the weights into memory and run them once; if anything goes wrong, none of it stays there."""
     try:
-        models = [_load_model(examined, report.request, progress) for examined in found]
+        return _assemble(report, found, progress)
     except BaseException as error:
         _forget(error)
         raise
+
+
+def _assemble(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+    models = [_load_model(examined, report.request, progress) for examined in found]
     tokenizers = [examined.tokenizer for examined in found]
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
-    return ModelPair(
+    pair = ModelPair(
         target=models[0],
         draft=models[1] if len(models) > 1 else None,
         tokenizer=tokenizers[0],
         name=report.request.name,
         draft_tokenizer=tokenizers[1] if reencoded else None,
     )
+    progress.begin("Warming up")
+    with explained(report.request.target):
+        pair.warm_up()
+    progress.check()
+    return pair
 
 
 def _load_model(examined: Examined, request: PairRequest, progress: Progress) -> PreTrainedModel:
@@ -118,13 +129,24 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     options["device_map"] = "auto" if request.device == "auto" else {"": request.device}
     with explained(source), _reporting(progress):
         model, info = _from_pretrained(folder, options)
-    lost = info["missing_keys"] or info["mismatched_keys"]
-    if lost:
-        raise PairError(
-            f"{source.name}: its weight files lack {sorted(map(str, lost))[0]}, which the configuration asks for; "
-            "the files are incomplete or belong to another model."
-        )
+    _check_whole(source, model, info)
     return model.eval()
+
+
+def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """The library fills with random numbers what the files lack, and quantises weights of any shape."""
+    lacking = sorted(info["missing_keys"], key=len)  # the weight before the scales quanto gives it
+    misshapen = [key for key, *_ in info["mismatched_keys"]] + [
+        f"{name}.weight"
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and layer.weight.shape != (layer.out_features, layer.in_features)
+    ]
+    if lacking or misshapen:
+        wrong = f"lack {lacking[0]}, which" if lacking else f"hold {min(misshapen)} in another shape than"
+        raise PairError(
+            f"{source.name}: its weight files {wrong} the configuration asks for; "
+            "they are incomplete or belong to another model."
+        )
 
 
 def _from_pretrained(folder: Path, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
@@ -134,6 +156,7 @@ def _from_pretrained(folder: Path, options: dict[str, Any]) -> tuple[PreTrainedM
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # to name them instead
         **options,
     )
 

@@ -211,6 +211,7 @@ def _examine_model(
     checkpoint = open_checkpoint(source)
     folder = checkpoint.describe(progress)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    _check_not_quantised(source, config)
     skeleton = _skeleton(role, source, config)
     tokenizer = _tokenizer(source, folder)
     dtype = resolve_dtype(request.dtype, config, request.device)
@@ -234,6 +235,17 @@ def _examine_model(
     )
     width = skeleton.get_output_embeddings().weight.shape[0]
     return Examined(checkpoint, config, tokenizer, weights, report, width, working_bytes(skeleton, dtype))
+
+
+def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
+    """Weights stored by other quantisers need their packages, and fail only after the download."""
+    stored = getattr(config, "quantization_config", None)
+    if stored is not None:
+        method = stored.get("quant_method", "unknown") if isinstance(stored, dict) else type(stored).__name__
+        raise PairError(
+            f"{source.name} is stored quantised (by {method}), which needs packages that are not used here; "
+            "choose the repository it was made from, and quantise it here to float8, int8 or int4."
+        )
 
 
 def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:

@@ -8,6 +8,8 @@ from threading import Event, Lock
 
 from specdemo.errors import LoadCancelled
 
+STOPPED = "Loading was stopped. What was downloaded is kept; the next load goes on from there."
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -87,6 +89,4 @@ class Progress:
             LoadCancelled: the load should end.
         """
         if self.cancelled:
-            raise LoadCancelled(
-                "Loading was stopped. What was downloaded is kept; the next load goes on from there."
-            )
+            raise LoadCancelled(STOPPED)

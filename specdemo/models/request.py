@@ -10,7 +10,7 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.catalog import CatalogEntry, catalog
-from specdemo.models.source import ModelSource, parse_source
+from specdemo.models.source import ModelSource, is_folder, parse_source
 
 QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -86,8 +86,12 @@ def _typed(name: str) -> CatalogEntry:
             f"{', '.join(catalog())}, or run the app on your own machine."
         )
     meant = get_close_matches(name.strip(), catalog(), n=1)
-    if meant and "/" not in name:
-        raise PairError(f"pair: {name!r} is not known; did you mean {meant[0]!r}?")
+    plain = not any(mark in name for mark in ("/", "@", BETWEEN))
+    if meant and plain and not is_folder(name.strip()):
+        raise PairError(
+            f"pair: {name!r} is not known; did you mean {meant[0]!r}? "
+            "A repository of the hub is written owner/name."
+        )
     parts = [part.strip() for part in name.split(BETWEEN)]
     if len(parts) > 2 or not all(parts):
         raise PairError(f"pair: {name!r} should name a target, or a target and a draft as 'target + draft'.")
@@ -103,10 +107,10 @@ def _device(device: str | torch.device | None) -> str:
         return "auto"
     try:
         where = torch.device(device)
-        torch.empty(0, device=where)
+        torch.zeros(1, device=where).item()  # the meta device has no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
         raise PairError(f"device: {device!r} is not available here; choose cpu, auto, or leave it out.") from error
-    return str(where)
+    return str(where) if where.type == "cuda" else where.type  # there is one CPU, whatever its index
 
 
 def _dtype(dtype: str | torch.dtype | None) -> str:

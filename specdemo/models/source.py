@@ -45,7 +45,7 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
     text = text.strip()
     if text.startswith("assets:"):
         return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"), shipped=True)
-    if text.startswith(PATH_BEGINNINGS) or Path(text).is_dir():
+    if text.startswith(PATH_BEGINNINGS) or is_folder(text):
         return _folder(text)
     name, _, asked = text.partition("@")
     try:
@@ -59,7 +59,14 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
 
 
 def _folder(text: str) -> ModelSource:
-    folder = Path(text).expanduser().resolve()
-    if not folder.is_dir():
+    if not is_folder(text):
         raise PairError(f"pair: there is no folder {text!r}; give the folder that holds the model's config.json.")
-    return ModelSource(text, folder=folder)
+    return ModelSource(text, folder=Path(text).expanduser().resolve())
+
+
+def is_folder(text: str) -> bool:
+    """Whether a folder is called so; many texts are no path at all: too long, of an unknown user, with a zero."""
+    try:
+        return Path(text).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False

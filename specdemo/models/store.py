@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import RLock, Semaphore, Thread
 
 import torch
@@ -33,6 +34,7 @@ class Load:
         request: what was asked for.
         future: the pair, or what went wrong.
         progress: what is being done.
+        report: the preflight, once it was made.
         notes: what happened on the way, such as which pair had to go.
         bytes: what the weights take, once they are there.
     """
@@ -40,6 +42,7 @@ class Load:
     request: PairRequest
     future: Future[ModelPair] = field(default_factory=Future)
     progress: Progress = field(default_factory=Progress)
+    report: Preflight | None = None
     notes: list[str] = field(default_factory=list)
     bytes: int = 0
     users: int = 0
@@ -100,7 +103,7 @@ class PairStore:
 
     def look(self, request: PairRequest) -> Preflight:
         """The preflight, as this store would load the pair: counting what idle pairs would leave."""
-        return examine(request, Progress(), self._possible_room)[0]
+        return examine(request, Progress(), partial(self._possible_room, request))[0]
 
     def _join(self, request: PairRequest) -> Load:
         with self._lock:
@@ -124,24 +127,23 @@ class PairStore:
         """Look, fetch and load; a failure is told to those who wait and forgotten, so that a next try is new."""
         try:
             with self._downloads:
-                report, found = examine(load.request, load.progress, self._possible_room)
+                report, found = examine(load.request, load.progress, partial(self._possible_room, load.request))
+                load.report = report
                 check(report)
                 fetch(found, load.progress)
             load.progress.begin("Waiting for a run to end")
-            pair = self.thread.submit(self._assemble, load, report, found).result()
+            self.thread.submit(self._assemble, load, report, found).result()
         except BaseException as error:
             with self._lock:
                 self._drop(load)
             load.future.set_exception(error)
-        else:
-            load.future.set_result(pair)
 
-    def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> ModelPair:
+    def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
+        load.progress.check()  # before other pairs make room for one that nobody wants any more
         self._make_room(load, report)
         pair = assemble(report, found, load.progress)
-        pair.warm_up()
         load.bytes = sum(f.held for f in pair.footprints().values())
-        return pair
+        load.future.set_result(pair)  # here, so that the next load in this thread counts it
 
     def _make_room(self, load: Load, report: Preflight) -> None:
         """Put pairs out of memory that nobody uses, the least recently used first, until this one fits.
@@ -151,7 +153,7 @@ class PairStore:
         """
         while (room := self._room(report.device)) < report.memory:
             with self._lock:
-                idle = [other for other in self.resident() if not other.users]
+                idle = [other for other in self._in_the_way(report) if not other.users]
                 if idle:
                     self._drop(idle[0])
             if not idle:
@@ -164,15 +166,21 @@ class PairStore:
             del idle
             _collect()
 
+    def _in_the_way(self, report: Preflight) -> list[Load]:
+        """Pairs that take what this one lacks: any where it is the budget, else those on the same device."""
+        lacks_memory = free_memory(report.device) < report.memory
+        return _on(report.device, self.resident()) if lacks_memory else self.resident()
+
     def _room(self, device: str) -> int:
         """Bytes that a new pair could take now."""
         return self._within_budget(free_memory(device), self.resident())
 
-    def _possible_room(self, device: str) -> int:
-        """Bytes that it could take if all idle pairs had to go."""
+    def _possible_room(self, request: PairRequest, device: str) -> int:
+        """Bytes that it could take if all idle pairs had to go; what it has already is its own."""
         pairs = self.resident()
-        idle = sum(load.bytes for load in pairs if not load.users)
-        return self._within_budget(free_memory(device) + idle, [load for load in pairs if load.users])
+        kept = [load for load in pairs if load.users and load.request != request]
+        given = sum(load.bytes for load in _on(device, pairs) if load not in kept)
+        return self._within_budget(free_memory(device) + given, kept)
 
     def _within_budget(self, free: int, kept: list[Load]) -> int:
         return free if self._budget is None else min(free, self._budget - sum(load.bytes for load in kept))
@@ -180,6 +188,11 @@ class PairStore:
     def _drop(self, load: Load) -> None:
         if self._loads.get(load.request) is load:
             del self._loads[load.request]
+
+
+def _on(device: str, loads: list[Load]) -> list[Load]:
+    """Those that share a device; a pair that is spread shares all."""
+    return [load for load in loads if load.request.device == device or "auto" in (load.request.device, device)]
 
 
 def _budget() -> int | None:

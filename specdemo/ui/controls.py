@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,15 @@ from specdemo.settings import Settings
 from specdemo.ui.lane_controls import (
     LANE_INPUTS,
     NO_LANE,
-    QUIET,
+    UNQUANTIZED,
     LaneControls,
     create_lane,
     lane_settings,
     method_choices,
     whole,
 )
+from specdemo.ui.pair_controls import NONE, PAIR_INPUTS, PairControls, create_pair_controls, has_draft
+from specdemo.ui.quiet import QUIET
 
 LONGEST_OUTPUT = 1024
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
@@ -31,7 +34,7 @@ SHARED_INPUTS = 6
 class Controls:
     """The components of the side panel."""
 
-    pair: gr.Dropdown
+    pair: PairControls
     prompt: gr.Textbox
     temperature: gr.Slider
     top_k: gr.Number
@@ -44,9 +47,15 @@ class Controls:
     stop: gr.Button
 
     def inputs(self) -> list[gr.components.Component]:
-        """What a run reads: pair and prompt, then what :func:`race_settings` takes."""
+        """What a run reads: see :func:`split`."""
         shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.max_new_tokens]
-        return [self.pair, self.prompt, *shared, *(c for lane in self.lanes for c in lane.inputs())]
+        lanes = [component for lane in self.lanes for component in lane.inputs()]
+        return [*self.pair.inputs(), self.prompt, *shared, *lanes]
+
+
+def split(values: Sequence[Any]) -> tuple[Sequence[Any], str, Sequence[Any]]:
+    """The panel's values: what names the pair, the prompt, and what :func:`race_settings` takes."""
+    return values[:PAIR_INPUTS], values[PAIR_INPUTS] or "", values[PAIR_INPUTS + 1 :]
 
 
 def race_settings(*values: Any) -> list[Settings]:
@@ -76,12 +85,17 @@ def race_settings(*values: Any) -> list[Settings]:
     return lanes
 
 
+def unquantized_lanes(*values: Any) -> list[bool]:
+    """Which of the lanes run on the target's unquantised weights, from the values :func:`race_settings` takes."""
+    methods = values[SHARED_INPUTS::LANE_INPUTS]
+    return [method == UNQUANTIZED for method in methods if method != NO_LANE]
+
+
 def create_controls() -> Controls:
     """Build the panel in the current layout and wire what only concerns itself."""
-    pairs = [(e.label, e.id) for e in catalog().values()]
     defaults = Settings()
     first_prompt = next(iter(by_domain().values()))[0].prompt
-    pair = gr.Dropdown(pairs, value=pairs[0][1], label="Model pair", elem_id="pair")
+    pair = create_pair_controls()
     prompt = gr.Textbox(first_prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt")
     _example_chips(prompt)
     lanes = []
@@ -99,10 +113,11 @@ def create_controls() -> Controls:
             seed = gr.Number(0, label="Seed", precision=0, min_width=110, elem_id="seed")
         top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p, 1 is off", elem_id="top-p")
         chat = gr.Checkbox(True, label="Use the chat template", elem_id="chat")
-    with gr.Row(elem_classes="actions"):
+    with gr.Row(elem_classes="actions", elem_id="run-row"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
+    pair.pair.change(lambda name: name not in catalog() or catalog()[name].chat, pair.pair, chat, **QUIET)
     _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
         pair=pair,
@@ -147,16 +162,25 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
     )
 
 
-def _offer_methods(pair: gr.Dropdown, methods: list[gr.Dropdown]) -> None:
-    """A pair without a draft model offers only what needs none; a lane that used it takes prompt lookup."""
+def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> None:
+    """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again."""
+    wished = gr.State(list(FIRST_LANES))
 
-    def offer(name: str, *chosen: str) -> list[Any]:
-        has_draft = catalog()[name].draft is not None
+    def offer(name: str, target: str, draft: str, quantization: str, wishes: list[str]) -> list[Any]:
         updates = []
-        for number, method in enumerate(chosen, start=1):
-            choices = method_choices(has_draft=has_draft, optional=number > 1)
-            kept = method if method in [value for _, value in choices] else "lookup"
+        for number, wish in enumerate(wishes, start=1):
+            choices = method_choices(
+                has_draft=has_draft(name, target, draft), quantized=quantization != NONE, optional=number > 1
+            )
+            instead = "plain" if wish == UNQUANTIZED else "lookup"
+            kept = wish if wish in [value for _, value in choices] else instead
             updates.append(gr.update(choices=choices, value=kept))
         return updates
 
-    pair.change(offer, [pair, *methods], methods, **QUIET)
+    named = [pair.pair, pair.target, pair.draft, pair.target_quantization]
+    # A draft that was left empty is no change, but leaving the field says that there is none.
+    triggers = [c.change for c in (pair.pair, pair.draft, pair.target_quantization)]
+    triggers += [pair.draft.blur, pair.draft.submit]
+    gr.on(triggers, offer, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    for method in methods:  # by hand only: what is set above is nobody's wish
+        method.input(lambda *chosen: list(chosen), methods, wished, **QUIET)

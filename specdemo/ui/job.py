@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -13,20 +13,26 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
-from specdemo.analysis.diagnosis import explain
+from specdemo.analysis.diagnosis import explain_race
 from specdemo.analysis.losslessness import compare
-from specdemo.errors import SpecDemoError
+from specdemo.errors import LoadCancelled, SpecDemoError
 from specdemo.lanes import trace_of
+from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
+from specdemo.models.progress import STOPPED as STOPPED_LOADING
+from specdemo.models.store import Load
 from specdemo.prompt import encode, pieces
 from specdemo.race import race
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.progress_text import describe
 
 UPDATE_SECONDS = 0.1
+LOADING_SECONDS = 0.25
 STOPPED = "Stopped. Press Run to start again."
 BUSY = "Too many runs are waiting here. Press Run again in a minute."
+MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 ROUND_FIELDS = (
     "index",
     "drafted",
@@ -84,30 +90,55 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def race_updates(
-    thread: Executor, get_pair: Callable[[], ModelPair], prompt: str, lanes: list[Settings], stop: Event
+    thread: Executor, loads: Sequence[Load], prompt: str, lanes: list[Settings], stop: Event
 ) -> Iterator[dict[str, Any]]:
     """Run a race in ``thread`` and yield view values about ten times a second, the last one final.
+
+    Args:
+        thread: where models run.
+        loads: the pair of each lane, there or on its way.
+        prompt: for all lanes.
+        lanes: the settings of each.
+        stop: ends the run, the wait for the pairs included.
 
     Errors a person can cause, and any other, end as a message in the view. Setting ``stop`` or closing the
     generator ends decoding within one round.
     """
-    view = RaceView(lane_headers(lanes))
+    view = RaceView(lane_headers(lanes, [load.request.target_quantization for load in loads]))
     try:
-        # The first load takes seconds; the page says so instead of standing still.
-        view.phase, view.message = "loading", "Loading the models…"
-        yield view.value()
-        pair = get_pair()
-        job = _Job(pair, encode(pair, prompt, lanes[0].chat), lanes, stop)
-        _show_prompt(view, pair, job.ids, lanes)
+        yield from _wait(view, loads, stop)
+        pairs = [load.future.result() for load in loads]
+        job = _Job(pairs, encode(pairs[0], prompt, lanes[0].chat), lanes, stop)
+        _show_prompt(view, pairs[0], job.ids, lanes)
         view.phase, view.message = "running", None
         yield from job.updates(view, thread)
     except SpecDemoError as error:
         view.phase, view.message = "error", str(error)
     except Exception as error:
+        if out_of_memory(error):
+            view.phase, view.message = "error", MEMORY
+            yield view.value()
+            return
         _log.exception("a race failed")
         view.phase, view.message = "error", f"The run failed: {type(error).__name__}. Press Run to try again."
     if view.phase != "running":
         yield view.value()
+
+
+def _wait(view: RaceView, loads: Sequence[Load], stop: Event) -> Iterator[dict[str, Any]]:
+    """The page says how far the load is instead of standing still.
+
+    Raises:
+        LoadCancelled: stopped meanwhile; the load goes on if others wait for it.
+    """
+    view.phase = "loading"
+    for load in dict.fromkeys(loads):
+        while not load.future.done():
+            view.message = describe(load.progress.step)
+            yield view.value()
+            wait([load.future], timeout=LOADING_SECONDS)
+            if stop.is_set() and not load.future.done():
+                raise LoadCancelled(STOPPED_LOADING)
 
 
 def _show_prompt(view: RaceView, pair: ModelPair, ids: list[int], lanes: list[Settings]) -> None:
@@ -120,8 +151,8 @@ def _show_prompt(view: RaceView, pair: ModelPair, ids: list[int], lanes: list[Se
 class _Job:
     """A race under way: the models' thread puts rounds into a queue, the visitor's thread takes them out."""
 
-    def __init__(self, pair: ModelPair, ids: list[int], lanes: list[Settings], stop: Event) -> None:
-        self._pair, self.ids, self._lanes, self._stop = pair, ids, lanes, stop
+    def __init__(self, pairs: list[ModelPair], ids: list[int], lanes: list[Settings], stop: Event) -> None:
+        self._pairs, self.ids, self._lanes, self._stop = pairs, ids, lanes, stop
         self._events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
         self._rounds: list[list[Round]] = [[] for _ in lanes]
 
@@ -142,7 +173,7 @@ class _Job:
             wait([worker])
 
     def _decode(self) -> None:
-        with closing(race(self._pair, self.ids, self._lanes)) as rounds:
+        with closing(race(self._pairs, self.ids, self._lanes)) as rounds:
             for event in rounds:
                 self._events.put(event)
                 if self._stop.is_set():
@@ -160,24 +191,33 @@ class _Job:
         return bool(news)
 
     def _conclude(self, view: RaceView) -> None:
-        pairs = zip(self._lanes, self._rounds, strict=True)
-        traces = [trace_of(self._pair, self.ids, s, r) for s, r in pairs]
+        lanes = zip(self._pairs, self._lanes, self._rounds, strict=True)
+        traces = [trace_of(pair, self.ids, settings, rounds) for pair, settings, rounds in lanes]
         stopped = self._stop.is_set() and not all(t.complete for t in traces)
         view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
         if len(traces) < 2 or not all(t.rounds for t in traces):
             return
         view.verdict = _verdict(traces, [header["title"] for header in view.lanes])
-        fastest = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
-        view.why = explain(traces[0], fastest)
+        view.why = explain_race(traces)
 
 
 def _verdict(traces: list[Trace], titles: list[str]) -> dict[str, str]:
-    """The judgement on all lanes against the first; where they differ, each by name, the gravest as the kind."""
-    judged = [compare(traces[0], t) for t in traces[1:]]
-    kind = max((j.outcome for j in judged), key=GRAVITY.index)
-    texts = list(dict.fromkeys(j.text for j in judged))
-    if len(texts) > 1:
-        texts = [f"{title}: {j.text}" for title, j in zip(titles[1:], judged, strict=True)]
+    """The judgement on all lanes, each against the first of the same weights: quantised ones are another model.
+
+    Where the judgements differ each is called by its lane's name, and the gravest is the kind.
+    """
+    first = {t.quantization: t for t in reversed(traces)}
+    judged = {
+        title: compare(first[t.quantization], t)
+        for title, t in zip(titles, traces, strict=True)
+        if t is not first[t.quantization]
+    }
+    if not judged:
+        return {"kind": "partial", "text": "not compared: the lanes' weights differ; add a plain lane of the same"}
+    kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
+    texts = list(dict.fromkeys(j.text for j in judged.values()))
+    if len(texts) > 1 or len(judged) < len(traces) - 1:
+        texts = [f"{title}: {j.text}" for title, j in judged.items()]
     return {"kind": kind, "text": "; ".join(texts)}
 
 

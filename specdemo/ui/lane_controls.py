@@ -9,10 +9,13 @@ import gradio as gr
 
 from specdemo.errors import SettingsError
 from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.ui.quiet import QUIET
 
 NO_LANE = "none"
+UNQUANTIZED = "plain_unquantized"
 METHODS: dict[str, tuple[str, dict[str, str]]] = {
     "plain": ("Plain: the target alone", {"strategy": "autoregressive"}),
+    UNQUANTIZED: ("Plain: unquantised target", {"strategy": "autoregressive"}),
     "draft": ("Speculative: draft model", {"strategy": "speculative", "drafter": "model"}),
     "lookup": ("Speculative: prompt lookup", {"strategy": "speculative", "drafter": "prompt_lookup"}),
     "early_exit": ("Speculative: early exit", {"strategy": "speculative", "drafter": "early_exit"}),
@@ -31,7 +34,6 @@ ACCEPTANCE_LABELS = {
     "naive": "naive · lossy",
 }
 EARLY_EXIT_NOTE = "Models not trained to exit early accept little; the output is the target's all the same."
-QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def lane_settings(
     if method not in METHODS:
         raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(METHODS)}.")
     chosen: dict[str, Any] = dict(METHODS[method][1])
-    if method != "plain":
+    if chosen["strategy"] != "autoregressive":
         chosen |= {"gamma": whole("gamma", gamma), "adaptive_gamma": bool(adaptive)}
     if chosen["strategy"] == "speculative":
         chosen["acceptance"] = acceptance
@@ -97,9 +99,16 @@ def whole(field: str, value: float | None) -> int | float:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def method_choices(*, has_draft: bool, optional: bool) -> list[tuple[str, str]]:
-    """(label, name) of the ways to decode that a pair offers; without a draft model those that need none."""
-    offered = [(label, name) for name, (label, s) in METHODS.items() if has_draft or s.get("drafter") != "model"]
+def method_choices(*, has_draft: bool, quantized: bool, optional: bool) -> list[tuple[str, str]]:
+    """(label, name) of the ways to decode that a pair offers.
+
+    Without a draft model those that need none; with a quantised target its unquantised baseline too.
+    """
+    offered = [
+        (label, name)
+        for name, (label, settings) in METHODS.items()
+        if (has_draft or settings.get("drafter") != "model") and (quantized or name != UNQUANTIZED)
+    ]
     return [("None", NO_LANE), *offered] if optional else offered
 
 
@@ -109,7 +118,7 @@ def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
     shown = _visible(method, defaults.acceptance)
     lane = LaneControls(
         method=gr.Dropdown(
-            method_choices(has_draft=True, optional=optional),
+            method_choices(has_draft=True, quantized=False, optional=optional),
             value=method,
             label="Decodes by",
             elem_id=f"lane{number}-method",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from specdemo.settings import Settings
@@ -10,9 +11,19 @@ from specdemo.settings import Settings
 TITLES = {"model": "Speculative", "prompt_lookup": "Prompt lookup", "early_exit": "Early exit"}
 
 
-def lane_headers(lanes: list[Settings]) -> list[dict[str, Any]]:
-    """Title, detail and marks of every lane; titles that would be the same get the lane's number."""
+def lane_headers(
+    lanes: Sequence[Settings], quantizations: Sequence[str | None] | None = None
+) -> list[dict[str, Any]]:
+    """Title, detail and marks of every lane; titles that would be the same get the lane's number.
+
+    Args:
+        lanes: in the order of the page.
+        quantizations: of each lane's target; said where there is any.
+    """
     headers = [_header(s) for s in lanes]
+    if quantizations and any(quantizations):
+        for header, weights in zip(headers, quantizations, strict=True):
+            header["detail"] += f", {weights or 'unquantised'} weights"
     counts = Counter(h["title"] for h in headers)
     for number, header in enumerate(headers, start=1):
         if counts[header["title"]] > 1:

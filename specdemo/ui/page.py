@@ -7,8 +7,10 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.models.store import PairStore
 from specdemo.ui.controls import create_controls
-from specdemo.ui.pairs import PairStore
+from specdemo.ui.pair_controls import pair_request
+from specdemo.ui.pair_loading import connect_pair_card
 from specdemo.ui.race_tab import create_race_tab, race_css, race_head
 
 TITLE = "specdemo: speculative decoding, measured"
@@ -34,14 +36,15 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                 )
                 controls = create_controls()
             with gr.Column(elem_id="stage"):
-                stops = create_race_tab(controls, store)
+                stops = [create_race_tab(controls, store), connect_pair_card(page, controls.pair, store)]
 
         def leave(request: gr.Request) -> None:
-            stops.forget(request.session_hash or "")
+            for signals in stops:
+                signals.forget(request.session_hash or "")
 
         page.unload(leave)
     page.queue(max_size=QUEUE_LENGTH)
-    store.prefetch(controls.pair.value)
+    store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
     return page
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import gradio as gr
 import plotly
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.controls import Controls, race_settings
+from specdemo.models.request import PairRequest
+from specdemo.models.store import Load, PairStore
+from specdemo.ui.controls import Controls, race_settings, split, unquantized_lanes
 from specdemo.ui.job import BUSY, failed, race_updates, waiting
 from specdemo.ui.lane_headers import lane_headers
-from specdemo.ui.pairs import PairStore
+from specdemo.ui.pair_controls import pair_request
+from specdemo.ui.pair_loading import card_of
+from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 
 HERE = Path(__file__).parent
@@ -52,38 +57,55 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
     stops = Stops()
     buttons = [controls.run, controls.stop]
 
-    def prepare(request: gr.Request, pair: str, prompt: str, *panel: Any) -> tuple[Any, ...]:
+    def prepare(request: gr.Request, *values: Any) -> tuple[Any, ...]:
         stops.arm(request.session_hash or "")
-        return waiting(_headers(panel)), *_busy(True)
+        return waiting(_headers(values)), *_busy(True)
 
-    def execute(request: gr.Request, pair: str, prompt: str, *panel: Any) -> Iterator[dict[str, Any]]:
+    def execute(request: gr.Request, *values: Any) -> Iterator[dict[str, Any]]:
+        pair, prompt, panel = split(values)
+        stop = stops.signal(request.session_hash or "")
         try:
             lanes = race_settings(*panel)
+            with _loads(store, pair_request(*pair), unquantized_lanes(*panel)) as loads:
+                yield from race_updates(store.thread, loads, prompt, lanes, stop)
         except SpecDemoError as error:
             yield failed(str(error))
-            return
-        stop = stops.signal(request.session_hash or "")
-        yield from race_updates(store.thread, lambda: store.prefetch(pair).result(), prompt, lanes, stop)
 
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     inputs = controls.inputs()
     # Decoding takes turns; what only touches the page does not wait in that queue.
-    prepared = controls.run.click(prepare, inputs, [view, *buttons], queue=False, trigger_mode="once", **quiet)
-    raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **quiet)
+    prepared = controls.run.click(prepare, inputs, [view, *buttons], trigger_mode="once", **QUIET)
+    raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **UNSEEN)
     # What can go wrong in a race ends as a message of its own; this is the queue refusing one more run.
-    raced.failure(lambda: (failed(BUSY), *_busy(False)), None, [view, *buttons], queue=False, **quiet)
-    raced.then(lambda: _busy(False), None, buttons, queue=False, **quiet)
-    controls.stop.click(stop, None, None, queue=False, **quiet)
+    raced.failure(lambda: (failed(BUSY), *_busy(False)), None, [view, *buttons], **QUIET)
+    # A run may have loaded its pair, and put another out of memory.
+    card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
+    raced.then(lambda: _busy(False), None, buttons, **QUIET).then(
+        lambda *values: card_of(store, values), controls.pair.inputs(), card, **UNSEEN
+    )
+    controls.stop.click(stop, None, None, **QUIET)
     return stops
 
 
-def _headers(panel: tuple[Any, ...]) -> list[dict[str, Any]]:
+@contextmanager
+def _loads(store: PairStore, request: PairRequest, unquantized: list[bool]) -> Iterator[list[Load]]:
+    """The pair of each lane, kept in memory meanwhile: the chosen one, or its target as it was trained."""
+    with ExitStack() as stack:
+        chosen = stack.enter_context(store.using(request))
+        plain = stack.enter_context(store.using(request.unquantized_target())) if any(unquantized) else chosen
+        yield [plain if wanted else chosen for wanted in unquantized]
+
+
+def _headers(values: Sequence[Any]) -> list[dict[str, Any]]:
     """The lanes as they will be called; none while the panel holds what cannot run."""
+    pair, _, panel = split(values)
     try:
-        return lane_headers(race_settings(*panel))
+        weights = pair_request(*pair).target_quantization
+        return lane_headers(
+            race_settings(*panel), [None if full else weights for full in unquantized_lanes(*panel)]
+        )
     except SpecDemoError:
         return []
 

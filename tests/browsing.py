@@ -1,0 +1,25 @@
+"""What a person does on the page, for tests in a real browser."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+RUN_MS = 60_000
+
+
+def set_length(page: Page, tokens: int) -> None:
+    field = page.locator("#max-tokens input[type=number]")
+    field.fill(str(tokens))
+    field.press("Tab")
+
+
+def press_run_and_wait(page: Page, phase: str = "done") -> None:
+    page.locator("#run").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+
+
+def choose(page: Page, field: str, option: str) -> None:
+    """Pick an option of a dropdown by what it begins with."""
+    page.locator(f"#{field} input").click()
+    page.get_by_role("option", name=option).first.click()

@@ -1,0 +1,129 @@
+"""Choosing, checking, loading and quantising pairs in a real browser, from a hub on loopback."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import RUN_MS, choose, press_run_and_wait, set_length
+from checkpoints import checkpoint
+from hub import Hub
+from playwright.sync_api import Page, expect
+
+from specdemo.models.source import ASSETS
+from specdemo.ui.page import build, launch_options
+
+pytest_plugins = ["browser_fixtures"]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with one pair, and with a repository that is gated."""
+    folder = tmp_path_factory.mktemp("hub")
+    with Hub() as opened, pytest.MonkeyPatch.context() as patch:
+        opened.add("org/big", checkpoint(folder / "big", "qwen3", hidden=256, layers=4))
+        opened.add("org/small", checkpoint(folder / "small", "qwen3", layers=1, seed=1))
+        opened.add("org/closed", folder / "small", gated=True)
+        opened.adopt(patch, folder / "cache")
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(hub: Hub) -> Iterator[str]:
+    """The app beside that hub."""
+    demo = build()
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    yield url
+    demo.close()
+
+
+def card(page: Page, state: str) -> str:
+    """The card's text once it is in that state."""
+    expect(page.locator(".pair-card")).to_have_attribute("data-state", state, timeout=RUN_MS)
+    return page.locator(".pair-card").inner_text()
+
+
+def name_pair(page: Page, target: str, draft: str = "") -> None:
+    """Type in a pair; leaving the second field looks at it."""
+    if not page.locator("#custom-target input").is_visible():
+        choose(page, "pair", "Custom")
+    page.locator("#custom-target input").fill(target)
+    page.locator("#custom-draft input").fill(draft)
+    page.locator("#custom-draft input").press("Enter")
+    page.locator("#custom-draft input").blur()
+
+
+def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page: Page, hub: Hub) -> None:
+    """The whole way of a stranger's pair; guards what is said at each step and that nothing is fetched twice."""
+    assert "In memory" in card(page, "ready")
+    name_pair(page, "org/big", "org/small")
+    expect(page.locator(".pair-card")).to_contain_text("org/small", timeout=RUN_MS)
+    report = card(page, "possible")
+    assert re.search(r"Will run: \d+ MB to download", report)
+    assert "same tokenizer" in report
+    assert "apache-2.0" in report
+    assert "model.safetensors" not in hub.fetched("org/big")
+    hub.misbehave("org/big", delay=0.2)
+    page.locator("#load").click()
+    expect(page.locator(".pair-card")).to_contain_text(
+        re.compile(r"Downloading.*[1-9]\d* .B of \d+ MB"), timeout=RUN_MS
+    )
+    page.locator("#cancel-load").click()
+    expect(page.locator(".pair-card")).to_contain_text("Loading was stopped", timeout=RUN_MS)
+    hub.behave("org/big")
+    set_length(page, 12)
+    press_run_and_wait(page)
+    assert any(path.endswith("/model.safetensors") and went_on for _, path, went_on in hub.requests)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    assert "In memory" in card(page, "ready")
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "message"),
+    [
+        ("org/nowhere", "", "is not on the hub"),
+        ("org/closed", "", "is gated: accept its licence"),
+        ("/no/such/folder", "", "there is no folder"),
+        ("<b>bold</b> ${1+1}", "", "<b>bold</b> ${1+1}"),
+    ],
+)
+def test_what_is_wrong_with_a_pair_stands_in_its_card(page: Page, target: str, draft: str, message: str) -> None:
+    """Guards the messages, names as text, and that the page is usable after them."""
+    name_pair(page, target, draft)
+    expect(page.locator(".pair-card")).to_contain_text(message, timeout=RUN_MS)
+    card(page, "problem")
+    press_run_and_wait(page, "error")
+    choose(page, "pair", "builtin: ")
+    card(page, "ready")
+    set_length(page, 4)
+    press_run_and_wait(page)
+
+
+def test_a_folder_is_a_target_alone(page: Page, tmp_path: Path) -> None:
+    """Guards a person's own model, in a path with a space and another script."""
+    folder = shutil.copytree(ASSETS / "builtin/target", tmp_path / "mein Modell 模型")
+    name_pair(page, str(folder))
+    assert "On this machine" in card(page, "possible")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    set_length(page, 8)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
+def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
+    """Quantisation told truthfully: bytes saved, speed lost, and no verdict between different weights."""
+    page.locator("#precision button").first.click()
+    choose(page, "target-quantization", "int8")
+    assert re.search(r"int8 · \d+ MB, \d+\s?% saved", card(page, "possible"))
+    page.get_by_role("tab", name="Lane 3").click()
+    choose(page, "lane3-method", "Plain: unquantised target")
+    set_length(page, 24)
+    press_run_and_wait(page)
+    expect(page.locator("[data-lane='2']")).to_contain_text("unquantised weights")
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", re.compile("identical|tie"))
+    expect(page.locator("[data-role=why]")).to_contain_text(re.compile(r"int8 weights (make|leave) the target"))
+    choose(page, "target-quantization", "as they are")
+    expect(page.locator("#lane3-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)

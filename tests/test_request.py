@@ -1,0 +1,245 @@
+"""Names, sources, the catalogue and public mode: what can be asked for, and what is said of the rest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import specdemo
+from specdemo import PairError
+from specdemo.models.catalog import catalog
+from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public, request_pair
+from specdemo.models.source import ModelSource, parse_source
+
+REQUIRED = {
+    "builtin": ("assets:builtin/target", "assets:builtin/draft"),
+    "gpt2": ("openai-community/gpt2", "distilbert/distilgpt2"),
+    "smollm": ("HuggingFaceTB/SmolLM-1.7B", "HuggingFaceTB/SmolLM-135M"),
+    "smollm2": ("HuggingFaceTB/SmolLM2-1.7B-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+    "qwen3-float8": ("Qwen/Qwen3-4B", "Qwen/Qwen3-1.7B"),
+    "qwen3-2507": ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-0.6B"),
+    "qwen2.5": ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
+    "llama3": ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"),
+    "llama2-70b": ("meta-llama/Llama-2-70b-hf", "meta-llama/Llama-2-7b-hf"),
+    "codellama-70b": ("codellama/CodeLlama-70b-hf", "codellama/CodeLlama-7b-Python-hf"),
+    "pythia": ("EleutherAI/pythia-1.4b", "EleutherAI/pythia-70m"),
+}
+WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_]{0,20}", fullmatch=True)
+
+
+@pytest.fixture(autouse=True)
+def private(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPECDEMO_PUBLIC", "SPACE_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("id_", catalog())
+def test_every_entry_is_a_request(id_: str, device: str) -> None:
+    """Guards against a typo in pairs.toml, which nobody would see before choosing that pair."""
+    entry, request = catalog()[id_], request_pair(id_, device=device)
+    assert (request.name, request.device) == (id_, device)
+    assert (request.draft is None) == (entry.draft is None)
+    assert request.dtype in ("auto", *DTYPES)
+    assert request.target_quantization in (None, *QUANTIZATIONS)
+    assert entry.label
+    assert entry.note
+    assert entry.licence
+    assert entry.memory_gb > 0
+
+
+def test_the_pairs_that_were_asked_for_are_there() -> None:
+    """Guards the catalogue against losing a pair, and each pair against swapped roles."""
+    assert {i: (catalog()[i].target, catalog()[i].draft) for i in REQUIRED} == REQUIRED
+    qwen3 = request_pair("qwen3-float8", device="cpu")
+    assert (qwen3.target_quantization, qwen3.draft_quantization) == ("float8", "float8")
+    assert request_pair("llama2-70b").device == "auto"
+    assert request_pair("llama2-70b").dtype == "float16"
+    assert {i for i, entry in catalog().items() if entry.gated} == {"llama3", "llama2-70b"}
+
+
+def test_pinned_revisions_are_whole_commits() -> None:
+    """Guards pins: a branch or a short hash would follow whatever is pushed."""
+    pins = [p for e in catalog().values() for p in (e.target_revision, e.draft_revision) if p is not None]
+    assert len(pins) >= 8
+    assert all(re.fullmatch(r"[0-9a-f]{40}", pin) for pin in pins)
+    gpt2 = request_pair("gpt2", device="cpu")
+    assert gpt2.target.revision == catalog()["gpt2"].target_revision
+    assert gpt2.draft.revision == catalog()["gpt2"].draft_revision
+
+
+def test_the_catalogue_gives_way_to_what_is_asked() -> None:
+    """Guards the order: what a person asks, then the entry's value; ``none`` undoes a default."""
+    asked = request_pair("qwen3-float8", "cpu", "float16", "none", "int8")
+    assert (asked.dtype, asked.target_quantization, asked.draft_quantization) == ("float16", None, "int8")
+    assert request_pair("llama2-70b", device="cpu", dtype=torch.bfloat16).dtype == "bfloat16"
+    assert request_pair("builtin-target", draft_quantization="int8").draft_quantization is None
+
+
+def test_the_unquantised_baseline_is_the_same_target_alone() -> None:
+    """Guards the honest baseline of a quantised pair: same weights, dtype and device, nothing else."""
+    plain = request_pair("qwen3-float8", "cpu", "float16").unquantized_target()
+    assert (plain.draft, plain.target_quantization, plain.draft_quantization) == (None, None, None)
+    assert (plain.target, plain.dtype, plain.device) == (parse_source("Qwen/Qwen3-4B"), "float16", "cpu")
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+@given(owner=WORD, name=WORD, revision=WORD)
+def test_a_repository_is_read_with_and_without_its_revision(owner: str, name: str, revision: str) -> None:
+    """Guards the spelling owner/name@revision; what is typed goes before what the catalogue pins."""
+    repo = f"{owner}/{name}"
+    assert parse_source(f" {repo} ") == ModelSource(repo)
+    assert parse_source(repo, "main") == ModelSource(repo, "main")
+    assert parse_source(f"{repo}@{revision}", "main") == ModelSource(repo, revision)
+    assert parse_source(repo).title == name
+
+
+@given(st.text(max_size=60))
+@example("x" * 300)
+@example("a\0b")
+@example("/a\0b")
+@example("\ud800")
+@example("/\ud800")
+@example("~no-such-user-anywhere/model")
+@example("@main")
+@example("a/b/c")
+@example("../../../..no")
+def test_any_text_is_a_source_or_told_to_be_none(text: str) -> None:
+    """Guards the field on the page: whatever is typed, only a PairError comes back, saying what to write."""
+    try:
+        source = parse_source(text)
+    except PairError as error:
+        said = str(error)
+    else:
+        said = ""
+        assert source.folder is None or source.folder.is_dir() or source.shipped
+    assert not said or "owner/name" in said or "there is no folder" in said
+
+
+def test_folders_are_found_by_absolute_relative_and_home_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards local models, wherever the program was started."""
+    folder = tmp_path / "some model"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for text in (str(folder), "./some model", "some model", "~/some model"):
+        assert parse_source(text).folder == folder.resolve()
+        assert parse_source(text).title == "some model"
+    with pytest.raises(PairError, match=r"no folder './nothing'.*config\.json"):
+        parse_source("./nothing")
+
+
+def test_two_models_are_typed_with_a_plus() -> None:
+    """Guards custom pairs; a plus inside a name is not the one between two."""
+    pair = request_pair("org/a@v1 + org/b-c", device="cpu")
+    assert (pair.target, pair.draft) == (ModelSource("org/a", "v1"), ModelSource("org/b-c"))
+    alone = request_pair("org/a", device="cpu")
+    assert (alone.target, alone.draft) == (ModelSource("org/a"), None)
+    assert request_pair("org/a@v1 + org/b-c", device="cpu") == pair
+    assert hash(request_pair("org/a", device="cpu")) == hash(alone)
+
+
+@pytest.mark.parametrize("name", ["a/b + c/d + e/f", "a/b +  ", " + a/b"])
+def test_more_or_less_than_two_models_are_refused(name: str) -> None:
+    """Guards against a third model dropped in silence, or an empty one asked of the hub."""
+    with pytest.raises(PairError, match=r"target \+ draft"):
+        request_pair(name, device="cpu")
+
+
+def test_a_mistyped_id_is_put_right_and_a_repository_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards both: a typo must not be asked of the hub, and what resembles an id can still be had."""
+    with pytest.raises(PairError, match=r"did you mean 'builtin'\?.*owner/name"):
+        request_pair("bulitin", device="cpu")
+    assert request_pair("org/gpt2", device="cpu").target == ModelSource("org/gpt2")
+    assert request_pair("gpt2@main", device="cpu").target == ModelSource("gpt2", "main")
+    (tmp_path / "gpt2-x").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert request_pair("gpt2-x", device="cpu").target.folder == (tmp_path / "gpt2-x").resolve()
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 5, ["gpt2"]])
+def test_no_name_lists_the_catalogue(name: object) -> None:
+    """Guards the message: it must say what there is."""
+    with pytest.raises(PairError, match=r"names no models.*builtin.*target \+ draft"):
+        request_pair(name)
+
+
+# --- device ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", torch.device("cpu"), torch.device("cpu", 0)])
+def test_the_cpu_is_one_device_however_it_is_written(device: object) -> None:
+    """Guards what hangs on "cpu": float32 by default, and that one pair is not loaded twice."""
+    assert request_pair("builtin", device=device).device == "cpu"
+
+
+@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "", 3.5, object()])
+def test_a_device_that_is_not_here_is_refused(device: object) -> None:
+    """Guards against a load that fails after the download; ``meta`` would load nothing at all."""
+    with pytest.raises(PairError, match=r"device: .* is not available here; choose cpu"):
+        request_pair("builtin", device=device)
+
+
+# --- public mode ------------------------------------------------------------------------------------------
+
+OUTSIDE = ("org/some-model", "org/a + org/b", "gpt2@main", ".", "/etc", "~", "assets:builtin/target", "bulitin")
+
+
+@pytest.mark.parametrize("variable", ["SPECDEMO_PUBLIC", "SPACE_ID"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_public_page_loads_nothing_but_the_catalogue(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards a Space: a stranger must neither read its disk nor fill it, by load or by preflight."""
+    monkeypatch.setenv(variable, "1")
+    for ask in (request_pair, specdemo.preflight, specdemo.load_pair):
+        with pytest.raises(PairError) as caught:
+            ask(name, device="cpu")
+        message = str(caught.value)
+        assert "not in the catalogue" in message
+        assert "builtin" in message
+        assert "your own machine" in message
+
+
+def test_a_public_page_loads_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a public page that refuses everything."""
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    assert request_pair("gpt2", device="cpu").target.name == "openai-community/gpt2"
+    assert specdemo.preflight("builtin", device="cpu").ok
+
+
+@pytest.mark.parametrize(
+    ("public", "space", "expected"),
+    [
+        (None, None, False),
+        (None, "someone/space", True),
+        ("0", "someone/space", False),
+        ("", "someone/space", False),
+        ("1", None, True),
+        ("1", "someone/space", True),
+    ],
+)
+def test_public_mode_follows_the_space_unless_told_otherwise(
+    public: str | None, space: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the switch: a duplicated private Space may allow every model."""
+    for name, value in (("SPECDEMO_PUBLIC", public), ("SPACE_ID", space)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert is_public() is expected
+    if not expected:
+        assert request_pair("org/some-model", device="cpu").target.name == "org/some-model"
