@@ -69,6 +69,7 @@ def _facts(report: Preflight, weights: dict[str, Footprint]) -> str:
     contexts = [m.context for m in report.models if m.context]
     facts = [
         report.tokenizers.text if report.tokenizers else "",
+        "caches can be rolled back" if report.ok else "",
         f"reads {min(contexts):,} tokens" if contexts else "",
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",

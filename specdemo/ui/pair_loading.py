@@ -20,7 +20,7 @@ from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 
 UPDATE_SECONDS = 0.25
-LOOKS = 8
+LOOKS = 16
 """Visitors whose cards may be under way at once; nothing is computed, they wait for the network or a load."""
 _log = logging.getLogger(__name__)
 
