@@ -9,9 +9,12 @@ import gradio as gr
 
 from specdemo.models.store import PairStore
 from specdemo.ui.controls import create_controls
+from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import connect_pair_card
+from specdemo.ui.quiet import QUIET
 from specdemo.ui.race_tab import create_race_tab, race_css, race_head
+from specdemo.ui.sweep_tab import create_sweep_tab
 
 TITLE = "specdemo: speculative decoding, measured"
 QUEUE_LENGTH = 32
@@ -35,8 +38,15 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                     padding=False,
                 )
                 controls = create_controls()
-            with gr.Column(elem_id="stage"):
-                stops = [create_race_tab(controls, store), connect_pair_card(page, controls.pair, store)]
+            with gr.Tabs(elem_id="stage") as tabs:
+                with gr.Tab("Race", id="race"):
+                    stops = [create_race_tab(controls, store), connect_pair_card(page, controls.pair, store)]
+                with gr.Tab("γ sweep", id="sweep"):
+                    stops.append(create_sweep_tab(controls, store))
+                with gr.Tab("Losslessness", id="losslessness"):
+                    stops.append(create_losslessness_tab(controls, store))
+        # Run shows what it runs, whatever was looked at.
+        controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
         def leave(request: gr.Request) -> None:
             for signals in stops:
