@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
 from specdemo.errors import PairError
@@ -125,10 +126,14 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
     if report.quantization is not None:
         options["quantization_config"] = config_of(report.quantization)
-    # Straight onto the device, so that main memory need not hold what goes to a GPU.
-    options["device_map"] = "auto" if request.device == "auto" else {"": request.device}
+    if request.device == "auto":
+        options["device_map"] = "auto"
+    elif is_accelerate_available():  # straight onto the device: main memory need not hold what goes to a GPU
+        options["device_map"] = {"": request.device}
     with explained(source), _reporting(progress):
         model, info = _from_pretrained(folder, options)
+        if "device_map" not in options:
+            model = model.to(request.device)
     _check_whole(source, model, info)
     return model.eval()
 
