@@ -15,6 +15,7 @@ from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
 from specdemo.errors import SettingsError
+from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.settings import Settings
@@ -69,6 +70,7 @@ def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rou
         pair=pair.name,
         dtype=pair.dtype,
         quantization=pair.quantization,
+        peak_memory=peak_memory(pair.device),
     )
 
 

@@ -111,6 +111,8 @@ class Trace:
         pair: name of the model pair.
         dtype: of the target's weights, for judging ties.
         quantization: of the target's weights, such as ``int8``; None if they are as they were trained.
+        peak_memory: the most bytes taken so far when the lane was recorded: by torch on the target's GPU, else by
+            the whole process; None if the system does not say. Lanes that run together share it.
         schema: version of this record.
     """
 
@@ -120,6 +122,7 @@ class Trace:
     pair: str = "in memory"
     dtype: str = "float32"
     quantization: str | None = None
+    peak_memory: int | None = None
     schema: int = field(default=SCHEMA)
 
     @property

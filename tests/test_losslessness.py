@@ -101,7 +101,7 @@ def test_the_reason_blames_the_verification_where_no_acceptance_could_pay() -> N
     assert reason is not None
     assert reason.startswith("0.64× because")
     assert "even if all 2 drafted tokens were kept" in reason
-    assert "4.5 steps" in reason
+    assert "4.5 single steps" in reason
 
 
 def test_rounds_that_drafted_nothing_are_predicted_as_what_they_cost() -> None:

@@ -196,6 +196,31 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch:
     assert float(shown["seconds"].split()[0]) == pytest.approx(trace.rounds[-1].seconds, abs=0.06)
     ratio = metrics.tokens_per_second / plain.metrics().tokens_per_second
     assert float(page.locator("[data-role=speedup]").inner_text().rstrip("×")) == pytest.approx(ratio, abs=0.051)
+    rows = {row[0]: row[2] for row in figure_table(page)}
+    assert rows["τ, mean acceptance length"] == f"{metrics.mean_acceptance_length:.2f}"
+    assert rows["acceptance rate"].replace("\u00a0", " ") == f"{100 * metrics.acceptance_rate:.1f} %"
+    assert rows["v(γ), verify cost"] == f"{trace.metrics(plain).verify_cost:.2f}"
+    assert page.locator("[data-role=figures] tr[title]").count() == len(rows)
+    assert page.locator(".race-meta > div:not([title])").count() == 0, "every figure has its formula on hover"
+    for lane, seconds in enumerate(t.rounds[-1].seconds for t in traces):
+        assert timeline_seconds(page, lane) == pytest.approx(seconds, rel=0.02)
+
+
+def figure_table(page: Page) -> list[list[str]]:
+    """The texts of the table of all figures, its head left out."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("[data-role=figures] tr")].slice(1)
+            .map(row => [...row.children].map(cell => cell.firstChild.textContent))"""
+    )
+
+
+def timeline_seconds(page: Page, lane: int) -> float:
+    """The bars of a lane laid end to end; its time is all in them, or the picture lies."""
+    return page.evaluate(
+        """lane => document.querySelector("[data-role=timeline]").data
+            .flatMap(bars => bars.x.filter((_, i) => bars.y[i] === lane)).reduce((sum, x) => sum + x, 0)""",
+        lane,
+    )
 
 
 def choose_method(page: Page, lane: int, name: str) -> None:

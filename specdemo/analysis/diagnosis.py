@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from specdemo.analysis.reasons import RULES, Evidence, ratio
 from specdemo.analysis.theory import expected_speedup
 from specdemo.trace import Trace
+
+BETTER = 1.05
+"""A smaller γ is only advised if it promises that much more."""
 
 
 def explain_race(traces: Sequence[Trace]) -> str | None:
@@ -30,14 +34,14 @@ def explain_quantization(traces: Sequence[Trace]) -> str | None:
     if whole is None or quantised is None:
         return None
     speeds = [t.metrics().tokens_per_second for t in (whole, quantised)]
-    ratio = speeds[1] / speeds[0]
+    pace = speeds[1] / speeds[0]
     figures = f"({speeds[1]:.1f} against {speeds[0]:.1f} tokens/s without drafting)"
     weights = f"{quantised.quantization} weights"
-    if 0.97 <= ratio <= 1.03:
+    if 0.97 <= pace <= 1.03:
         return f"{weights} leave the target as fast as it was {figures}."
-    if ratio > 1:
-        return f"{weights} make the target {_ratio(ratio)} as fast here {figures}."
-    return f"{weights} make the target {_ratio(1 / ratio)} slower here {figures}: they save memory, not time."
+    if pace > 1:
+        return f"{weights} make the target {ratio(pace)} as fast here {figures}."
+    return f"{weights} make the target {ratio(1 / pace)} slower here {figures}: they save memory, not time."
 
 
 def _plain(trace: Trace) -> bool:
@@ -46,6 +50,15 @@ def _plain(trace: Trace) -> bool:
 
 def explain(baseline: Trace, lane: Trace) -> str | None:
     """A reason for people; None where there is nothing measured to reason from."""
+    evidence = gather(baseline, lane)
+    if evidence is None:
+        return None
+    rule = next(rule for rule in RULES if rule.applies(evidence))
+    return f"{ratio(evidence.speedup)} {rule.text(evidence)}"
+
+
+def gather(baseline: Trace, lane: Trace) -> Evidence | None:
+    """The figures that the rules look at; None with fewer than three rounds or without costs."""
     plain, figures = baseline.metrics(), lane.metrics(baseline)
     rate, tau, c, v = (
         figures.acceptance_rate,
@@ -58,23 +71,33 @@ def explain(baseline: Trace, lane: Trace) -> str | None:
         return None
     gamma = figures.proposed / figures.rounds
     longest = len(figures.accepted_histogram) - 1
-    measured = speeds[1] / speeds[0]
-    # A drafter may propose less than γ, or nothing, in many rounds: those cost less than a full verification.
-    predicted = expected_speedup(tau, gamma, c, 1 + (v - 1) * gamma / longest)
-    costs = f"a draft step costs {c:.0%} of a target step, and checking {longest + 1} tokens costs {v:.1f} steps"
-    if longest + 1 <= longest * c + v:
-        return (
-            f"{_ratio(measured)} because {costs}: even if all {longest} drafted tokens were kept in every round, "
-            f"the round would cost more than it gives. {rate:.0%} were kept (τ {tau:.1f})."
-        )
-    link = "because" if measured >= 1 else "even though" if rate >= 0.5 else "because only"
-    often = "" if gamma > 0.9 * longest else f" {gamma:.1f} tokens were drafted a round."
-    return (
-        f"{_ratio(measured)} {link} {rate:.0%} of drafted tokens were kept (τ {tau:.1f}); {costs}.{often} "
-        f"These costs predict {_ratio(predicted)}."
+    decode = [r for r in lane.rounds if r.index > 0]
+
+    def predict(tau: float, drafted: float) -> float:
+        # A drafter may propose less than γ, or nothing: checking fewer tokens costs less, in proportion.
+        return expected_speedup(tau, drafted, c, 1 + (v - 1) * drafted / longest)
+
+    predicted = predict(tau, gamma)
+    return Evidence(
+        speedup=speeds[1] / speeds[0],
+        predicted=predicted,
+        rate=rate,
+        tau=tau,
+        gamma=gamma,
+        longest=longest,
+        c=c,
+        v=v,
+        overhead=figures.other_share or 0.0,
+        drafting=sum(1 for r in decode if r.drafted) / len(decode),
+        quantization=lane.quantization,
+        shorter=_shorter(figures.per_position, predicted, predict) if gamma > 0.9 * longest else None,
     )
 
 
-def _ratio(value: float) -> str:
-    """As the page writes it in large type."""
-    return f"{value:.{2 if value < 0.995 else 1 if value < 9.95 else 0}f}×"
+def _shorter(
+    per_position: list[float], predicted: float, predict: Callable[[float, float], float]
+) -> tuple[int, float] | None:
+    """The best γ below this one: what was kept of the first tokens is measured, whatever came after them."""
+    promises = [(1 + sum(per_position[:g]), g) for g in range(1, len(per_position))]
+    best, gamma = max(((predict(tau, g), g) for tau, g in promises), default=(0.0, 0))
+    return (gamma, best) if best >= BETTER * predicted else None

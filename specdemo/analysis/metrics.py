@@ -1,8 +1,9 @@
-"""The figures of one lane. Raw counts are kept, and divided last."""
+"""The figures of one lane. Raw counts are kept, and divided last; sums of seconds are correctly rounded."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import fsum
 from statistics import median
 from typing import Any
 
@@ -18,39 +19,53 @@ class Metrics:
         proposed: drafted tokens, Σγᵢ.
         accepted: drafted tokens kept, Σaᵢ.
         emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
+        wasted: drafted tokens thrown away, Σ(γᵢ − aᵢ).
         acceptance_rate: Σaᵢ/Σγᵢ.
         alpha: acceptance per tested token: mean of Σₓ min(p, q) where both distributions are known, else
             accepted / tested.
         mean_acceptance_length: τ, emitted / rounds.
         per_position: share of rounds with more than j accepted tokens, j from 0.
+        conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
+            from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
         accepted_histogram: number of rounds with i accepted tokens, i from 0 to γ.
         draft_cost: c, draft step time / target step time; needs a baseline.
         verify_cost: v(γ), time of a verify forward of γ+1 tokens / target step time; needs a baseline.
         tokens_per_second: decode speed, emitted / (seconds − TTFT).
+        end_to_end_tokens_per_second: all output tokens / seconds, the prefill and its token counted.
         ttft: time to first token, the prefill of all models of the lane, seconds.
         tpot: time per output token, (seconds − TTFT) / emitted.
         seconds: the lane clock at the end.
         draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted.
+        draft_share, verify_share, other_share: of the three together; the last is the overhead share, time
+            outside model forwards.
+        peak_memory: bytes, see :class:`specdemo.trace.Trace`.
     """
 
     rounds: int
     proposed: int
     accepted: int
     emitted: int
+    wasted: int
     acceptance_rate: float | None
     alpha: float | None
     mean_acceptance_length: float | None
     per_position: list[float]
+    conditional_per_position: list[float | None]
     accepted_histogram: list[int]
     draft_cost: float | None
     verify_cost: float | None
     tokens_per_second: float | None
+    end_to_end_tokens_per_second: float | None
     ttft: float | None
     tpot: float | None
     seconds: float
     draft_seconds: float
     verify_seconds: float
     other_seconds: float
+    draft_share: float | None
+    verify_share: float | None
+    other_share: float | None
+    peak_memory: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON and tables."""
@@ -71,25 +86,33 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     for round_ in decode:
         histogram[round_.accepted] += 1
     draft_cost, verify_cost = _costs(decode, baseline)
+    phases = [fsum(getattr(r, f"{phase}_seconds") for r in decode) for phase in ("draft", "verify", "other")]
     return Metrics(
         rounds=len(decode),
         proposed=proposed,
         accepted=accepted,
         emitted=emitted,
+        wasted=proposed - accepted,
         acceptance_rate=_ratio(accepted, proposed),
         alpha=_alpha(decode),
         mean_acceptance_length=_ratio(emitted, len(decode)),
         per_position=[sum(histogram[j + 1 :]) / len(decode) for j in range(len(histogram) - 1)],
+        conditional_per_position=[_kept_where_tested(decode, j) for j in range(len(histogram) - 1)],
         accepted_histogram=histogram,
         draft_cost=draft_cost,
         verify_cost=verify_cost,
         tokens_per_second=_ratio(emitted, decode_seconds),
+        end_to_end_tokens_per_second=_ratio(len(trace.token_ids), seconds),
         ttft=ttft,
         tpot=_ratio(decode_seconds, emitted),
         seconds=seconds,
-        draft_seconds=sum(r.draft_seconds for r in decode),
-        verify_seconds=sum(r.verify_seconds for r in decode),
-        other_seconds=sum(r.other_seconds for r in decode),
+        draft_seconds=phases[0],
+        verify_seconds=phases[1],
+        other_seconds=phases[2],
+        draft_share=_ratio(phases[0], fsum(phases)),
+        verify_share=_ratio(phases[1], fsum(phases)),
+        other_share=_ratio(phases[2], fsum(phases)),
+        peak_memory=trace.peak_memory,
     )
 
 
@@ -98,10 +121,16 @@ def tested(round_: Round) -> int:
     return sum(1 for t in round_.tokens if t.acceptance is not None)
 
 
+def _kept_where_tested(decode: list[Round], place: int) -> float | None:
+    """A drafted token is tested if all before it were kept."""
+    reached = [r for r in decode if r.drafted > place and r.accepted >= place]
+    return _ratio(sum(1 for r in reached if r.accepted > place), len(reached))
+
+
 def _alpha(decode: list[Round]) -> float | None:
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
     if overlaps:
-        return sum(overlaps) / len(overlaps)
+        return fsum(overlaps) / len(overlaps)
     return _ratio(sum(r.accepted for r in decode), sum(tested(r) for r in decode))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def free_memory(device: str) -> int:
         return torch.cuda.mem_get_info(torch.device(device))[0]
     gpus = range(torch.cuda.device_count()) if device == "auto" else ()
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes taken so far: by torch on a GPU, else by this process; None where the system has no count."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if importlib.util.find_spec("resource") is None:  # Windows
+        return None
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # kilobytes on Linux
 
 
 def _free_main_memory() -> int:

@@ -25,6 +25,7 @@ from specdemo.prompt import encode, pieces
 from specdemo.race import race
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
+from specdemo.ui.figures import figure_rows
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import describe
 
@@ -64,6 +65,7 @@ class RaceView:
     message: str | None = None
     verdict: dict[str, Any] | None = None
     why: str | None = None
+    figures: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
 
     def value(self) -> dict[str, Any]:
@@ -75,6 +77,7 @@ class RaceView:
             "lanes": self.lanes,
             "verdict": self.verdict,
             "why": self.why,
+            "figures": self.figures,
             "rounds": list(self.rounds),
         }
 
@@ -195,7 +198,10 @@ class _Job:
         traces = [trace_of(pair, self.ids, settings, rounds) for pair, settings, rounds in lanes]
         stopped = self._stop.is_set() and not all(t.complete for t in traces)
         view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
-        if len(traces) < 2 or not all(t.rounds for t in traces):
+        if not all(t.rounds for t in traces):
+            return
+        view.figures = figure_rows(traces)
+        if len(traces) < 2:
             return
         view.verdict = _verdict(traces, [header["title"] for header in view.lanes])
         view.why = explain_race(traces)

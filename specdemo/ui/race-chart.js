@@ -229,5 +229,5 @@
     }
   }
 
-  window.SpecDemoChart = { create: (host) => new Chart(host) };
+  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis };
 })();

@@ -24,9 +24,16 @@
     ["rejected", "drafted, dropped"],
   ];
   const STATS = [
-    ["seconds", "time"], ["tokens", "tokens"], ["passes", "target passes"], ["tau", "τ"],
-    ["acceptance_rate", "accepted"], ["gamma", "mean γ"],
+    ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs"],
+    ["tokens", "tokens", "tokens of the output so far"],
+    ["passes", "target passes", "forwards of the target, the prefill included"],
+    ["tau", "τ", "tokens after the first / target forwards after the prefill"],
+    ["acceptance_rate", "accepted", "Σ accepted / Σ drafted tokens"],
+    ["gamma", "mean γ", "Σ drafted tokens / rounds"],
   ];
+  const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
+  const RATIO_FORMULA = "tokens/s of this lane / tokens/s of the first lane";
+  const HERO_FORMULA = "tokens/s of the fastest other lane / tokens/s of the first lane, both measured in this run";
   const ENDS = { eos: "end of text", context: "context full" };
   const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
   const MESSAGE_ICONS = { stopped: "■", error: "!" };
@@ -162,13 +169,13 @@
     };
     const rate = make("div", "race-rate", header);
     // With two lanes the hero says it; with more, every lane says how it does against the first.
-    if (lanes > 2 && number > 0) lane.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio" });
-    lane.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second" });
+    if (lanes > 2 && number > 0) lane.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio", title: RATIO_FORMULA });
+    lane.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second", title: RATE_FORMULA });
     make("span", "", rate, "tok/s");
     const meta = make("dl", "race-meta", card);
-    for (const [key, label] of STATS) {
+    for (const [key, label, formula] of STATS) {
       if (!hasStat(key, spec)) continue;
-      const stat = make("div", "", meta);
+      const stat = make("div", "", meta, null, { title: formula });
       make("dt", "", stat, label);
       lane.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
     }
@@ -199,7 +206,7 @@
 
   function buildHero(frame) {
     const hero = make("div", "race-hero", frame);
-    const speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup" });
+    const speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup", title: HERO_FORMULA });
     const claim = make("div", "race-claim", hero);
     const comparison = make("p", "race-comparison", claim, null, { "data-role": "comparison" });
     const verdict = buildNotice(claim, "verdict");
@@ -246,6 +253,34 @@
     return { keys, plot, why: make("p", "race-why", reason, null, { "data-role": "why" }) };
   }
 
+  /** What is there only after a run: where the time went, and all figures. */
+  function buildAfter(frame) {
+    const after = make("div", "race-after", frame);
+    const card = make("section", "race-card", after);
+    const head = make("div", "race-card-head", card);
+    const title = make("h3", "", head);
+    const keys = make("div", "race-lines", head);
+    for (const name of window.SpecDemoTimeline ? window.SpecDemoTimeline.phases : []) {
+      make("span", "phase-" + name.split(" ")[0], keys, name).prepend(make("i", "", null));
+    }
+    const plot = make("div", "race-timeline", card, null, { "data-role": "timeline" });
+    const figures = make("details", "race-card race-figures", after);
+    make("summary", "", figures, "All figures, and how they are computed");
+    return { frame: after, card, title, plot, figures, table: make("table", "", figures, null, { "data-role": "figures" }) };
+  }
+
+  /** The table of all figures; the formula stands under the name, and over the row. */
+  function fillFigures(table, specs, rows) {
+    const head = make("tr");
+    for (const name of ["", ...specs.map((spec) => spec.title)]) make("th", "", head, name, { scope: "col" });
+    table.replaceChildren(head, ...rows.map((row) => {
+      const line = make("tr", "", null, null, { title: row.formula });
+      make("small", "", make("th", "", line, row.label, { scope: "row" }), row.formula);
+      for (const value of row.values) make("td", "", line, value);
+      return line;
+    }));
+  }
+
   class View {
     constructor(root) {
       this.root = root;
@@ -254,6 +289,8 @@
       this.laneRow = make("div", "race-lanes", this.frame);
       this.toggle = buildLegend(this.frame);
       this.below = buildBelow(this.frame);
+      this.after = buildAfter(this.frame);
+      this.timeline = window.SpecDemoTimeline ? window.SpecDemoTimeline.create(this.after.plot) : null;
       this.tip = window.SpecDemoTokens.createTip(this.frame);
       this.chart = window.SpecDemoChart ? window.SpecDemoChart.create(this.below.plot) : null;
       this.onOutside = (event) => !event.target.closest('[data-role="tokens"]') && this.tip.hide();
@@ -280,6 +317,7 @@
       this.lanes.forEach((lane) => refreshLane(lane, this.lanes[0], phase === "running"));
       this.showHero(value, phase);
       this.showWhy(value && value.why, phase);
+      this.showFigures(value, specs);
       this.lanes.forEach((lane) => lane.text.scroll()); // after all writing, so that layout happens once
       this.finish(phase);
     }
@@ -300,6 +338,8 @@
         return key;
       }));
       if (this.chart) this.chart.begin(run === null ? [] : specs);
+      if (this.timeline) this.timeline.begin(specs);
+      this.after.frame.hidden = true;
     }
 
     /**
@@ -320,6 +360,7 @@
       count(lane.tally, round);
       lane.text.add(round, lane.spec.gamma > 0 && round.index > 0);
       if (this.chart) this.chart.add(round.lane, lane.tally.clock, lane.tally.emitted, Boolean(round.stop));
+      if (this.timeline) this.timeline.add(round.lane, round);
     }
 
     showHero(value, phase) {
@@ -338,10 +379,23 @@
       setLead(this.below.why, why || WHY_WAITS[phase] || "", /^[\d.,]+ ?×/);
     }
 
+    showFigures(value, specs) {
+      const rows = (value && value.figures) || [];
+      const { figures, table } = this.after;
+      if (figures.hidden === Boolean(rows.length)) figures.hidden = !rows.length;
+      if (rows.length && !this.over) fillFigures(table, specs, rows);
+    }
+
     /** Once, when a run is over in whatever way. */
     finish(phase) {
       const over = phase === "done" || phase === "stopped" || phase === "error";
       if (over && !this.over && this.chart) this.chart.finish();
+      if (over && !this.over && this.timeline) {
+        this.after.frame.hidden = false; // first, since Plotly measures its host
+        this.after.card.hidden = !this.timeline.draw();
+        setText(this.after.title, "Where the time went" + (this.timeline.cut ? ", the first rounds" : ""));
+        this.after.frame.hidden = this.after.card.hidden && this.after.figures.hidden;
+      }
       this.over = over;
     }
 
@@ -354,6 +408,7 @@
       document.removeEventListener("pointerdown", this.onOutside);
       window.removeEventListener("resize", this.onResize);
       if (this.chart) this.chart.destroy();
+      if (this.timeline) this.timeline.destroy();
       this.frame.remove();
       mounted.delete(this.root);
     }

@@ -22,7 +22,7 @@ from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 
 HERE = Path(__file__).parent
-SCRIPTS = ("race-chart.js", "race-tokens.js", "race.js")
+SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race.js")
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 CONNECT = """

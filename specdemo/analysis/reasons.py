@@ -1,0 +1,162 @@
+"""The reasons why a lane may be fast or slow: one table, the more special before the more general."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+PAYS = 1.05
+"""Speed-ups below this are hardly worth the trouble."""
+MUCH_OVERHEAD = 0.2
+FEW_DRAFTS = 0.35
+COSTLY_DRAFT = 0.3
+COSTLY_CHECK = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured of a lane, and what it leads one to expect.
+
+    Attributes:
+        speedup: its decode speed over the baseline's.
+        predicted: the speed-up that acceptance and costs lead to.
+        rate: acceptance rate.
+        tau: mean acceptance length.
+        gamma, longest: drafted tokens a round, in the mean and at most.
+        c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps.
+        overhead: share of the time outside model forwards.
+        drafting: share of the rounds in which anything was drafted.
+        quantization: of the target's weights.
+        shorter: a smaller γ and the speed-up it promises, if that is clearly more.
+    """
+
+    speedup: float
+    predicted: float
+    rate: float
+    tau: float
+    gamma: float
+    longest: int
+    c: float
+    v: float
+    overhead: float
+    drafting: float
+    quantization: str | None = None
+    shorter: tuple[int, float] | None = None
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether a round costs more than it gives even if every drafted token is kept."""
+        return self.longest + 1 <= self.longest * self.c + self.v
+
+    @property
+    def pays(self) -> bool:
+        return self.speedup >= PAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason: when it is the one to give, and how it reads after the speed-up."""
+
+    name: str
+    applies: Callable[[Evidence], bool]
+    text: Callable[[Evidence], str]
+
+
+RULES = (
+    Rule(
+        "no draft this dear can pay",
+        lambda e: e.hopeless and e.longest * e.c >= e.v - 1,
+        lambda e: (
+            f"because a draft step costs {e.c:.0%} of a target step: {_even_if_all(e)} "
+            f"{e.rate:.0%} were kept (τ {e.tau:.1f}); only a smaller draft can help."
+        ),
+    ),
+    Rule(
+        "no check this dear can pay",
+        lambda e: e.hopeless,
+        lambda e: f"because {_check(e)}: {_even_if_all(e)} {e.rate:.0%} were kept (τ {e.tau:.1f}).",
+    ),
+    Rule(
+        "time outside the models",
+        lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD,
+        lambda e: (
+            f"because {e.overhead:.0%} of the time goes outside the models; {_costs(e)}, "
+            f"which with {e.rate:.0%} kept (τ {e.tau:.1f}) would give {ratio(e.predicted)}."
+        ),
+    ),
+    Rule(
+        "seldom anything to draft",
+        lambda e: not e.pays and e.drafting <= FEW_DRAFTS,
+        lambda e: (
+            f"because tokens were drafted in only {e.drafting:.0%} of the rounds, and {e.rate:.0%} of them kept; "
+            "other rounds are plain steps."
+        ),
+    ),
+    Rule(
+        "a dear draft",
+        lambda e: not e.pays and e.c >= COSTLY_DRAFT and e.gamma * e.c >= e.v - 1,
+        lambda e: (
+            f"because a draft step costs {e.c:.0%} of a target step, so even {e.rate:.0%} acceptance "
+            f"(τ {e.tau:.1f}) hardly pays; try a smaller draft{_or_shorter(e)}."
+        ),
+    ),
+    Rule(
+        "a dear check",
+        lambda e: not e.pays and e.v >= COSTLY_CHECK,
+        lambda e: (
+            f"because {_check(e)}, and {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}){_try_shorter(e)}."
+        ),
+    ),
+    Rule(
+        "low acceptance",
+        lambda e: not e.pays and e.tau <= e.gamma * e.c + e.v,
+        lambda e: (
+            f"because only {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}), and at these costs "
+            f"a round pays from τ {e.gamma * e.c + e.v:.1f} on: {_costs(e)}{_try_shorter(e)}."
+        ),
+    ),
+    Rule(
+        "as it should be",
+        lambda e: True,
+        lambda e: (
+            f"{'because' if e.speedup >= 1 else 'even though'} {e.rate:.0%} of drafted tokens were kept "
+            f"(τ {e.tau:.1f}); {_costs(e)}.{_seldom(e)} "
+            f"These costs predict {ratio(e.predicted)}{_try_shorter(e)}."
+        ),
+    ),
+)
+"""Reasons, the more special before the more general; the first that applies is given."""
+
+
+def _costs(e: Evidence) -> str:
+    draft = f"a draft step costs {e.c:.0%} of a target step"
+    return f"{draft}, and checking {e.longest + 1} tokens costs {e.v:.1f} steps"
+
+
+def _check(e: Evidence) -> str:
+    return f"checking {e.longest + 1} tokens costs {e.v:.1f} single steps{_kernels(e)}"
+
+
+def _even_if_all(e: Evidence) -> str:
+    return f"even if all {e.longest} drafted tokens were kept in every round, it would cost more than it gives."
+
+
+def _kernels(e: Evidence) -> str:
+    return f" with {e.quantization} weights" if e.quantization else ""
+
+
+def _seldom(e: Evidence) -> str:
+    return "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round."
+
+
+def _or_shorter(e: Evidence) -> str:
+    return f" or γ = {e.shorter[0]}, which promises {ratio(e.shorter[1])}" if e.shorter else ""
+
+
+def _try_shorter(e: Evidence) -> str:
+    return f"; γ = {e.shorter[0]} promises {ratio(e.shorter[1])}" if e.shorter else ""
+
+
+def ratio(value: float) -> str:
+    """As the page writes it in large type."""
+    return f"{value:.{2 if value < 0.995 else 1 if value < 9.95 else 0}f}×"

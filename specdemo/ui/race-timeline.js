@@ -1,0 +1,118 @@
+/*
+ * The timeline of a race that is over: where every lane's time went, round by round.
+ *
+ * A plain script that defines `window.SpecDemoTimeline`; it is loaded after race-chart.js, whose colours and axes
+ * it shares, and needs Plotly by the time a run ends.
+ */
+(function () {
+  "use strict";
+
+  /** Rounds of a lane that are drawn: each is up to three bars, and thousands of bars make the page heavy. */
+  const MOST_ROUNDS = 300;
+  const ROW_HEIGHT = 44;
+  const AXIS_HEIGHT = 34;
+  const PHASES = [
+    { key: "draft", name: "draft", colour: (c) => c.lanes[2], opacity: 0.85 },
+    { key: "verify", name: "target forward", colour: (c) => c.lanes[0], opacity: 0.85 },
+    { key: "other", name: "other", colour: (c) => c.plain, opacity: 0.6 },
+  ];
+  const EMPTY = { draft: 0, verify: 0, other: 0 };
+
+  const describe = (round) => (round.index === 0 ? "prefill" : "round " + round.index);
+
+  /** What the round's tokens were, with rejected ones in brackets; Plotly reads tags, so they are taken out. */
+  function quote(tokens) {
+    const texts = tokens.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
+    return texts.join("").replace(/\s+/g, " ").replace(/&/g, "&amp;").replace(/</g, "&lt;").slice(0, 90);
+  }
+
+  class Timeline {
+    constructor(host) {
+      this.host = host;
+      this.drawn = false;
+      this.themes = new MutationObserver(() => this.drawn && this.draw());
+      for (const element of [document.documentElement, document.body]) {
+        this.themes.observe(element, { attributes: true, attributeFilter: ["class"] });
+      }
+      this.sizes = new ResizeObserver(() => this.drawn && window.Plotly.Plots.resize(this.host));
+      this.sizes.observe(host);
+      this.begin([]);
+    }
+
+    /** Forgets the last run. @param {{title: string}[]} lanes */
+    begin(lanes) {
+      this.lanes = lanes;
+      this.rounds = lanes.map(() => []);
+      if (this.drawn) window.Plotly.purge(this.host);
+      this.drawn = false;
+    }
+
+    /** Notes a round; nothing is drawn before the end. */
+    add(lane, round) {
+      if (this.rounds[lane].length < MOST_ROUNDS) this.rounds[lane].push(round);
+    }
+
+    /** Draws what was noted; true if there is anything to see. */
+    draw() {
+      if (!window.Plotly || !this.rounds.some((rounds) => rounds.length)) return false;
+      const colours = window.SpecDemoChart.readColours(this.host);
+      this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
+      window.Plotly.react(this.host, PHASES.map((phase) => this.bars(phase, colours)), this.layout(colours),
+        { displayModeBar: false, responsive: false, scrollZoom: false });
+      this.drawn = true;
+      return true;
+    }
+
+    /** Whether rounds were left out. */
+    get cut() {
+      return this.rounds.some((rounds) => rounds.length === MOST_ROUNDS);
+    }
+
+    bars(phase, colours) {
+      const trace = {
+        type: "bar", orientation: "h", name: phase.name, x: [], base: [], y: [], customdata: [], width: 0.55,
+        marker: { color: phase.colour(colours), opacity: phase.opacity, line: { width: 0 } },
+        hovertemplate: "%{customdata[0]}, " + phase.name + ": %{customdata[1]} ms<br>%{customdata[2]}<extra></extra>",
+      };
+      this.rounds.forEach((rounds, lane) => rounds.forEach((round) => {
+        const spent = this.phases(round);
+        if (!spent[phase.key]) return;
+        const before = PHASES.slice(0, PHASES.indexOf(phase)).reduce((sum, p) => sum + spent[p.key], 0);
+        trace.x.push(spent[phase.key]);
+        trace.base.push(round.seconds - spent.draft - spent.verify - spent.other + before);
+        trace.y.push(lane);
+        trace.customdata.push([describe(round), (1000 * spent[phase.key]).toFixed(1), quote(round.tokens)]);
+      }));
+      return trace;
+    }
+
+    phases(round) {
+      return round.draft_seconds === undefined ? EMPTY
+        : { draft: round.draft_seconds, verify: round.verify_seconds, other: round.other_seconds };
+    }
+
+    layout(colours) {
+      const { axis } = window.SpecDemoChart;
+      return {
+        barmode: "overlay", bargap: 0.3, showlegend: false, autosize: true, dragmode: "pan",
+        margin: { l: 104, r: 18, t: 2, b: 26 },
+        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+        font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
+        hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
+        xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
+        yaxis: axis(colours, {
+          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => lane.title),
+          range: [this.lanes.length - 0.45, -0.55], showgrid: false, zeroline: false,
+        }),
+      };
+    }
+
+    destroy() {
+      this.themes.disconnect();
+      this.sizes.disconnect();
+      if (this.drawn) window.Plotly.purge(this.host);
+    }
+  }
+
+  window.SpecDemoTimeline = { create: (host) => new Timeline(host), phases: PHASES.map((phase) => phase.name) };
+})();
