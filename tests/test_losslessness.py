@@ -63,9 +63,8 @@ def test_sampled_lanes_are_not_compared_token_by_token() -> None:
     assert "lossy" in compare(trace([5], warm), trace([6], Settings(acceptance="top_k", temperature=1.0))).text
 
 
-def test_the_reason_is_made_of_the_measured_numbers() -> None:
-    """τ 2, c 0.1, v 1.2, γ 2: predicted 2 / (2 · 0.1 + 1.2) = 1.4."""
-    baseline = trace(list(range(10, 18)))
+def half_kept(quantization: str | None = None) -> Trace:
+    """A lane that keeps one of two drafted tokens: τ 2, draft steps of 0.01 s, forwards of 0.12 s."""
     rounds = [plain_round(0, 10)]
     for i in range(1, 5):
         seconds = 0.1 + 0.14 * i
@@ -75,7 +74,13 @@ def test_the_reason_is_made_of_the_measured_numbers() -> None:
             Token(13, "c", "corrected", i, 2, 0.8, 0.1, None, seconds, 1.0),
         )
         rounds.append(Round(i, tokens, 2, 1, seconds, 0.02, 0.12, 0.0))
-    lane = Trace(SPECULATIVE, (1, 2), tuple(rounds))
+    return Trace(SPECULATIVE, (1, 2), tuple(rounds), quantization=quantization)
+
+
+def test_the_reason_is_made_of_the_measured_numbers() -> None:
+    """τ 2, c 0.1, v 1.2, γ 2: predicted 2 / (2 · 0.1 + 1.2) = 1.4."""
+    baseline = trace(list(range(10, 18)))
+    lane = half_kept()
     metrics = lane.metrics(baseline)
     assert metrics.draft_cost == pytest.approx(0.1)
     assert metrics.verify_cost == pytest.approx(1.2)
@@ -180,16 +185,7 @@ def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
 
 def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:
     """Guards c and v, which would otherwise divide a quantised step by an unquantised one."""
-    rounds = [plain_round(0, 10)]
-    for i in range(1, 5):
-        seconds = 0.1 + 0.14 * i
-        tokens = (
-            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
-            Token(12, "b", "rejected", i, 2, 0.1, 0.9, 0.0, seconds),
-            Token(13, "c", "corrected", i, 2, 0.8, 0.1, None, seconds, 1.0),
-        )
-        rounds.append(Round(i, tokens, 2, 1, seconds, 0.02, 0.12, 0.0))
-    lane = Trace(SPECULATIVE, (1, 2), tuple(rounds), quantization="int8")
+    lane = half_kept("int8")
     reason = explain_race([weighed(IDS, None, step=0.09), lane, weighed(IDS, "int8")])
     assert reason.startswith("Against plain decoding with the same weights 1.4×")
     assert "1.2 steps" in reason
