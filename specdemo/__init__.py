@@ -1,6 +1,10 @@
 """specdemo: see, measure and believe speculative decoding of language models."""
 
+from specdemo.analysis.certificate import Certificate
+from specdemo.analysis.greedy_check import GreedyCheck
 from specdemo.analysis.metrics import Metrics
+from specdemo.analysis.sweep_report import SweepReport
+from specdemo.certify import certify, check_greedy, stream_certificate
 from specdemo.errors import LoadCancelled, PairError, PromptError, SettingsError, SpecDemoError, TraceError
 from specdemo.lanes import run, stream
 from specdemo.models.loading import load_pair
@@ -8,10 +12,13 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.race import race
 from specdemo.settings import Settings
+from specdemo.sweep import stream_sweep, sweep
 from specdemo.trace import Candidate, Round, Token, Trace
 
 __all__ = [
     "Candidate",
+    "Certificate",
+    "GreedyCheck",
     "LoadCancelled",
     "Metrics",
     "ModelPair",
@@ -22,12 +29,18 @@ __all__ = [
     "Settings",
     "SettingsError",
     "SpecDemoError",
+    "SweepReport",
     "Token",
     "Trace",
     "TraceError",
+    "certify",
+    "check_greedy",
     "load_pair",
     "preflight",
     "race",
     "run",
     "stream",
+    "stream_certificate",
+    "stream_sweep",
+    "sweep",
 ]

@@ -1,12 +1,146 @@
-"""The losslessness tab."""
+"""The losslessness tab: what to check, Check and Stop, and the view they feed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from specdemo.certify import RUNS, TOKENS
+from specdemo.errors import SpecDemoError
 from specdemo.models.store import PairStore
+from specdemo.settings import DRAFTERS, MAX_GAMMA, Settings
 from specdemo.ui.controls import Controls
+from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, whole
+from specdemo.ui.losslessness_job import CheckState, Plan, check_states
+from specdemo.ui.losslessness_view import render
+from specdemo.ui.pair_controls import PAIR_INPUTS, pair_request
+from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
+
+INTRODUCTION = (
+    "<p class='losslessness-intro'>Does speculation change what comes out? Many short runs of it and of plain "
+    "decoding continue the panel’s prompt, until a test can tell the two apart or gives up.</p>"
+)
+DISTRIBUTION, GREEDY = "distribution", "greedy"
+MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
+DRAFTER_LABELS = {"model": "draft model", "prompt_lookup": "prompt lookup", "early_exit": "early exit"}
+BUSY = "Too many checks are waiting here. Press Check again in a minute."
+AT_ONCE = 2
 
 
 def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
     """Build the tab in the current layout; returns the visitors' stop signals."""
-    return Stops()
+    stops = Stops()
+    gr.HTML(INTRODUCTION, padding=False)
+    with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
+        mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
+        rule = gr.Dropdown(
+            [(label, name) for name, label in ACCEPTANCE_LABELS.items()],
+            value="sampling",
+            label="Acceptance rule",
+            elem_id="losslessness-rule",
+            min_width=200,
+        )
+        drafter = gr.Dropdown(
+            [(DRAFTER_LABELS[name], name) for name in DRAFTERS],
+            value=DRAFTERS[0],
+            label="Drafts with",
+            elem_id="losslessness-drafter",
+            min_width=150,
+        )
+    with gr.Row(elem_classes="losslessness-row"):
+        gamma = gr.Slider(
+            1, MAX_GAMMA, Settings().gamma, step=1, label="γ", elem_id="losslessness-gamma", min_width=150
+        )
+        temperature = gr.Slider(
+            0.05, 2, 1.0, step=0.05, label="Temperature", elem_id="losslessness-temperature", min_width=150
+        )
+        runs = gr.Slider(
+            25, 1000, RUNS, step=25, label="Pairs of runs", elem_id="losslessness-runs", min_width=150
+        )
+        tokens = gr.Slider(
+            2, 64, TOKENS, step=1, label="Tokens a run", elem_id="losslessness-tokens", min_width=150
+        )
+    with gr.Row(elem_classes="actions", elem_id="losslessness-actions"):
+        start = gr.Button("Check", variant="primary", elem_id="losslessness-start", min_width=120, scale=0)
+        halt = gr.Button("Stop", interactive=False, elem_id="losslessness-stop", min_width=80, scale=0)
+    view = gr.HTML(value=None, padding=False, elem_id="losslessness-view")
+    buttons = [start, halt]
+
+    def prepare(request: gr.Request) -> tuple[Any, ...]:
+        stops.arm(request.session_hash or "")
+        return render(CheckState("loading", "Waiting for a turn…")), *_busy(True)
+
+    def execute(request: gr.Request, *values: Any) -> Iterator[str]:
+        stop = stops.signal(request.session_hash or "")
+        try:
+            plan = _plan(*values[PAIR_INPUTS:])
+            with store.using(pair_request(*values[:PAIR_INPUTS])) as load:
+                for state in check_states(store.thread, load, plan, stop):
+                    yield render(state)
+        except SpecDemoError as error:
+            yield render(CheckState("error", str(error)))
+
+    def stop(request: gr.Request) -> None:
+        stops.stop(request.session_hash or "")
+
+    panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat]
+    own = [mode, rule, drafter, gamma, temperature, runs, tokens]
+    inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
+    prepared = start.click(prepare, None, [view, *buttons], trigger_mode="once", **QUIET)
+    checked = prepared.then(
+        execute, inputs, view, concurrency_id="losslessness", concurrency_limit=AT_ONCE, **UNSEEN
+    )
+    checked.failure(lambda: (render(CheckState("error", BUSY)), *_busy(False)), None, [view, *buttons], **QUIET)
+    checked.then(lambda: _busy(False), None, buttons, **QUIET)
+    halt.click(stop, None, None, **QUIET)
+    mode.change(_offer, [mode, rule], [rule, temperature, runs, tokens], **QUIET)
+    return stops
+
+
+def _plan(
+    prompt: str | None,
+    top_k: float | None,
+    top_p: float,
+    seed: float | None,
+    chat: bool,
+    max_new_tokens: float | None,
+    mode: str,
+    rule: str,
+    drafter: str,
+    gamma: float | None,
+    temperature: float,
+    runs: float | None,
+    tokens: float | None,
+) -> Plan:
+    """What the controls ask for.
+
+    Raises:
+        SettingsError: a value is missing or out of range; names the field.
+    """
+    settings = Settings(
+        acceptance=rule,
+        drafter=drafter,
+        gamma=whole("gamma", gamma),
+        temperature=0.0 if mode == GREEDY else temperature,
+        top_k=whole("top_k", top_k),
+        top_p=top_p,
+        seed=whole("seed", seed),
+        chat=None if chat else False,
+        max_new_tokens=whole("max_new_tokens", max_new_tokens),
+    )
+    return Plan(prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
+
+
+def _offer(mode: str, rule: str) -> list[Any]:
+    """A greedy check has one run, as long as the panel says; exact match has a meaning only there."""
+    sampled = mode == DISTRIBUTION
+    swapped = {True: {"exact": "sampling"}, False: {"sampling": "exact"}}[sampled]
+    return [swapped.get(rule, rule), *(gr.update(visible=sampled) for _ in range(3))]
+
+
+def _busy(running: bool) -> tuple[Any, Any]:
+    """Check and Stop, of which one can be pressed."""
+    return gr.update(interactive=not running), gr.update(interactive=running)

@@ -1,0 +1,195 @@
+"""What a γ sweep measured: its rows, its advice, and both as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from math import fsum
+from typing import Any
+
+from specdemo.analysis.sweep_rows import SweepRow, SweepRun, by_repeat, middle, row_of, speed
+from specdemo.settings import Settings
+
+SCHEMA = 1
+PLAIN = 0
+"""The γ under which runs of plain decoding are kept."""
+AS_GOOD = 0.99
+"""Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
+
+RESTLESS = 1.3
+"""Repeats of one greedy run that differ by this much were not alone on the machine."""
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep measured, whole or so far.
+
+    Attributes:
+        settings: of the speculative runs; their γ is the row's.
+        gammas: the γ asked for, in ascending order.
+        prompts: how many prompts.
+        repeats: how many times over.
+        runs: the finished runs, in the order in which they were made.
+        pair, dtype, quantization: of the models, as in a trace.
+        machine: what it ran on.
+        schema: version of this record.
+    """
+
+    settings: Settings
+    gammas: tuple[int, ...]
+    prompts: int
+    repeats: int
+    runs: tuple[SweepRun, ...]
+    pair: str = "in memory"
+    dtype: str = "float32"
+    quantization: str | None = None
+    machine: dict[str, Any] | None = None
+    schema: int = SCHEMA
+
+    @property
+    def total(self) -> int:
+        """Runs of a whole sweep: plain decoding and every γ, on every prompt, in every repeat."""
+        return (len(self.gammas) + 1) * self.prompts * self.repeats
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run was made."""
+        return len(self.runs) == self.total
+
+    @cached_property
+    def rows(self) -> tuple[SweepRow, ...]:
+        """One row for each γ of which at least one run is finished."""
+        plain = [r for r in self.runs if r.gamma == PLAIN]
+        by_gamma = {g: [r for r in self.runs if r.gamma == g] for g in self.gammas}
+        return tuple(row_of(gamma, runs, plain) for gamma, runs in by_gamma.items() if runs)
+
+    @cached_property
+    def plain_tokens_per_second(self) -> float | None:
+        """Decode speed of plain decoding over all prompts, median over the repeats."""
+        return middle(speed(runs) for runs in by_repeat([r for r in self.runs if r.gamma == PLAIN]).values())
+
+    @property
+    def best(self) -> SweepRow | None:
+        """The lowest γ whose speed-up is within 1 % of the largest."""
+        known = [row for row in self.rows if row.speedup is not None]
+        most = max((row.speedup for row in known), default=0.0)
+        return next((row for row in known if row.speedup >= AS_GOOD * most), None)
+
+    @property
+    def best_gamma(self) -> int | None:
+        """The recommended γ: the lowest whose measured speed-up is within 1 % of the largest; None without any."""
+        return self.best.gamma if self.best is not None else None
+
+    @property
+    def recommendation(self) -> str:
+        """One sentence for people."""
+        best = self.best
+        if best is None:
+            return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
+        start = "" if self.complete else "So far: "
+        if best.speedup < 1:
+            return (
+                f"{start}Do not speculate here: even the best of these, γ = {best.gamma}, "
+                f"runs at {best.speedup:.2f}× the speed of plain decoding."
+            )
+        spread = _spread(best.speedup_low, best.speedup_high)
+        kept = "" if best.acceptance_rate is None else f", with {best.acceptance_rate:.0%} of drafted tokens kept"
+        claim = (
+            f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
+            f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}."
+        )
+        return f"{start}{claim}{self._edge()}{self._doubt()}"
+
+    def _edge(self) -> str:
+        """A best at the end of the range may not be the best."""
+        measured = [row.gamma for row in self.rows]
+        if not self.complete or len(measured) < 2 or self.best_gamma not in (measured[0], measured[-1]):
+            return ""
+        upper = self.best_gamma == measured[-1]
+        if not upper and measured[0] == 1:
+            return ""
+        return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
+
+    def _doubt(self) -> str:
+        """Repeats do the same work: where their times differ widely, something else took the machine's."""
+        if not self.settings.greedy or self.best.speedup_high < RESTLESS * self.best.speedup_low:
+            return ""
+        return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
+
+    def to_csv(self) -> str:
+        """One line for each row; what holds for all of them stands in every line, lists are space-separated."""
+        columns = [f.name for f in fields(SweepRow)]
+        common = {name: "" if value is None else value for name, value in self._common().items()}
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*columns, *common])
+        for row in self.rows:
+            writer.writerow([*(_cell(getattr(row, name)) for name in columns), *common.values()])
+        return text.getvalue()
+
+    def to_json(self) -> str:
+        """The rows, what they were measured with, and the counts and seconds of every run."""
+        record = {
+            "schema": self.schema,
+            "pair": self.pair,
+            "dtype": self.dtype,
+            "quantization": self.quantization,
+            "machine": self.machine,
+            "settings": asdict(self.settings),
+            "gammas": list(self.gammas),
+            "prompts": self.prompts,
+            "repeats": self.repeats,
+            "complete": self.complete,
+            "best_gamma": self.best_gamma,
+            "recommendation": self.recommendation,
+            "plain_tokens_per_second": self.plain_tokens_per_second,
+            "rows": [row.as_dict() for row in self.rows],
+            "runs": [_summary(run) for run in self.runs],
+        }
+        return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
+
+    def _common(self) -> dict[str, Any]:
+        settings = asdict(self.settings)
+        names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
+        return {
+            "plain_tokens_per_second": self.plain_tokens_per_second,
+            **{name: settings[name] for name in (*names, "max_new_tokens", "seed")},
+            "prompts": self.prompts,
+            "repeats": self.repeats,
+            "complete": self.complete,
+            "pair": self.pair,
+            "dtype": self.dtype,
+            "quantization": self.quantization,
+            **(self.machine or {}),
+            "schema": self.schema,
+        }
+
+
+def _summary(run: SweepRun) -> dict[str, Any]:
+    phases = ("draft_seconds", "verify_seconds", "other_seconds")
+    return {
+        "gamma": run.gamma,
+        "prompt": run.prompt,
+        "repeat": run.repeat,
+        "rounds": len(run.steps),
+        "proposed": sum(s.drafted for s in run.steps),
+        "accepted": sum(s.accepted for s in run.steps),
+        "emitted": run.emitted,
+        "seconds": run.seconds,
+        **{phase: fsum(getattr(s, phase) for s in run.steps) for phase in phases},
+    }
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join("" if v is None else str(v) for v in value)
+    return "" if value is None else value
+
+
+def _spread(low: float | None, high: float | None) -> str:
+    if low is None or high is None or f"{low:.2f}" == f"{high:.2f}":
+        return ""
+    return f" ({low:.2f} to {high:.2f} over the repeats)"

@@ -1,0 +1,209 @@
+"""The γ sweep: plain decoding and every γ, on every prompt, several times over, in an order fair to all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any
+
+import torch
+import transformers
+
+from specdemo.analysis.sweep_report import PLAIN, SweepReport
+from specdemo.analysis.sweep_rows import Step, SweepRun, steps_of
+from specdemo.decoding.choice import check_drafter
+from specdemo.errors import PromptError, SettingsError
+from specdemo.lanes import Prompt, run, stream
+from specdemo.models.pair import ModelPair
+from specdemo.prompt import encode
+from specdemo.settings import MAX_GAMMA, Settings
+
+GAMMAS = range(2, 9)
+SEEDS = 2**63
+WARM_UP_TOKENS = 2 * MAX_GAMMA
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """A run was finished.
+
+    Attributes:
+        done, total: finished runs, and all of them.
+        run: the one that was finished last.
+        seconds_left: estimated from the time that those before took, waits included.
+        report: everything measured so far.
+    """
+
+    done: int
+    total: int
+    run: SweepRun
+    seconds_left: float
+    report: SweepReport
+
+
+def sweep(
+    pair: ModelPair,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings | None = None,
+    gammas: Sequence[int] = GAMMAS,
+    repeats: int = 1,
+) -> SweepReport:
+    """Measure every γ against plain decoding.
+
+    Args:
+        pair: the models.
+        prompts: one prompt or several; a list of whole numbers is one prompt's token ids.
+        settings: of the speculative runs; ``gamma`` is the sweep's.
+        gammas: the γ to try, each from 1 to 16.
+        repeats: times each run is made; a sampled run with another seed each time.
+
+    Raises:
+        PromptError: there is no prompt, or one cannot be decoded; says which.
+        SettingsError: γ, repeats or settings are out of range, or ask for what this pair does not have.
+    """
+    for progress in stream_sweep(pair, prompts, settings, gammas, repeats):
+        report = progress.report
+    return report
+
+
+def stream_sweep(
+    pair: ModelPair,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings | None = None,
+    gammas: Sequence[int] = GAMMAS,
+    repeats: int = 1,
+    stop: Event | None = None,
+) -> Iterator[SweepProgress]:
+    """The same sweep a run at a time; every step holds the report so far, so that a caller may leave any time.
+
+    What ``sweep`` raises is raised here at once, not at the first run. Setting ``stop`` ends the sweep within one
+    round; a run that was not finished is not counted.
+    """
+    settings = _checked(settings)
+    ids = _encode_all(pair, prompts, settings)
+    check_drafter(pair, settings)
+    report = SweepReport(
+        settings=settings,
+        gammas=_gammas(gammas),
+        prompts=len(ids),
+        repeats=_repeats(repeats),
+        runs=(),
+        pair=pair.name,
+        dtype=pair.dtype,
+        quantization=pair.quantization,
+        machine=_machine(pair),
+    )
+    return _runs(pair, ids, report, stop or Event())
+
+
+def order(contenders: Sequence[int], prompt: int, repeat: int) -> list[int]:
+    """The turn of a prompt in a repeat: one place further each time, so that a drift favours none of them."""
+    first = (prompt + repeat) % len(contenders)
+    return [*contenders[first:], *contenders[:first]]
+
+
+def _runs(pair: ModelPair, prompts: list[list[int]], report: SweepReport, stop: Event) -> Iterator[SweepProgress]:
+    began = time.perf_counter()
+    _warm_up(pair, prompts[0], report)
+    contenders = (PLAIN, *report.gammas)
+    for repeat in range(report.repeats):
+        for number, ids in enumerate(prompts):
+            for gamma in order(contenders, number, repeat):
+                steps = _run(pair, ids, _settings(report.settings, gamma, repeat), stop)
+                if steps is None:
+                    return
+                finished = SweepRun(gamma, number, repeat, steps)
+                report = replace(report, runs=(*report.runs, finished))
+                done = len(report.runs)
+                left = (time.perf_counter() - began) / done * (report.total - done)
+                yield SweepProgress(done, report.total, finished, left, report)
+
+
+def _run(pair: ModelPair, ids: list[int], settings: Settings, stop: Event) -> tuple[Step, ...] | None:
+    """The steps of one run; None if it was stopped."""
+    rounds = []
+    with closing(stream(pair, ids, settings)) as lane:
+        for round_ in lane:
+            rounds.append(round_)
+            if stop.is_set():
+                return None
+    return steps_of(rounds)
+
+
+def _warm_up(pair: ModelPair, ids: list[int], report: SweepReport) -> None:
+    """Let both ways of decoding pay for what only a first run pays."""
+    short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
+    for gamma in (PLAIN, report.gammas[-1]):
+        run(pair, ids, _settings(short, gamma, 0))
+
+
+def _settings(settings: Settings, gamma: int, repeat: int) -> Settings:
+    """Of one run: repeats of sampled runs draw other texts, so that the figures are not those of one."""
+    seed = (settings.seed + repeat) % SEEDS
+    if gamma == PLAIN:
+        return replace(settings, strategy="autoregressive", seed=seed)
+    return replace(settings, gamma=gamma, seed=seed)
+
+
+def _checked(settings: Settings | None) -> Settings:
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
+    settings = settings or Settings()
+    if settings.strategy != "speculative":
+        raise SettingsError(
+            "strategy", f"a sweep drafts by itself and cannot run {settings.strategy!r}; choose 'speculative'."
+        )
+    if settings.adaptive_gamma:
+        raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
+    return settings
+
+
+def _gammas(gammas: Sequence[int]) -> tuple[int, ...]:
+    try:
+        wanted = list(gammas)
+    except TypeError:
+        wanted = [gammas]
+    if not wanted:
+        raise SettingsError("gammas", "there are none; give at least one γ, such as range(2, 9).")
+    wrong = [g for g in wanted if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= MAX_GAMMA]
+    if wrong:
+        raise SettingsError("gammas", f"must be whole numbers from 1 to {MAX_GAMMA}, not {wrong[0]!r}.")
+    return tuple(sorted(set(wanted)))
+
+
+def _repeats(repeats: int) -> int:
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise SettingsError("repeats", f"must be a whole number of at least 1, not {repeats!r}.")
+    return repeats
+
+
+def _encode_all(pair: ModelPair, prompts: Prompt | Sequence[Prompt], settings: Settings) -> list[list[int]]:
+    """Token ids of every prompt, before anything runs."""
+    one = isinstance(prompts, str) or all(not isinstance(p, str | Sequence) for p in prompts)
+    several = [prompts] if one and len(prompts) else list(prompts)
+    if not several:
+        raise PromptError("there is none; give at least one text to continue.")
+    encoded = []
+    for number, prompt in enumerate(several, start=1):
+        try:
+            encoded.append(encode(pair, prompt, settings.chat))
+        except PromptError as error:
+            if len(several) == 1:
+                raise
+            reason = str(error).removeprefix("prompt: ")
+            raise PromptError(f"number {number} of {len(several)}: {reason}") from error
+    return encoded
+
+
+def _machine(pair: ModelPair) -> dict[str, Any]:
+    """What a speed depends on besides the models."""
+    device = pair.device
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }

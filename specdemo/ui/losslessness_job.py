@@ -1,0 +1,122 @@
+"""One losslessness check for one visitor: its runs take turns in the models' thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Event
+
+from specdemo.analysis.certificate import Certificate
+from specdemo.analysis.greedy_check import GreedyCheck
+from specdemo.certify import Certifier, check_greedy
+from specdemo.errors import LoadCancelled, SpecDemoError
+from specdemo.lanes import stream, trace_of
+from specdemo.models.failures import out_of_memory
+from specdemo.models.pair import ModelPair
+from specdemo.models.progress import STOPPED as STOPPED_LOADING
+from specdemo.models.store import Load
+from specdemo.prompt import encode
+from specdemo.settings import Settings
+from specdemo.trace import Round
+from specdemo.ui.progress_text import describe
+
+WAIT_SECONDS = 0.25
+UPDATE_SECONDS = 0.5
+MEMORY = "Memory ran out. Choose fewer tokens, a smaller pair or a quantisation, and check again."
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a visitor wants checked; ``runs`` and ``tokens`` are those of :func:`specdemo.certify`."""
+
+    prompt: str
+    settings: Settings
+    runs: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState:
+    """Where a check stands.
+
+    Attributes:
+        phase: ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end it.
+        message: a line for people, where there is no result to show.
+        result: what is known so far.
+    """
+
+    phase: str
+    message: str = ""
+    result: Certificate | GreedyCheck | None = None
+
+
+def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Iterator[CheckState]:
+    """Check in ``thread``, a pair of runs or a round a job, so that other visitors' runs come in between.
+
+    Errors a person can cause, and any other, end as a message, with what is known until then. Setting ``stop`` or
+    closing the generator ends decoding within one job.
+    """
+    state = CheckState("loading")
+    try:
+        yield from _wait(load, stop)
+        states = _greedy if plan.settings.greedy else _certificate
+        for state in states(thread, load.future.result(), plan, stop):
+            yield state
+        return
+    except SpecDemoError as error:
+        message = str(error)
+    except Exception as error:
+        message = f"The check failed: {type(error).__name__}. Press Check to try again."
+        if out_of_memory(error):
+            message = MEMORY
+        else:
+            _log.exception("a losslessness check failed")
+    yield CheckState("error", message, state.result)
+
+
+def _wait(load: Load, stop: Event) -> Iterator[CheckState]:
+    while not load.future.done():
+        yield CheckState("loading", describe(load.progress.step))
+        wait([load.future], timeout=WAIT_SECONDS)
+        if stop.is_set() and not load.future.done():
+            raise LoadCancelled(STOPPED_LOADING)
+
+
+def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
+    certifier = Certifier(pair, plan.prompt, plan.settings, plan.runs, plan.tokens)
+    yield CheckState("running", "Waiting for a turn…")
+    told = 0.0
+    while not certifier.done and not stop.is_set():
+        thread.submit(certifier.step).result()
+        if time.monotonic() - told >= UPDATE_SECONDS and not certifier.done:
+            told = time.monotonic()
+            yield CheckState("running", result=certifier.certificate())
+    yield CheckState("done" if certifier.done else "stopped", result=certifier.certificate())
+
+
+def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
+    ids = encode(pair, plan.prompt, plan.settings.chat)
+    rounds: list[Round] = []
+    yield CheckState("running", "Decoding…")
+    with closing(thread.submit(stream, pair, ids, plan.settings).result()) as decoding:
+        told = time.monotonic()
+        while not stop.is_set():
+            round_ = thread.submit(next, decoding, None).result()
+            if round_ is None:
+                break
+            rounds.append(round_)
+            if time.monotonic() - told >= UPDATE_SECONDS:
+                told = time.monotonic()
+                emitted = sum(len(r.emitted) for r in rounds)
+                yield CheckState("running", f"Decoding: {emitted} of {plan.settings.max_new_tokens} tokens…")
+    if not rounds:
+        raise LoadCancelled("Stopped before the first token. Press Check to start again.")
+    # Dropped caches are freed here; the check reads the finished text in one forward.
+    trace = trace_of(pair, ids, plan.settings, rounds)
+    result = thread.submit(check_greedy, pair, trace).result()
+    yield CheckState("done" if trace.complete else "stopped", result=result)

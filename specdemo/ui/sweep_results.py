@@ -1,0 +1,136 @@
+"""What a sweep shows: the recommendation, four figures, a table, and the files to take away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.analysis.sweep_report import SweepReport
+from specdemo.ui.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
+
+FIGURES = (
+    ("speedup", "Speed-up, measured and predicted", speedup_figure),
+    ("speed", "Acceptance and speed", speed_figure),
+    ("accepted", "Drafted tokens kept in a round", accepted_figure),
+    ("time", "Time of a round", time_figure),
+)
+NOTHING = "–"
+COLUMNS = (
+    ("γ", "drafted tokens a round", lambda r: str(r.gamma)),
+    (
+        "speed-up",
+        "plain seconds a token / speculative seconds a token, each repeat against its own plain runs; median, "
+        "and from the worst repeat to the best",
+        lambda r: _range(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
+    ),
+    (
+        "predicted",
+        "(1 + o₀) Σ τ(d) / Σ (d·c + v(d) + o) over the rounds, d the tokens a round drafted, "
+        "τ(d) = 1 + Σⱼ Πᵢ≤ⱼ aᵢ from the share aᵢ of rounds that kept token i where it was reached, "
+        "v(d) on the line from v(0) = 1 to v(γ), o₀ the overhead of a plain step",
+        lambda r: _number(r.predicted_speedup, ".2f", "×"),
+    ),
+    (
+        "τ/(γc+v)",
+        "the same for endless decoding: every round drafts γ, and nothing but models takes time",
+        lambda r: _number(r.expected_speedup, ".2f", "×"),
+    ),
+    (
+        "tokens/s",
+        "decoded tokens / decode time of all prompts; median, slowest and fastest repeat",
+        lambda r: _range(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
+    ),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: _number(r.acceptance_rate, ".1%")),
+    (
+        "τ",
+        "tokens emitted / rounds, the target's own included",
+        lambda r: _number(r.mean_acceptance_length, ".2f"),
+    ),
+    ("c", "median draft step / median target step", lambda r: _number(r.draft_cost, ".3f")),
+    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: _number(r.verify_cost, ".2f")),
+    ("o", "median other time of a round / median target step", lambda r: _number(r.overhead_cost, ".3f")),
+    ("rounds", "target forwards after the prefills, over all runs", lambda r: f"{r.rounds:,}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The components that show a report."""
+
+    area: gr.Column
+    headline: gr.HTML
+    plots: list[gr.Plot]
+    table: gr.Dataframe
+    csv: gr.DownloadButton
+    json: gr.DownloadButton
+
+    def outputs(self) -> list[Any]:
+        """All of them, for an event."""
+        return [self.area, self.headline, *self.plots, self.table, self.csv, self.json]
+
+
+def create_results() -> Results:
+    """Build the results in the current layout, hidden until there are any."""
+    with gr.Column(visible=False, elem_id="sweep-results") as area:
+        headline = gr.HTML(value=None, padding=False, elem_id="sweep-headline")
+        plots = []
+        with gr.Row(elem_classes="sweep-figures"):
+            for name, title, _ in FIGURES:
+                with gr.Column(min_width=300, elem_classes="sweep-figure"):
+                    gr.HTML(f"<h3>{title}</h3>", padding=False)
+                    plots.append(gr.Plot(show_label=False, container=False, elem_id=f"sweep-{name}"))
+                    gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
+        table = gr.Dataframe(
+            headers=[name for name, _, _ in COLUMNS],
+            datatype="str",
+            interactive=False,
+            column_widths=[44, 138, 92, 84, 150, 88, 52, 58, 56, 58, 70],
+            show_label=False,
+            elem_id="sweep-table",
+        )
+        with gr.Row(elem_classes="sweep-files"):
+            csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="sweep-csv")
+            json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="sweep-json")
+        with gr.Accordion("What the columns mean", open=False, elem_id="sweep-columns"):
+            meanings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text, _ in COLUMNS)
+            gr.HTML(f"<dl>{meanings}</dl>", padding=False)
+    return Results(area, headline, plots, table, csv, json)
+
+
+def shown(results: Results, report: SweepReport) -> dict[Any, Any]:
+    """The report in its components, all but the files."""
+    best = report.best
+    pays = best is not None and best.speedup >= 1
+    figure = f"γ = {best.gamma}" if pays else NOTHING if best is None else f"{best.speedup:.2f}×"
+    headline = f"<strong>{figure}</strong><p>{escape(report.recommendation)}</p>"
+    return {
+        results.area: gr.update(visible=True),
+        results.headline: headline,
+        **{plot: draw(report) for plot, (_, _, draw) in zip(results.plots, FIGURES, strict=True)},
+        results.table: [[read(row) for _, _, read in COLUMNS] for row in report.rows],
+    }
+
+
+def saved(results: Results, report: SweepReport, folder: Path) -> dict[Any, Any]:
+    """The report as files in ``folder``, which Gradio copies as it sends the update."""
+    files = {
+        results.csv: ("gamma-sweep.csv", report.to_csv()),
+        results.json: ("gamma-sweep.json", report.to_json()),
+    }
+    for name, text in files.values():
+        (folder / name).write_text(text, encoding="utf-8")
+    return {button: str(folder / name) for button, (name, _) in files.items()}
+
+
+def _number(value: float | None, form: str, unit: str = "") -> str:
+    return NOTHING if value is None else f"{value:{form}}{unit}"
+
+
+def _range(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
+    middle = _number(value, form, unit)
+    ends = [_number(end, form) for end in (low, high)]
+    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
