@@ -10,7 +10,7 @@ import gradio as gr
 from specdemo.models.store import PairStore
 from specdemo.ui.controls import create_controls
 from specdemo.ui.pair_controls import pair_request
-from specdemo.ui.pair_loading import connect_pair_card
+from specdemo.ui.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.race_tab import create_race_tab, race_css, race_head
 
 TITLE = "specdemo: speculative decoding, measured"
@@ -24,6 +24,7 @@ def build(store: PairStore | None = None) -> gr.Blocks:
         store: where the pairs are kept and run; a new one if none is given.
     """
     store = store or PairStore()
+    loading = PairLoading(store)
     with gr.Blocks(
         title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True
     ) as page:
@@ -36,11 +37,12 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                 )
                 controls = create_controls()
             with gr.Column(elem_id="stage"):
-                stops = [create_race_tab(controls, store), connect_pair_card(page, controls.pair, store)]
+                stops = create_race_tab(controls, store, loading)
+        connect_pair_card(page, controls.pair, controls.run, loading)
 
         def leave(request: gr.Request) -> None:
-            for signals in stops:
-                signals.forget(request.session_hash or "")
+            stops.forget(request.session_hash or "")
+            loading.forget(request.session_hash or "")
 
         page.unload(leave)
     page.queue(max_size=QUEUE_LENGTH)
