@@ -35,7 +35,7 @@ def race(
     pairs = pair if isinstance(pair, Sequence) else [pair] * len(lanes)
     if len(pairs) != len(lanes):
         raise SettingsError(
-            "lanes", f"there are {len(lanes)} for {len(pairs)} pairs; give one pair, or one a lane."
+            "lanes", f"there are {len(lanes)}, but pairs: {len(pairs)}; give one pair for all, or one a lane."
         )
     return _interleave([stream(p, prompt, settings) for p, settings in zip(pairs, lanes, strict=True)])
 

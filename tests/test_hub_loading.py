@@ -468,7 +468,7 @@ def test_a_cancelled_load_ends_and_leaves_nothing_but_what_was_fetched(
     """Guards every moment of a load: no model stays, the next one works and fetches only what is missing."""
     name = hub.add_pair(folders("llama"))
     request, before, progress = request_pair(name, "cpu"), living_models(), Impatient(text, done)
-    with pytest.raises(LoadCancelled, match=r"stopped.*goes on from there") as caught:
+    with pytest.raises(LoadCancelled, match=r"stopped.*goes on with what was downloaded") as caught:
         load(*examine(request, progress), progress)
     assert living_models() == before
     assert text in progress.step.text
@@ -500,8 +500,8 @@ def test_progress_counts_bytes_and_files_of_both_models(hub: Hub, folders: Folde
     assert counts[-1] == report.download
     texts = list(dict.fromkeys(step.text for step in fetching))
     assert texts == [
-        "Downloading the target, target, file 1 of 2",
-        "Downloading the draft, draft, file 2 of 2",
+        "Downloading the target (target), file 1 of 2",
+        "Downloading the draft (draft), file 2 of 2",
     ]
     loading = [step for step in seen if step.text.startswith("Loading the draft")]
     assert loading[-1].done == loading[-1].total > 10

@@ -73,11 +73,31 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     )
     page.locator("#cancel-load").click()
     expect(page.locator(".pair-card")).to_contain_text("Loading was stopped", timeout=RUN_MS)
+    page.wait_for_timeout(1000)  # else the run would join the load before it has ended
     hub.behave("org/big")
     set_length(page, 12)
     press_run_and_wait(page)
     assert any(path.endswith("/model.safetensors") and went_on for _, path, went_on in hub.requests)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    assert "In memory" in card(page, "ready")
+
+
+def test_a_slow_load_is_not_in_the_way_of_other_pairs(page: Page, hub: Hub, tmp_path: Path) -> None:
+    """Guards the card, which once went on showing the other load; and that the load goes on behind it."""
+    hub.add("org/slow", checkpoint(tmp_path / "slow", "llama", hidden=256, layers=2))
+    hub.misbehave("org/slow", delay=0.3)
+    name_pair(page, "org/slow")
+    card(page, "possible")
+    page.locator("#load").click()
+    expect(page.locator(".pair-card")).to_contain_text("Downloading", timeout=RUN_MS)
+    choose(page, "pair", "builtin: ")
+    assert "In memory" in card(page, "ready")
+    page.wait_for_timeout(1000)
+    assert "In memory" in card(page, "ready")
+    set_length(page, 4)
+    press_run_and_wait(page)
+    hub.behave("org/slow")
+    choose(page, "pair", "Custom")
     assert "In memory" in card(page, "ready")
 
 
@@ -106,7 +126,7 @@ def test_a_folder_is_a_target_alone(page: Page, tmp_path: Path) -> None:
     """Guards a person's own model, in a path with a space and another script."""
     folder = shutil.copytree(ASSETS / "builtin/target", tmp_path / "mein Modell 模型")
     name_pair(page, str(folder))
-    assert "On this machine" in card(page, "possible")
+    assert "it is on this machine" in card(page, "possible")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
     set_length(page, 8)
     press_run_and_wait(page)
@@ -125,5 +145,12 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     expect(page.locator("[data-lane='2']")).to_contain_text("unquantised weights")
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", re.compile("identical|tie"))
     expect(page.locator("[data-role=why]")).to_contain_text(re.compile(r"int8 weights (make|leave) the target"))
+    choose(page, "lane3-method", "None")
+    page.get_by_role("tab", name="Lane 1").click()
+    choose(page, "lane1-method", "Plain: unquantised target")
+    press_run_and_wait(page)
+    comparison = re.compile("Speculative with int8 weights is .* Plain with unquantised weights")
+    expect(page.locator("[data-role=comparison]")).to_have_text(comparison)
+    expect(page.locator("[data-role=why]")).to_contain_text("No plain lane has the int8 weights")
     choose(page, "target-quantization", "as they are")
-    expect(page.locator("#lane3-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
+    expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)

@@ -79,7 +79,7 @@ def test_a_folder_needs_no_download_and_a_target_may_be_alone(folders: Folders) 
     report = look(folders("gpt2")[0])
     assert report.ok
     assert report.download == 0
-    assert report.conclusion.startswith("Will run: On this machine; it needs ")
+    assert report.conclusion.startswith("Will run: it is on this machine and needs ")
     assert (report.tokenizers.relation, report.tokenizers.text) == ("alone", "no draft model")
     assert len(report.models) == 1
 

@@ -20,7 +20,12 @@ def explain_race(traces: Sequence[Trace]) -> str | None:
     fastest = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
     alike = [t for t in traces if t.quantization == fastest.quantization]
     baseline = traces[0] if traces[0] in alike else next((t for t in alike if _plain(t)), None)
-    reasons = [None if baseline in (None, fastest) else explain(baseline, fastest), explain_quantization(traces)]
+    if baseline is None:
+        return (
+            f"No plain lane has the {fastest.quantization or 'unquantised'} weights of the fastest lane, so this "
+            "speed-up is of quantisation and speculation together; add one to tell them apart."
+        )
+    reasons = [None if baseline is fastest else explain(baseline, fastest), explain_quantization(traces)]
     if baseline is not traces[0] and reasons[0]:
         reasons[0] = f"Against plain decoding with the same weights {reasons[0]}"
     return " ".join(reason for reason in reasons if reason) or None

@@ -71,7 +71,8 @@ def cost_of_page(
     store = PairStore()
     demo = build(store)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    pair = store.preload(request_pair("builtin")).future.result()
+    with store.using(request_pair("builtin")) as load:
+        pair = load.future.result()
 
     def alone(settings: Settings) -> float:
         return store.thread.submit(lambda: run(pair, prompt, settings).rounds[-1].seconds).result()

@@ -46,6 +46,10 @@ class Checkpoint(ABC):
     def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these files would have to be fetched."""
 
+    def remaining(self, names: Sequence[str]) -> int:
+        """Bytes still to be fetched for these files."""
+        return sum(self.sizes[name] for name in self.missing(names))
+
     @abstractmethod
     def read(self, names: Sequence[str], progress: Progress) -> Path:
         """The folder that holds these files, after fetching what is missing."""

@@ -80,7 +80,7 @@ _KINDS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
     (
         SafetensorError,
         "{name}: the weights cannot be read, the file is damaged or cut short ({error}); "
-        "delete it and load the pair again.",
+        "replace it and load the pair again.",
     ),
 ]
 """Kinds of errors and what is said of them, the more special before the more general."""

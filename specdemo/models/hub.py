@@ -50,6 +50,10 @@ class HubCheckpoint(Checkpoint):
     def missing(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if self._cached(name) is None]
 
+    def remaining(self, names: Sequence[str]) -> int:
+        parts = [self._part(name) for name in self.missing(names)]
+        return super().remaining(names) - sum(part.stat().st_size for part in parts if part.exists())
+
     def read(self, names: Sequence[str], progress: Progress) -> Path:
         for name in self.missing(names):
             self._download(name, progress)
@@ -72,13 +76,19 @@ class HubCheckpoint(Checkpoint):
     def _folder(self) -> Path:
         return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.source.name, repo_type="model")
 
+    def _blob(self, name: str) -> Path:
+        return self._folder / "blobs" / self._files[name].digest
+
+    def _part(self, name: str) -> Path:
+        """Where a download is kept until it is whole."""
+        return self._blob(name).with_suffix(".part")
+
     def _download(self, name: str, progress: Progress) -> None:
-        file = self._files[name]
-        blob = self._folder / "blobs" / file.digest
+        file, blob = self._files[name], self._blob(name)
         blob.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(blob.with_suffix(".lock")):
             if not blob.exists():
-                part = blob.with_suffix(".part")
+                part = self._part(name)
                 self._stream(name, part, progress)
                 progress.check()
                 if _digest(part, file) != file.digest:
@@ -100,17 +110,19 @@ class HubCheckpoint(Checkpoint):
             part.unlink()
             part.touch()
             begun = 0
-        progress.advance(begun)
-        failures = 0
+        progress.skip(begun)
+        failures, doing = 0, progress.step.text
         while (had := part.stat().st_size) < size:
             try:
                 self._stream_from(name, part, had, progress)
+                progress.advance(0, doing)
             except (httpx2.TransportError, HfHubHTTPError) as error:
                 if _refused(error):
                     raise
                 failures = failures + 1 if part.stat().st_size == had else 0
                 if failures == ATTEMPTS:
                     raise
+                progress.advance(0, f"{doing}: no answer, trying again")
                 time.sleep(PAUSE_SECONDS)
 
     def _stream_from(self, name: str, part: Path, had: int, progress: Progress) -> None:
@@ -123,7 +135,7 @@ class HubCheckpoint(Checkpoint):
             mode = "ab"
             if had and response.status_code != httpx2.codes.PARTIAL_CONTENT:  # ranges are not served here
                 mode = "wb"
-                progress.advance(-had)
+                progress.skip(-had)
             with part.open(mode) as out:
                 for chunk in response.iter_bytes(CHUNK):
                     out.write(chunk)

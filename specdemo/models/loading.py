@@ -78,15 +78,15 @@ def check(report: Preflight) -> None:
 
 def fetch(found: list[Examined], progress: Progress) -> None:
     """Download the weights that are missing, of all models as one step."""
-    total = sum(e.report.download for e in found)
+    files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
+    total = sum(e.checkpoint.sizes[name] for e, name in files)
     if not total:
         return
-    files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
     progress.begin("Downloading", total, in_bytes=True)
     for number, (examined, name) in enumerate(files, start=1):
         source = examined.checkpoint.source
         progress.advance(
-            0, f"Downloading the {examined.report.role}, {source.title}, file {number} of {len(files)}"
+            0, f"Downloading the {examined.report.role} ({source.title}), file {number} of {len(files)}"
         )
         with explained(source):
             examined.checkpoint.read([name], progress)
@@ -112,7 +112,8 @@ def _assemble(report: Preflight, found: list[Examined], progress: Progress) -> M
         name=report.request.name,
         draft_tokenizer=tokenizers[1] if reencoded else None,
     )
-    progress.begin("Warming up")
+    compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
+    progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
     with explained(report.request.target):
         pair.warm_up()
     progress.check()
@@ -121,7 +122,7 @@ def _assemble(report: Preflight, found: list[Examined], progress: Progress) -> M
 
 def _load_model(examined: Examined, request: PairRequest, progress: Progress) -> PreTrainedModel:
     report, source = examined.report, examined.checkpoint.source
-    progress.begin(f"Loading the {report.role}, {source.title}")
+    progress.begin(f"Loading the {report.role} ({source.title})")
     folder = examined.checkpoint.read(examined.weights, progress)
     options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
     if report.quantization is not None:

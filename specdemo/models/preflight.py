@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from specdemo.errors import PairError
 from specdemo.models.checkpoint import Checkpoint, open_checkpoint
-from specdemo.models.compatibility import TokenizerMatch, match_tokenizers
+from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizers
 from specdemo.models.failures import explained
 from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import check_quantization
-from specdemo.models.request import DTYPES, PairRequest, request_pair
+from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
 from specdemo.models.source import ModelSource
 
 
@@ -107,7 +108,9 @@ class Preflight:
         """The report in one sentence."""
         if not self.ok:
             return f"Cannot run: {self.problems[0]}"
-        fetch = f"{gigabytes(self.download)} to download, then it" if self.download else "On this machine; it"
+        fetch = (
+            f"{gigabytes(self.download)} to download, then it" if self.download else "it is on this machine and"
+        )
         return f"Will run: {fetch} needs {gigabytes(self.memory)} of {gigabytes(self.memory_free)} free memory."
 
 
@@ -161,7 +164,7 @@ def examine(
     for role, source, quantization in asked:
         if source is None:
             continue
-        progress.begin(f"Looking at the {role}, {source.title}")
+        progress.begin(f"Looking at the {role} ({source.title})")
         try:
             with explained(source):
                 found.append(_examine_model(request, role, source, quantization, progress))
@@ -229,7 +232,7 @@ def _examine_model(
         dtype=str(dtype).removeprefix("torch."),
         quantization=quantization if quantises(skeleton) else None,
         weights=estimate(skeleton, dtype, quantization),
-        download=sum(checkpoint.sizes[name] for name in checkpoint.missing(weights)),
+        download=checkpoint.remaining(weights),
         licence=checkpoint.licence,
         gated=checkpoint.gated,
     )
@@ -271,8 +274,10 @@ def _tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase:
             f"{source.name} has no tokenizer that can be read ({str(error).strip().splitlines()[0]}); "
             "add its tokenizer.json, or choose a repository that has one."
         ) from error
-    if len(tokenizer) == 0:
-        raise PairError(f"{source.name} has an empty tokenizer; choose a repository that has its tokenizer.json.")
+    if not tokenizer(PROBE)["input_ids"]:  # the library makes an empty one up for some architectures
+        raise PairError(
+            f"{source.name} has no tokenizer files; add its tokenizer.json, or choose a repository that has it."
+        )
     return tokenizer
 
 
@@ -288,7 +293,7 @@ def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> 
     if memory > memory_free:
         short.append(
             f"memory: the pair needs {gigabytes(memory)} and {gigabytes(memory_free)} are free; choose a smaller "
-            "pair, a 16-bit dtype or a quantisation."
+            f"pair, a 16-bit dtype or a quantisation{_or_budget()}."
         )
     if download > disk_free:
         short.append(
@@ -296,6 +301,10 @@ def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> 
             "space, or set HF_HOME to a larger disk."
         )
     return short
+
+
+def _or_budget() -> str:
+    return f", or raise {BUDGET}, which is {os.environ[BUDGET]}" if os.environ.get(BUDGET) else ""
 
 
 def _notes(request: PairRequest, found: list[Examined]) -> list[str]:

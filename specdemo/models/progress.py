@@ -8,7 +8,7 @@ from threading import Event, Lock
 
 from specdemo.errors import LoadCancelled
 
-STOPPED = "Loading was stopped. What was downloaded is kept; the next load goes on from there."
+STOPPED = "Loading was stopped. The next load goes on with what was downloaded."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,12 @@ class Progress:
         with self._lock:
             old = self._step
             self._step = Step(text or old.text, old.done + done, old.total, old.in_bytes)
+
+    def skip(self, done: int) -> None:
+        """``done`` of the step was there before and says nothing of its speed; negative if it is lost."""
+        self.advance(done)
+        with self._lock:
+            self._had += done
 
     def cancel(self) -> None:
         """End the load at its next check."""

@@ -10,11 +10,13 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.catalog import CatalogEntry, catalog
-from specdemo.models.source import ModelSource, is_folder, parse_source
+from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 
 QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
+BUDGET = "SPECDEMO_MEMORY_GB"
+"""Environment variable with the gigabytes that all loaded pairs together may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,36 @@ def request_pair(
             "or 'target + draft'."
         )
     entry = catalog().get(name.strip()) or _typed(name)
+    return _request(entry, device, dtype, target_quantization, draft_quantization)
+
+
+def request_models(
+    target: str,
+    draft: str | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    target_quantization: str | None = None,
+    draft_quantization: str | None = None,
+) -> PairRequest:
+    """The same for models outside the catalogue, each by name or path; a path may hold any characters.
+
+    Raises:
+        PairError: as :func:`request_pair`.
+    """
+    name = BETWEEN.join(part for part in (target, draft) if part)
+    _check_private(name)
+    return _request(
+        CatalogEntry(name, name, target, draft), device, dtype, target_quantization, draft_quantization
+    )
+
+
+def _request(
+    entry: CatalogEntry,
+    device: str | torch.device | None,
+    dtype: str | torch.dtype | None,
+    target_quantization: str | None,
+    draft_quantization: str | None,
+) -> PairRequest:
     where = _device(device if device is not None else entry.device)
     return PairRequest(
         name=entry.id,
@@ -78,13 +110,18 @@ def is_public() -> bool:
     return bool(os.environ.get("SPACE_ID")) if asked is None else asked not in ("", "0")
 
 
-def _typed(name: str) -> CatalogEntry:
-    """A pair that is not in the catalogue: ``target`` or ``target + draft``."""
+def _check_private(name: str) -> None:
+    """Strangers choose from the catalogue only."""
     if is_public():
         raise PairError(
-            f"pair: {name!r} is not in the catalogue, and this public page loads no other models; choose one of "
-            f"{', '.join(catalog())}, or run the app on your own machine."
+            f"pair: {shorten(name)!r} is not in the catalogue, and this public page loads no other models; choose "
+            f"one of {', '.join(catalog())}, or run the app on your own machine."
         )
+
+
+def _typed(name: str) -> CatalogEntry:
+    """A pair that is not in the catalogue: ``target`` or ``target + draft``."""
+    _check_private(name)
     meant = get_close_matches(name.strip(), catalog(), n=1)
     plain = not any(mark in name for mark in ("/", "@", BETWEEN))
     if meant and plain and not is_folder(name.strip()):
@@ -94,7 +131,9 @@ def _typed(name: str) -> CatalogEntry:
         )
     parts = [part.strip() for part in name.split(BETWEEN)]
     if len(parts) > 2 or not all(parts):
-        raise PairError(f"pair: {name!r} should name a target, or a target and a draft as 'target + draft'.")
+        raise PairError(
+            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft'."
+        )
     return CatalogEntry(name.strip(), name.strip(), *parts)
 
 

@@ -52,7 +52,7 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
         validate_repo_id(name)
     except HFValidationError as error:
         raise PairError(
-            f"pair: {text!r} is neither a folder here nor a name on the hub; write owner/name, "
+            f"pair: {shorten(text)!r} is neither a folder here nor a name on the hub; write owner/name, "
             "owner/name@revision or the path of a folder."
         ) from error
     return ModelSource(name, asked or revision)
@@ -60,8 +60,15 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
 
 def _folder(text: str) -> ModelSource:
     if not is_folder(text):
-        raise PairError(f"pair: there is no folder {text!r}; give the folder that holds the model's config.json.")
+        raise PairError(
+            f"pair: there is no folder {shorten(text)!r}; give the folder that holds the model's config.json."
+        )
     return ModelSource(text, folder=Path(text).expanduser().resolve())
+
+
+def shorten(text: str) -> str:
+    """What was typed, short enough for a message."""
+    return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
 
 
 def is_folder(text: str) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import RLock, Semaphore, Thread
+from threading import Event, RLock, Semaphore, Thread
 
 import torch
 
@@ -20,7 +20,7 @@ from specdemo.models.memory import free_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
-from specdemo.models.request import PairRequest
+from specdemo.models.request import BUDGET, PairRequest
 
 DOWNLOADS = 4
 """Pairs that may be looked at or fetched at the same time."""
@@ -87,9 +87,22 @@ class PairStore:
 
     def preload(self, request: PairRequest) -> Load:
         """Begin to load a pair that somebody will want."""
+        return self.want(request)[0]
+
+    def want(self, request: PairRequest) -> tuple[Load, Callable[[], None]]:
+        """The same, and how to say that one no longer wants it."""
         load = self._join(request)
-        load.future.add_done_callback(lambda _: self._leave(load))
-        return load
+        wanted = Event()
+        wanted.set()
+
+        def leave(_: object = None) -> None:
+            with self._lock:
+                if wanted.is_set():
+                    wanted.clear()
+                    self._leave(load)
+
+        load.future.add_done_callback(leave)
+        return load, leave
 
     def find(self, request: PairRequest) -> Load | None:
         """The pair if it is in memory or on its way."""
@@ -160,7 +173,7 @@ class PairStore:
                 raise PairError(
                     f"memory: the pair needs {gigabytes(report.memory)} and {gigabytes(max(room, 0))} are left, "
                     "with other pairs in use; wait for those runs, choose a smaller pair or a quantisation"
-                    + ("." if self._budget is None else ", or raise SPECDEMO_MEMORY_GB.")
+                    + ("." if self._budget is None else f", or raise {BUDGET}.")
                 )
             load.notes.append(f"{idle[0].request.name} was put out of memory to make room.")
             del idle
@@ -196,11 +209,11 @@ def _on(device: str, loads: list[Load]) -> list[Load]:
 
 
 def _budget() -> int | None:
-    asked = os.environ.get("SPECDEMO_MEMORY_GB")
+    asked = os.environ.get(BUDGET)
     try:
         return None if not asked else int(float(asked) * 1e9)
     except ValueError as error:
-        raise PairError(f"SPECDEMO_MEMORY_GB: {asked!r} is no number; give gigabytes, such as 8.") from error
+        raise PairError(f"{BUDGET}: {asked!r} is no number; give gigabytes, such as 8.") from error
 
 
 def _collect() -> None:

@@ -219,7 +219,10 @@ def _verdict(traces: list[Trace], titles: list[str]) -> dict[str, str]:
         if t is not first[t.quantization]
     }
     if not judged:
-        return {"kind": "partial", "text": "not compared: the lanes' weights differ; add a plain lane of the same"}
+        return {
+            "kind": "partial",
+            "text": "not compared: the lanes' weights differ; add a plain lane with the same weights",
+        }
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
     texts = list(dict.fromkeys(j.text for j in judged.values()))
     if len(texts) > 1 or len(judged) < len(traces) - 1:

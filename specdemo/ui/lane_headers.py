@@ -23,7 +23,8 @@ def lane_headers(
     headers = [_header(s) for s in lanes]
     if quantizations and any(quantizations):
         for header, weights in zip(headers, quantizations, strict=True):
-            header["detail"] += f", {weights or 'unquantised'} weights"
+            header["weights"] = f"{weights or 'unquantised'} weights"
+            header["detail"] += f", {header['weights']}"
     counts = Counter(h["title"] for h in headers)
     for number, header in enumerate(headers, start=1):
         if counts[header["title"]] > 1:

@@ -11,7 +11,7 @@ from specdemo.models.store import PairStore
 from specdemo.ui.controls import create_controls
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
-from specdemo.ui.pair_loading import connect_pair_card
+from specdemo.ui.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.quiet import QUIET
 from specdemo.ui.race_tab import create_race_tab, race_css, race_head
 from specdemo.ui.sweep_tab import create_sweep_tab
@@ -27,6 +27,7 @@ def build(store: PairStore | None = None) -> gr.Blocks:
         store: where the pairs are kept and run; a new one if none is given.
     """
     store = store or PairStore()
+    loading = PairLoading(store)
     with gr.Blocks(
         title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True
     ) as page:
@@ -40,17 +41,19 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    stops = [create_race_tab(controls, store), connect_pair_card(page, controls.pair, store)]
+                    stops = [create_race_tab(controls, store, loading)]
                 with gr.Tab("γ sweep", id="sweep"):
                     stops.append(create_sweep_tab(controls, store))
                 with gr.Tab("Losslessness", id="losslessness"):
                     stops.append(create_losslessness_tab(controls, store))
+        connect_pair_card(page, controls.pair, controls.run, loading)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
         def leave(request: gr.Request) -> None:
             for signals in stops:
                 signals.forget(request.session_hash or "")
+            loading.forget(request.session_hash or "")
 
         page.unload(leave)
     page.queue(max_size=QUEUE_LENGTH)

@@ -102,4 +102,6 @@ def _line(text: str) -> str:
 
 
 def _count(parameters: int) -> str:
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.0f} M"
+    if parameters >= 1e9:
+        return f"{parameters / 1e9:.1f} B"
+    return f"{parameters / 1e6:.{1 if parameters < 1e7 else 0}f} M"

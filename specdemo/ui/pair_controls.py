@@ -10,7 +10,7 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.catalog import catalog
-from specdemo.models.request import BETWEEN, DTYPES, QUANTIZATIONS, PairRequest, is_public, request_pair
+from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
 from specdemo.ui.quiet import QUIET
 
 CUSTOM = "custom"
@@ -55,19 +55,13 @@ def pair_request(
     Raises:
         PairError: nothing is typed in, or what is asked for is unknown.
     """
-    name = pair
-    if pair == CUSTOM:
-        typed = [part.strip() for part in (target or "", draft or "")]
-        if not typed[0]:
-            raise PairError("target: it is empty; type a repository of the hub (owner/name) or a folder's path.")
-        name = BETWEEN.join(part for part in typed if part)
-    return request_pair(
-        name,
-        device=None if device == BEST else device,
-        dtype=dtype,
-        target_quantization=target_quantization,
-        draft_quantization=draft_quantization,
-    )
+    held = (None if device == BEST else device, dtype, target_quantization, draft_quantization)
+    if pair != CUSTOM:
+        return request_pair(pair, *held)
+    typed = [part.strip() for part in (target or "", draft or "")]
+    if not typed[0]:
+        raise PairError("target: it is empty; type a repository of the hub (owner/name) or a folder's path.")
+    return request_models(typed[0], typed[1] or None, *held)
 
 
 def named(pair: str, target: str | None, *_: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import Any
 
 import gradio as gr
@@ -17,7 +18,6 @@ from specdemo.models.store import Load, PairStore
 from specdemo.ui import pair_card
 from specdemo.ui.pair_controls import PairControls, named, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
-from specdemo.ui.stops import Stops
 
 UPDATE_SECONDS = 0.25
 LOOKS = 16
@@ -28,69 +28,140 @@ Card = tuple[Any, Any, Any]
 """The card's HTML, and what becomes of the buttons Load and Stop loading."""
 
 
-def connect_pair_card(page: gr.Blocks, controls: PairControls, store: PairStore) -> Stops:
-    """Wire the card and its buttons; returns the visitors' signals to stop loading."""
-    stops = Stops()
-    outputs = [controls.card, controls.load, controls.cancel]
+LEFT: Card = (gr.skip(), gr.skip(), gr.skip())
+"""Says nothing. Gradio sends what a generator yielded last once more at its end, over what was shown since."""
 
-    def look(*values: Any) -> Iterator[Card]:
+
+class PairLoading:
+    """What each visitor looks at, and the loads they asked for; those go on while they look at other pairs."""
+
+    def __init__(self, store: PairStore) -> None:
+        self._store = store
+        self._turns: dict[str, object] = {}
+        self._shown: dict[str, PairRequest] = {}
+        self._wanted: dict[str, dict[PairRequest, Callable[[], None]]] = {}
+        self._lock = Lock()
+
+    def look(self, session: str, values: Any) -> Iterator[Card]:
+        """The chosen pair: its preflight; or its load under way, until it is done or another pair is chosen."""
+        turn = self._turn(session)
         if not named(*values):
             yield _card(pair_card.unnamed())
             return
-        yield from _explained(lambda: _look(store, pair_request(*values)))
+        yield from _explained(lambda: self._look(pair_request(*values), session, turn))
+
+    def load(self, session: str, values: Any) -> Iterator[Card]:
+        """Begin to load the chosen pair, and show how far it is."""
+        turn = self._turn(session)
+
+        def run() -> Iterator[Card]:
+            request = pair_request(*values)
+            self._want(session, request)
+            yield from self._look(request, session, turn)
+
+        yield from _explained(run)
+
+    def now(self, values: Any) -> Card:
+        """The card as it stands, without waiting for a load."""
+        *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
+        return last
+
+    def cancel(self, session: str, values: Any) -> Card:
+        """The visitor no longer waits for the chosen pair; the load ends, unless somebody else does."""
+        self.leave(session, values)
+        return _card(pair_card.stopped(STOPPED), load="Go on loading")
+
+    def leave(self, session: str, values: Any) -> None:
+        """The same without a card. A pair that is there already is left as it is."""
+        try:
+            request = pair_request(*values)
+        except SpecDemoError:
+            return  # it was never loaded
+        load = self._store.find(request)
+        if load is None or load.future.done():
+            return
+        self._turn(session)
+        with self._lock:
+            leave = self._wanted.get(session, {}).pop(request, None)
+        if leave is not None:
+            leave()
+
+    def forget(self, session: str) -> None:
+        """The visitor left: end what only they waited for."""
+        with self._lock:
+            self._turns.pop(session, None)
+            self._shown.pop(session, None)
+            wanted = self._wanted.pop(session, {})
+        for leave in wanted.values():
+            leave()
+
+    def _turn(self, session: str) -> object:
+        """Whatever the visitor looked at before is not shown any more."""
+        with self._lock:
+            self._turns[session] = turn = object()
+        return turn
+
+    def _want(self, session: str, request: PairRequest) -> None:
+        _, leave = self._store.want(request)
+        with self._lock:
+            before = self._wanted.setdefault(session, {}).get(request)
+            self._wanted[session][request] = leave
+        if before is not None:
+            before()
+
+    def _look(self, request: PairRequest, session: str | None, turn: object) -> Iterator[Card]:
+        load = self._store.find(request)
+        if load is None:
+            if self._shown.get(session) != request:  # a second look at the same pair must not flicker
+                yield _card(pair_card.looking())
+            report = self._store.look(request)
+            size = gigabytes(report.download)
+            offer = f"Download {size} and load" if report.download else "Load now"
+            if self._looks(session, turn):
+                self._shown[session] = request
+                yield _card(pair_card.checked(report), load=report.ok and offer)
+            else:
+                yield LEFT
+            return
+        if session is None:
+            yield _card(pair_card.working(load.progress.step)) if not load.future.done() else _ended(load)
+            return
+        self._shown.pop(session, None)
+        with self._store.using(request) as load:  # who watches a load waits for it too
+            while not load.future.done():
+                if not self._looks(session, turn):
+                    yield LEFT
+                    return
+                yield _card(pair_card.working(load.progress.step), cancel=True)
+                time.sleep(UPDATE_SECONDS)
+            yield _ended(load) if self._looks(session, turn) else LEFT
+
+    def _looks(self, session: str | None, turn: object) -> bool:
+        """Whether the visitor still looks at what this turn shows."""
+        return session is None or self._turns.get(session) is turn
+
+
+def connect_pair_card(page: gr.Blocks, controls: PairControls, run: gr.Button, loading: PairLoading) -> None:
+    """Wire the card and its buttons; Run loads what it runs, so it shows the load as well."""
+    outputs = [controls.card, controls.load, controls.cancel]
+
+    def look(request: gr.Request, *values: Any) -> Iterator[Card]:
+        yield from loading.look(request.session_hash or "", values)
 
     def load(request: gr.Request, *values: Any) -> Iterator[Card]:
-        session = request.session_hash or ""
-        stops.arm(session)
-        yield from _explained(lambda: _load(store, pair_request(*values), stops, session))
+        yield from loading.load(request.session_hash or "", values)
 
-    def cancel(request: gr.Request) -> None:
-        stops.stop(request.session_hash or "")
+    def cancel(request: gr.Request, *values: Any) -> Card:
+        return loading.cancel(request.session_hash or "", values)
 
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
     inputs = controls.inputs()
     chosen = [c.change for c in inputs if isinstance(c, gr.Dropdown)]
     typed = [event for box in (controls.target, controls.draft) for event in (box.submit, box.blur)]
-    gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="always_last", **waits)
-    controls.load.click(load, inputs, outputs, trigger_mode="once", **waits)
-    controls.cancel.click(cancel, None, None, **QUIET)
-    return stops
-
-
-def card_of(store: PairStore, values: Any) -> Card:
-    """The card as it stands, without waiting for a load."""
-    *_, last = _explained(lambda: _look(store, pair_request(*values), wait=False))
-    return last
-
-
-def _look(store: PairStore, request: PairRequest, *, wait: bool = True) -> Iterator[Card]:
-    load = store.find(request)
-    if load is None:
-        yield _card(pair_card.looking())
-        report = store.look(request)
-        size = gigabytes(report.download)
-        yield _card(
-            pair_card.checked(report),
-            load=report.ok and (f"Download {size} and load" if report.download else "Load now"),
-        )
-        return
-    while wait and not load.future.done():
-        yield _card(pair_card.working(load.progress.step))
-        time.sleep(UPDATE_SECONDS)
-    yield _ended(load)
-
-
-def _load(store: PairStore, request: PairRequest, stops: Stops, session: str) -> Iterator[Card]:
-    stop = stops.signal(session)
-    with store.using(request) as load:
-        while not load.future.done() and not stop.is_set():
-            yield _card(pair_card.working(load.progress.step), cancel=True)
-            time.sleep(UPDATE_SECONDS)
-        if load.future.done():
-            yield _ended(load)
-            return
-    # Left before it was done: it ends, unless somebody else waits for it.
-    yield _card(pair_card.stopped(STOPPED), load="Go on loading")
+    # A card that watches a load ends as soon as it is no longer the last that was asked for.
+    gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
+    gr.on([controls.load.click, run.click], load, inputs, outputs, trigger_mode="multiple", **waits)
+    controls.cancel.click(cancel, inputs, outputs, **QUIET)
 
 
 def _ended(load: Load) -> Card:
@@ -98,7 +169,7 @@ def _ended(load: Load) -> Card:
     return _card(pair_card.loaded(load))
 
 
-def _explained(run: Any) -> Iterator[Card]:
+def _explained(run: Callable[[], Iterator[Card]]) -> Iterator[Card]:
     """Whatever goes wrong stands in the card; Load tries again."""
     try:
         yield from run()

@@ -9,7 +9,7 @@
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
  *   source: ?number, tokens: Token[]}} Round
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
- *   prompt?: string[]}} LaneSpec
+ *   weights?: string, prompt?: string[]}} LaneSpec
  */
 (function () {
   "use strict";
@@ -139,15 +139,19 @@
     const fastest = others.reduce((a, b) => (speed(b.tally) > speed(a.tally) ? b : a));
     const ratio = speed(fastest.tally) / speed(plain.tally);
     const trend = ratio > 1.03 ? "faster" : ratio < 0.97 ? "slower" : "even";
-    const text = compareText(plain.spec.title, fastest.spec.title, trend);
+    const text = compareText(plain.spec, fastest.spec, trend);
     return { figure: formatRatio(ratio), text: others.length > 1 ? `${text}, the best of ${others.length}` : text, trend };
   }
 
   function compareText(first, second, trend) {
-    if (first === "Plain" && second === "Speculative") {
+    const than = trend === "even" ? "about as fast as" : trend + " than";
+    if (first.weights !== second.weights) { // a speed-up of two causes must not be put down to one of them
+      return `${second.title} with ${second.weights} is ${than} ${first.title} with ${first.weights}`;
+    }
+    if (first.title === "Plain" && second.title === "Speculative") {
       return trend === "even" ? "about as fast" : trend + " with speculation";
     }
-    return `${second} is ${trend === "even" ? "about as fast as" : trend + " than"} ${first}`;
+    return `${second.title} is ${than} ${first.title}`;
   }
 
   // ---- a lane --------------------------------------------------------------------------------------------------

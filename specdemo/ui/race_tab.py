@@ -17,7 +17,7 @@ from specdemo.ui.controls import Controls, race_settings, split, unquantized_lan
 from specdemo.ui.job import BUSY, failed, race_updates, waiting
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.pair_controls import pair_request
-from specdemo.ui.pair_loading import card_of
+from specdemo.ui.pair_loading import PairLoading
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 
@@ -44,7 +44,7 @@ def race_css() -> str:
     return (HERE / "race.css").read_text(encoding="utf-8")
 
 
-def create_race_tab(controls: Controls, store: PairStore) -> Stops:
+def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) -> Stops:
     """Build the view in the current layout and wire Run and Stop to it; returns the visitors' stop signals."""
     view = gr.HTML(
         value=None,
@@ -71,8 +71,9 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
         except SpecDemoError as error:
             yield failed(str(error))
 
-    def stop(request: gr.Request) -> None:
+    def stop(request: gr.Request, *pair: Any) -> None:
         stops.stop(request.session_hash or "")
+        loading.leave(request.session_hash or "", pair)
 
     inputs = controls.inputs()
     # Decoding takes turns; what only touches the page does not wait in that queue.
@@ -83,9 +84,9 @@ def create_race_tab(controls: Controls, store: PairStore) -> Stops:
     # A run may have loaded its pair, and put another out of memory.
     card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
     raced.then(lambda: _busy(False), None, buttons, **QUIET).then(
-        lambda *values: card_of(store, values), controls.pair.inputs(), card, **UNSEEN
+        lambda *values: loading.now(values), controls.pair.inputs(), card, **UNSEEN
     )
-    controls.stop.click(stop, None, None, **QUIET)
+    controls.stop.click(stop, controls.pair.inputs(), None, **QUIET)
     return stops
 
 
