@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+import time
+
+from playwright.sync_api import Page, TimeoutError, expect
 
 RUN_MS = 60_000
 
@@ -20,6 +22,14 @@ def press_run_and_wait(page: Page, phase: str = "done") -> None:
 
 
 def choose(page: Page, field: str, option: str) -> None:
-    """Pick an option of a dropdown by what it begins with."""
-    page.locator(f"#{field} input").click()
-    page.get_by_role("option", name=option).first.click()
+    """Pick an option of a dropdown by what it begins with; a list that was opened before it came is opened again."""
+    deadline = time.monotonic() + RUN_MS / 1000
+    while True:
+        page.locator(f"#{field} input").click()
+        try:
+            page.get_by_role("option", name=option).first.click(timeout=2000)
+            return
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise
+            page.keyboard.press("Escape")

@@ -262,15 +262,18 @@ def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> 
 def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
     choose(page, "pair", "builtin target alone")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
-    page.locator("#lane2-method input").click()
+    method = page.locator("#lane2-method input")
+    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    choose(page, "pair", "builtin: ")
+    expect(method).to_have_value("Speculative: draft model", timeout=RUN_MS)
+    choose(page, "pair", "builtin target alone")
+    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    method.click()
     assert page.get_by_role("option", name="draft model").count() == 0
     page.keyboard.press("Escape")
     set_length(page, 16)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
-    choose(page, "pair", "builtin: ")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model", timeout=RUN_MS)
 
 
 def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:

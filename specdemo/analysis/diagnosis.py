@@ -82,9 +82,9 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
         # A drafter may propose less than γ, or nothing: checking fewer tokens costs less, in proportion.
         return expected_speedup(tau, drafted, c, 1 + (v - 1) * drafted / longest)
 
-    predicted = predict(tau, gamma)
+    predicted, speedup = predict(tau, gamma), speeds[1] / speeds[0]
     return Evidence(
-        speedup=speeds[1] / speeds[0],
+        speedup=speedup,
         predicted=predicted,
         rate=rate,
         tau=tau,
@@ -95,14 +95,16 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
         overhead=figures.other_share or 0.0,
         drafting=sum(1 for r in decode if r.drafted) / len(decode),
         quantization=lane.quantization,
-        shorter=_shorter(figures.per_position, predicted, predict) if gamma > 0.9 * longest else None,
+        shorter=_shorter(figures.per_position, max(predicted, speedup), predict)
+        if gamma > 0.9 * longest
+        else None,
     )
 
 
 def _shorter(
-    per_position: list[float], predicted: float, predict: Callable[[float, float], float]
+    per_position: list[float], now: float, predict: Callable[[float, float], float]
 ) -> tuple[int, float] | None:
     """The best γ below this one: what was kept of the first tokens is measured, whatever came after them."""
     promises = [(1 + sum(per_position[:g]), g) for g in range(1, len(per_position))]
     best, gamma = max(((predict(tau, g), g) for tau, g in promises), default=(0.0, 0))
-    return (gamma, best) if best >= BETTER * predicted else None
+    return (gamma, best) if best >= BETTER * now else None
