@@ -22,7 +22,7 @@ def press_run_and_wait(page: Page, phase: str = "done") -> None:
 
 
 def choose(page: Page, field: str, option: str) -> None:
-    """Pick an option of a dropdown by what it begins with; a list that was opened before it came is opened again."""
+    """Pick an option by what it begins with; a list that was opened before the option came is opened again."""
     deadline = time.monotonic() + RUN_MS / 1000
     while True:
         page.locator(f"#{field} input").click()
