@@ -141,7 +141,7 @@ def test_a_race_needs_one_pair_or_one_a_lane(pairs: int, wide: Callable[[str], s
     """Guards against lanes that are dropped in silence; refused at once, before anything runs."""
     pair = specdemo.load_pair(wide("llama"), "cpu")
     with pytest.raises(
-        SettingsError, match=rf"there are 2 for {pairs} pairs; give one pair, or one a lane"
+        SettingsError, match=rf"there are 2, but pairs: {pairs}; give one pair for all, or one a lane"
     ) as caught:
         specdemo.race([pair] * pairs, PROMPT, LANES)
     assert caught.value.field == "lanes"
