@@ -281,6 +281,21 @@ def test_the_least_recently_used_pair_makes_room_and_it_is_said(requests: list[P
     assert loaded(store, second).notes == [f"{first.name} was put out of memory to make room."]
 
 
+def test_a_pair_that_was_put_out_is_not_kept_by_who_once_wanted_it(requests: list[PairRequest]) -> None:
+    """Guards memory against visitors who stay: the page keeps a way to say that they no longer wait."""
+    before = living_models()
+    store = PairStore(budget_for(requests[0], 1))
+    load, leave = store.want(requests[0])
+    load.future.result()
+    one = living_models() - before
+    del load
+    loaded(store, requests[1])
+    gc.collect()
+    assert names(store) == [requests[1].name]
+    assert living_models() - before == one
+    leave()
+
+
 def test_a_pair_in_use_is_never_put_out(requests: list[PairRequest]) -> None:
     """Guards a running race: who comes second is told to wait, and gets in when the race is over."""
     first, second, _ = requests

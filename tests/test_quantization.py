@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,8 +45,6 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 def quantised(name: str, quantization: str, dtype: str = "float32") -> specdemo.ModelPair:
-    if quantization == "int4" and dtype != "bfloat16" and not all(map(shutil.which, ("c++", "ninja"))):
-        pytest.skip("int4 in this dtype needs a C++ compiler and ninja")
     return specdemo.load_pair(name, "cpu", dtype, quantization, quantization)
 
 
@@ -72,8 +69,6 @@ def test_the_preflight_foretells_the_bytes_that_are_measured(
     quantization: str | None, family: str, dtype: str, wide: Callable[[str], str]
 ) -> None:
     """Guards both counts against each other: they are made from a skeleton and from the tensors."""
-    if quantization == "int4" and dtype == "float32" and not shutil.which("ninja"):
-        pytest.skip("int4 in this dtype needs ninja")
     report = specdemo.preflight(wide(family), "cpu", dtype, quantization, quantization)
     pair = specdemo.load_pair(wide(family), "cpu", dtype, quantization, quantization)
     for model, footprint in zip(report.models, pair.footprints().values(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import fsum
 from statistics import median
@@ -97,7 +98,7 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         alpha=_alpha(decode),
         mean_acceptance_length=_ratio(emitted, len(decode)),
         per_position=[sum(histogram[j + 1 :]) / len(decode) for j in range(len(histogram) - 1)],
-        conditional_per_position=[_kept_where_tested(decode, j) for j in range(len(histogram) - 1)],
+        conditional_per_position=[kept_where_tested(decode, j) for j in range(len(histogram) - 1)],
         accepted_histogram=histogram,
         draft_cost=draft_cost,
         verify_cost=verify_cost,
@@ -121,8 +122,12 @@ def tested(round_: Round) -> int:
     return sum(1 for t in round_.tokens if t.acceptance is not None)
 
 
-def _kept_where_tested(decode: list[Round], place: int) -> float | None:
-    """A drafted token is tested if all before it were kept."""
+def kept_where_tested(decode: Sequence[Any], place: int) -> float | None:
+    """Of the rounds that tested a drafted token, the share that kept it.
+
+    Rounds are anything with ``drafted`` and ``accepted``. ``place`` counts from 0; a token is tested if all
+    before it were kept. None if it never was.
+    """
     reached = [r for r in decode if r.drafted > place and r.accepted >= place]
     return _ratio(sum(1 for r in reached if r.accepted > place), len(reached))
 

@@ -9,6 +9,7 @@ from math import fsum
 from statistics import median
 from typing import Any
 
+from specdemo.analysis.metrics import kept_where_tested
 from specdemo.analysis.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 from specdemo.trace import Round
 
@@ -129,7 +130,7 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
     speeds = [v for v in map(speed, by_repeat(runs).values()) if v is not None]
     pairs = _pairs(runs, plain)
     speedups = [v for v in (_speedup(*pair) for pair in pairs) if v is not None]
-    kept = _conditional(gamma, steps)
+    kept = [kept_where_tested(steps, j) for j in range(gamma)]
     costs = [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
     alpha = _ratio(accepted, sum(min(s.accepted + 1, s.drafted) for s in steps))
@@ -188,15 +189,6 @@ def speed(runs: list[SweepRun]) -> float | None:
 def _speedup(drafted: list[SweepRun], plain: list[SweepRun]) -> float | None:
     fast, slow = speed(drafted), speed(plain)
     return fast / slow if fast and slow else None
-
-
-def _conditional(gamma: int, steps: list[Step]) -> list[float | None]:
-    """a_j: of the rounds that drafted a token j and kept all before it, the share that kept it too."""
-    shares = []
-    for j in range(gamma):
-        reached = [s for s in steps if s.drafted > j and s.accepted >= j]
-        shares.append(_ratio(sum(1 for s in reached if s.accepted > j), len(reached)))
-    return shares
 
 
 def _costs(gamma: int, drafted: list[SweepRun], plain: list[SweepRun]) -> tuple[float, float, float, float] | None:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event, RLock, Semaphore, Thread
+from threading import RLock, Semaphore, Thread
 
 import torch
 
@@ -92,14 +92,12 @@ class PairStore:
     def want(self, request: PairRequest) -> tuple[Load, Callable[[], None]]:
         """The same, and how to say that one no longer wants it."""
         load = self._join(request)
-        wanted = Event()
-        wanted.set()
+        held = [load]  # emptied, since whoever keeps ``leave`` must not keep the models in memory with it
 
         def leave(_: object = None) -> None:
             with self._lock:
-                if wanted.is_set():
-                    wanted.clear()
-                    self._leave(load)
+                if held:
+                    self._leave(held.pop())
 
         load.future.add_done_callback(leave)
         return load, leave

@@ -15,11 +15,10 @@ from typing import Any
 
 from specdemo.analysis.diagnosis import explain_race
 from specdemo.analysis.losslessness import compare
-from specdemo.errors import LoadCancelled, SpecDemoError
+from specdemo.errors import SpecDemoError
 from specdemo.lanes import trace_of
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.progress import STOPPED as STOPPED_LOADING
 from specdemo.models.store import Load
 from specdemo.prompt import encode, pieces
 from specdemo.race import race
@@ -27,10 +26,9 @@ from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.figures import figure_rows
 from specdemo.ui.lane_headers import lane_headers
-from specdemo.ui.progress_text import describe
+from specdemo.ui.progress_text import await_load
 
 UPDATE_SECONDS = 0.1
-LOADING_SECONDS = 0.25
 STOPPED = "Stopped. Press Run to start again."
 BUSY = "Too many runs are waiting here. Press Run again in a minute."
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
@@ -136,12 +134,8 @@ def _wait(view: RaceView, loads: Sequence[Load], stop: Event) -> Iterator[dict[s
     """
     view.phase = "loading"
     for load in dict.fromkeys(loads):
-        while not load.future.done():
-            view.message = describe(load.progress.step)
+        for view.message in await_load(load, stop):
             yield view.value()
-            wait([load.future], timeout=LOADING_SECONDS)
-            if stop.is_set() and not load.future.done():
-                raise LoadCancelled(STOPPED_LOADING)
 
 
 def _show_prompt(view: RaceView, pair: ModelPair, ids: list[int], lanes: list[Settings]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
@@ -17,14 +17,12 @@ from specdemo.errors import LoadCancelled, SpecDemoError
 from specdemo.lanes import stream, trace_of
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.progress import STOPPED as STOPPED_LOADING
 from specdemo.models.store import Load
 from specdemo.prompt import encode
 from specdemo.settings import Settings
 from specdemo.trace import Round
-from specdemo.ui.progress_text import describe
+from specdemo.ui.progress_text import await_load
 
-WAIT_SECONDS = 0.25
 UPDATE_SECONDS = 0.5
 MEMORY = "Memory ran out. Choose fewer tokens, a smaller pair or a quantisation, and check again."
 _log = logging.getLogger(__name__)
@@ -63,7 +61,8 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
     """
     state = CheckState("loading")
     try:
-        yield from _wait(load, stop)
+        for text in await_load(load, stop):
+            yield CheckState("loading", text)
         states = _greedy if plan.settings.greedy else _certificate
         for state in states(thread, load.future.result(), plan, stop):
             yield state
@@ -77,14 +76,6 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
         else:
             _log.exception("a losslessness check failed")
     yield CheckState("error", message, state.result)
-
-
-def _wait(load: Load, stop: Event) -> Iterator[CheckState]:
-    while not load.future.done():
-        yield CheckState("loading", describe(load.progress.step))
-        wait([load.future], timeout=WAIT_SECONDS)
-        if stop.is_set() and not load.future.done():
-            raise LoadCancelled(STOPPED_LOADING)
 
 
 def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:

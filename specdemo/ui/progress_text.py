@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import wait
+from threading import Event
+
+from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
-from specdemo.models.progress import Step
+from specdemo.models.progress import STOPPED, Step
+from specdemo.models.store import Load
+
+UPDATE_SECONDS = 0.25
+
+
+def await_load(load: Load, stop: Event) -> Iterator[str]:
+    """What to tell while a pair loads, until it is there or has failed.
+
+    Raises:
+        LoadCancelled: ``stop`` was set meanwhile; the load goes on if others wait for it.
+    """
+    while not load.future.done():
+        yield describe(load.progress.step)
+        wait([load.future], timeout=UPDATE_SECONDS)
+        if stop.is_set() and not load.future.done():
+            raise LoadCancelled(STOPPED)
 
 
 def describe(step: Step) -> str:
@@ -15,11 +36,12 @@ def describe(step: Step) -> str:
     parts = [f"{step.text}: {gigabytes(step.done)} of {gigabytes(step.total)}"]
     if step.per_second:
         parts.append(f"{gigabytes(round(step.per_second))}/s")
-        parts.append(_left((step.total - step.done) / step.per_second))
+        parts.append(left((step.total - step.done) / step.per_second))
     return ", ".join(parts)
 
 
-def _left(seconds: float) -> str:
+def left(seconds: float) -> str:
+    """How long something still takes."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f}\u00a0s left"
     return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
 
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.errors import LoadCancelled, SpecDemoError
+from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
-from specdemo.models.progress import STOPPED as STOPPED_LOADING
 from specdemo.models.store import Load
 from specdemo.settings import Settings
 from specdemo.sweep import SweepProgress, stream_sweep
-from specdemo.ui.progress_text import describe
+from specdemo.ui.progress_text import await_load, left
 
-WAIT_SECONDS = 0.25
+UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
 MEMORY = "Memory ran out. Choose fewer tokens a run, a smaller pair or a quantisation, and run the sweep again."
 _log = logging.getLogger(__name__)
@@ -60,7 +59,8 @@ def sweep_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
     """
     state = SweepState("loading", "Waiting for a turn…")
     try:
-        yield from _wait(load, stop)
+        for text in await_load(load, stop):
+            yield SweepState("loading", text)
         events = stream_sweep(load.future.result(), plan.prompts, plan.settings, plan.gammas, plan.repeats, stop)
         with closing(_runs(thread, events, stop)) as states:
             for state in states:
@@ -78,15 +78,6 @@ def sweep_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
         yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
 
 
-def _wait(load: Load, stop: Event) -> Iterator[SweepState]:
-    """Raises LoadCancelled if stopped meanwhile; the load goes on if others wait for it."""
-    while not load.future.done():
-        yield SweepState("loading", describe(load.progress.step))
-        wait([load.future], timeout=WAIT_SECONDS)
-        if stop.is_set() and not load.future.done():
-            raise LoadCancelled(STOPPED_LOADING)
-
-
 def _runs(thread: Executor, events: Iterator[SweepProgress], stop: Event) -> Iterator[SweepState]:
     state = SweepState("running", "Warming up…")
     yield state
@@ -97,7 +88,7 @@ def _runs(thread: Executor, events: Iterator[SweepProgress], stop: Event) -> Ite
             if progress is None:
                 break
             state = _state(progress)
-            if time.monotonic() - told > WAIT_SECONDS:
+            if time.monotonic() - told > UPDATE_SECONDS:
                 told = time.monotonic()
                 yield state
         yield state
@@ -113,7 +104,7 @@ def _state(progress: SweepProgress) -> SweepState:
     what = "plain decoding" if progress.run.gamma == 0 else f"γ = {progress.run.gamma}"
     message = (
         f"Run {progress.done} of {progress.total} ({what}, prompt {progress.run.prompt + 1}, "
-        f"repeat {progress.run.repeat + 1}), {_duration(progress.seconds_left)} left"
+        f"repeat {progress.run.repeat + 1}), {left(progress.seconds_left)}"
     )
     return SweepState("running", message, progress.done / progress.total, progress.report)
 
@@ -123,7 +114,3 @@ def _counted(report: SweepReport) -> str:
     repeats = f"{report.repeats} repeat{'s' if report.repeats > 1 else ''}"
     tokens = report.settings.max_new_tokens
     return f"Done: {len(report.runs)} runs ({prompts}, {repeats}), interleaved, of at most {tokens} tokens each."
-
-
-def _duration(seconds: float) -> str:
-    return f"{max(seconds, 1):.0f}\u00a0s" if seconds < 90 else f"{seconds / 60:.0f}\u00a0min"
