@@ -84,6 +84,12 @@ def test_a_folder_needs_no_download_and_a_target_may_be_alone(folders: Folders) 
     assert len(report.models) == 1
 
 
+def test_looking_leaves_the_default_dtype_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards pairs that are loaded meanwhile: the default is the process's, and weights would take it."""
+    monkeypatch.setattr(torch, "set_default_dtype", lambda dtype: pytest.fail(f"set to {dtype}"))
+    assert look("builtin").ok
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox"])
 def test_working_memory_is_that_of_two_real_caches(family: str, folders: Folders) -> None:
     """Guards the estimate against head sizes and grouped heads that a formula gets wrong."""

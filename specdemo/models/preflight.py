@@ -13,7 +13,6 @@ from huggingface_hub import constants
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
@@ -260,8 +259,10 @@ def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTr
             f"{role}: {source.name} is a {named or type(config).__name__}, which is no causal language model; "
             "choose one that continues text."
         )
+    # Not by from_config: it sets torch's default dtype for the whole process, and a pair that another thread is
+    # loading at that moment would take weights of that dtype.
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        skeleton = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)
     check_can_decode(role, skeleton)
     return skeleton
 
