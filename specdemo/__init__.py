@@ -4,8 +4,17 @@ from specdemo.analysis.certificate import Certificate
 from specdemo.analysis.greedy_check import GreedyCheck
 from specdemo.analysis.metrics import Metrics
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.batch import run_batch, stream_batch
 from specdemo.certify import certify, check_greedy, stream_certificate
-from specdemo.errors import LoadCancelled, PairError, PromptError, SettingsError, SpecDemoError, TraceError
+from specdemo.errors import (
+    LoadCancelled,
+    MemoryShortage,
+    PairError,
+    PromptError,
+    SettingsError,
+    SpecDemoError,
+    TraceError,
+)
 from specdemo.lanes import run, stream
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
@@ -20,6 +29,7 @@ __all__ = [
     "Certificate",
     "GreedyCheck",
     "LoadCancelled",
+    "MemoryShortage",
     "Metrics",
     "ModelPair",
     "PairError",
@@ -39,7 +49,9 @@ __all__ = [
     "preflight",
     "race",
     "run",
+    "run_batch",
     "stream",
+    "stream_batch",
     "stream_certificate",
     "stream_sweep",
     "sweep",

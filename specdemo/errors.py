@@ -32,3 +32,7 @@ class TraceError(SpecDemoError):
 
 class LoadCancelled(PairError):
     """Loading was stopped before it was done; what was downloaded is kept."""
+
+
+class MemoryShortage(SpecDemoError):
+    """Memory ran out in the middle of a run."""

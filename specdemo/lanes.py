@@ -31,7 +31,7 @@ def run(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Tr
         PromptError: the prompt is empty, too long or outside the vocabulary.
         SettingsError: the settings ask for what this pair does not have.
     """
-    settings = _checked(settings)
+    settings = checked(settings)
     ids = encode(pair, prompt, settings.chat)
     return trace_of(pair, ids, settings, tuple(stream(pair, ids, settings)))
 
@@ -41,12 +41,12 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
 
     What ``run`` raises is raised here at once, not at the first round.
     """
-    settings = _checked(settings)
+    settings = checked(settings)
     ids = encode(pair, prompt, settings.chat)
     if settings.strategy != "autoregressive":
         check_drafter(pair, settings)
     pair.warm_up()
-    lane = _open(pair, ids, settings)
+    lane = open_lane(pair, ids, settings, lane_clock(pair))
     if settings.strategy == "assisted":
         return assisted(lane, pair.target, pair.draft if settings.drafter == "model" else None)
     target = Runner(pair.target)
@@ -55,7 +55,8 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
     return speculative(lane, target, open_drafter(pair, target, lane))
 
 
-def _checked(settings: Settings | None) -> Settings:
+def checked(settings: Settings | None) -> Settings:
+    """The settings, or all defaults."""
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
     return settings or Settings()
@@ -74,9 +75,15 @@ def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rou
     )
 
 
-def _open(pair: ModelPair, ids: Sequence[int], settings: Settings) -> Lane:
-    room = settings.max_new_tokens if pair.context is None else pair.context - len(ids)
+def lane_clock(pair: ModelPair) -> LaneClock:
+    """A clock that waits for all devices of a pair."""
     models = [m for m in (pair.target, pair.draft) if m is not None]
+    return LaneClock(*(m.get_input_embeddings().weight.device for m in models))
+
+
+def open_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock) -> Lane:
+    """The state of a lane that has not begun."""
+    room = settings.max_new_tokens if pair.context is None else pair.context - len(ids)
     return Lane(
         settings=settings,
         prompt_ids=ids,
@@ -84,6 +91,6 @@ def _open(pair: ModelPair, ids: Sequence[int], settings: Settings) -> Lane:
         budget=min(settings.max_new_tokens, room),
         limited_by="length" if settings.max_new_tokens <= room else "context",
         sampler=Sampler(settings, pair.vocabulary, pair.device),
-        clock=LaneClock(*(m.get_input_embeddings().weight.device for m in models)),
+        clock=clock,
         recorder=Recorder(Detokenizer(pair.tokenizer, ids), settings.top_candidates),
     )

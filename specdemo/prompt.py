@@ -38,6 +38,31 @@ def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = Non
     return ids
 
 
+def encode_all(
+    pair: ModelPair, prompts: str | Sequence[int] | Sequence[str | Sequence[int]], chat: bool | None = None
+) -> list[list[int]]:
+    """Token ids of several prompts, or of one.
+
+    Raises:
+        PromptError: there is none, or one cannot be decoded; says which.
+        PairError: as :func:`encode`.
+    """
+    one = isinstance(prompts, str) or all(not isinstance(p, str | Sequence) for p in prompts)
+    several = [prompts] if one and len(prompts) else list(prompts)
+    if not several:
+        raise PromptError("there is none; give at least one text to continue.")
+    encoded = []
+    for number, prompt in enumerate(several, start=1):
+        try:
+            encoded.append(encode(pair, prompt, chat))
+        except PromptError as error:
+            if len(several) == 1:
+                raise
+            reason = str(error).removeprefix("prompt: ")
+            raise PromptError(f"number {number} of {len(several)}: {reason}") from error
+    return encoded
+
+
 def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
     if not prompt.strip():
         raise PromptError("it is empty; write something for the models to continue.")

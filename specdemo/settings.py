@@ -16,6 +16,7 @@ ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
 MAX_GAMMA = 16
 MAX_LOOKUP_NGRAM = 8
 MAX_TOP_CANDIDATES = 20
+SEEDS = 2**63  # seeds go from 0 to one less
 LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 
 
@@ -78,7 +79,7 @@ class Settings:
         _real("top_p", self.top_p, 0.0, 1.0, "1 keeps all tokens", open_below=True)
         _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "1 is off", open_below=True)
         _whole("max_new_tokens", self.max_new_tokens, 1, None, "the length of the output")
-        _whole("seed", self.seed, 0, 2**63 - 1, "of the random draws")
+        _whole("seed", self.seed, 0, SEEDS - 1, "of the random draws")
         _whole("accept_top_k", self.accept_top_k, 1, None, "how many of the target's tokens pass")
         _whole("top_candidates", self.top_candidates, 0, MAX_TOP_CANDIDATES, "0 records none")
         _whole("lookup_ngram", self.lookup_ngram, 1, MAX_LOOKUP_NGRAM, "tokens to look for")

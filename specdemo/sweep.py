@@ -15,14 +15,13 @@ import transformers
 from specdemo.analysis.sweep_report import PLAIN, SweepReport
 from specdemo.analysis.sweep_rows import Step, SweepRun, steps_of
 from specdemo.decoding.choice import check_drafter
-from specdemo.errors import PromptError, SettingsError
-from specdemo.lanes import Prompt, run, stream
+from specdemo.errors import SettingsError
+from specdemo.lanes import Prompt, checked, run, stream
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
-from specdemo.settings import MAX_GAMMA, Settings
+from specdemo.prompt import encode_all
+from specdemo.settings import MAX_GAMMA, SEEDS, Settings
 
 GAMMAS = range(2, 9)
-SEEDS = 2**63
 WARM_UP_TOKENS = 2 * MAX_GAMMA
 
 
@@ -83,7 +82,7 @@ def stream_sweep(
     round; a run that was not finished is not counted.
     """
     settings = _checked(settings)
-    ids = _encode_all(pair, prompts, settings)
+    ids = encode_all(pair, prompts, settings.chat)
     check_drafter(pair, settings)
     report = SweepReport(
         settings=settings,
@@ -149,9 +148,7 @@ def _settings(settings: Settings, gamma: int, repeat: int) -> Settings:
 
 
 def _checked(settings: Settings | None) -> Settings:
-    if settings is not None and not isinstance(settings, Settings):
-        raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
-    settings = settings or Settings()
+    settings = checked(settings)
     if settings.strategy != "speculative":
         raise SettingsError(
             "strategy", f"a sweep drafts by itself and cannot run {settings.strategy!r}; choose 'speculative'."
@@ -178,24 +175,6 @@ def _repeats(repeats: int) -> int:
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise SettingsError("repeats", f"must be a whole number of at least 1, not {repeats!r}.")
     return repeats
-
-
-def _encode_all(pair: ModelPair, prompts: Prompt | Sequence[Prompt], settings: Settings) -> list[list[int]]:
-    """Token ids of every prompt, before anything runs."""
-    one = isinstance(prompts, str) or all(not isinstance(p, str | Sequence) for p in prompts)
-    several = [prompts] if one and len(prompts) else list(prompts)
-    if not several:
-        raise PromptError("there is none; give at least one text to continue.")
-    encoded = []
-    for number, prompt in enumerate(several, start=1):
-        try:
-            encoded.append(encode(pair, prompt, settings.chat))
-        except PromptError as error:
-            if len(several) == 1:
-                raise
-            reason = str(error).removeprefix("prompt: ")
-            raise PromptError(f"number {number} of {len(several)}: {reason}") from error
-    return encoded
 
 
 def _machine(pair: ModelPair) -> dict[str, Any]:

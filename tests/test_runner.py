@@ -11,7 +11,8 @@ from conftest import FAMILIES, build, endless_pair, generate, perturbed, prompt_
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.runner import Runner, evaluating
+from specdemo.decoding.forward import evaluating
+from specdemo.decoding.runner import Runner
 
 
 def fresh_logits(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:

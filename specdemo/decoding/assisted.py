@@ -12,8 +12,8 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict, leading
 from specdemo.decoding.drafters import Proposal
+from specdemo.decoding.forward import evaluating
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.runner import evaluating
 from specdemo.trace import Round
 
 HOOK_TABLES = (

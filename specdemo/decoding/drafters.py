@@ -46,6 +46,36 @@ class Drafter(Protocol):
         """The round ended: ``committed`` now holds the kept drafted tokens and the target's own."""
 
 
+class Draft:
+    """The tokens a model drafts in one round, one after the other."""
+
+    def __init__(self, sampler: Sampler, committed: Sequence[int]) -> None:
+        self._sampler, self._committed = sampler, committed
+        self._tokens: list[torch.Tensor] = []
+        self._scores: list[torch.Tensor] = []
+        self._q: list[torch.Tensor] = []
+
+    def take(self, logits: torch.Tensor) -> torch.Tensor:
+        """The next drafted token, (1,), from the logits (1, V) that the model gave for it."""
+        drafted = [int(t) for t in self._tokens] if self._sampler.remembers else ()
+        # Judged, drawn and recorded on the target's device, wherever the draft runs.
+        scores = self._sampler.scores(logits.to(self._sampler.device), [*self._committed, *drafted])
+        self._scores.append(scores)
+        if self._sampler.greedy:
+            self._tokens.append(scores.argmax(-1))
+        else:
+            self._q.append(self._sampler.probabilities(scores))
+            self._tokens.append(self._sampler.draw(self._q[-1]))
+        return self._tokens[-1]
+
+    def proposal(self) -> Proposal:
+        """All of them."""
+        if not self._tokens:
+            return NOTHING_DRAFTED
+        ids = tuple(torch.cat(self._tokens).tolist())
+        return Proposal(ids, torch.cat(self._q) if self._q else None, torch.cat(self._scores))
+
+
 class ModelDrafter:
     """A smaller model that decodes ahead, from its own KV cache."""
 
@@ -57,23 +87,12 @@ class ModelDrafter:
         self._runner.forward(ids)
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        draft = Draft(self._sampler, committed)
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
         feed: Sequence[int] | torch.Tensor = committed[self._runner.length :]
-        tokens: list[torch.Tensor] = []
-        scores: list[torch.Tensor] = []
-        q: list[torch.Tensor] = []
         for _ in range(gamma):
-            drafted = [int(t) for t in tokens] if self._sampler.remembers else ()
-            # Judged, drawn and recorded on the target's device, wherever the draft runs.
-            logits = self._runner.forward(feed).to(self._sampler.device)
-            scores.append(self._sampler.scores(logits, [*committed, *drafted]))
-            if self._sampler.greedy:
-                tokens.append(scores[-1].argmax(-1))
-            else:
-                q.append(self._sampler.probabilities(scores[-1]))
-                tokens.append(self._sampler.draw(q[-1]))
-            feed = tokens[-1]
-        return Proposal(tuple(torch.cat(tokens).tolist()), torch.cat(q) if q else None, torch.cat(scores))
+            feed = draft.take(self._runner.forward(feed))
+        return draft.proposal()
 
     def settle(self, committed: Sequence[int]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.

@@ -35,27 +35,54 @@ class FixedGamma:
         """Nothing to learn."""
 
 
+class Costs:
+    """What rounds cost: the decayed seconds of a drafted token, and a line through those of all else."""
+
+    def __init__(self) -> None:
+        self._draft = _Decayed()
+        self._rest = _Line()
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was drafted yet."""
+        return bool(self._draft.weight and self._rest.weight)
+
+    def see(self, drafted: int, draft_seconds: float, rest_seconds: float) -> None:
+        """A round ended that drafted so many tokens."""
+        if drafted:
+            self._draft.add(draft_seconds / drafted)
+        self._rest.add(drafted, rest_seconds)
+
+    def of(self, gamma: int) -> float:
+        """Seconds of a round with γ drafted tokens."""
+        return gamma * self._draft.mean + self._rest.at(gamma)
+
+
 class AdaptiveGamma:
     """The γ with the most expected tokens a second, from what this lane's own rounds cost and kept.
 
     Maximises (1 − α^{γ+1})/(1 − α) over γ·d + V(γ) (Leviathan et al., arXiv 2211.17192, equation 1 over the time
     of a round): α is the decayed share of tested tokens that passed, d the decayed seconds of a drafted token,
     V(γ) the seconds of a verify and of all else, a straight line through the decayed observations.
+
+    Args:
+        start: γ until something was measured.
+        longest: γ at most.
+        shared: the costs of a batch, which the batch itself tells of its rounds; None learns them from the lane.
     """
 
-    def __init__(self, start: int, longest: int) -> None:
+    def __init__(self, start: int, longest: int, shared: Costs | None = None) -> None:
         self._start, self._longest = start, longest
         self._passed, self._tested = PRIOR_ALPHA * PRIOR_TESTED, PRIOR_TESTED
-        self._draft = _Decayed()
-        self._round = _Line()
+        self._costs, self._learns = shared or Costs(), shared is None
 
     def next(self) -> int:
-        if not self._draft.weight or not self._round.weight:
+        if not self._costs.known:
             return self._start
         alpha = min(self._passed / self._tested, 0.999)
 
         def rate(gamma: int) -> float:
-            return expected_tokens(alpha, gamma) / (gamma * self._draft.mean + self._round.at(gamma))
+            return expected_tokens(alpha, gamma) / self._costs.of(gamma)
 
         return max(range(1, self._longest + 1), key=rate)
 
@@ -63,16 +90,17 @@ class AdaptiveGamma:
         if round_.index == 0:
             return
         if round_.drafted:
-            tested = min(round_.accepted + 1, round_.drafted)
             self._passed = DECAY * self._passed + round_.accepted
-            self._tested = DECAY * self._tested + tested
-            self._draft.add(round_.draft_seconds / round_.drafted)
-        self._round.add(round_.drafted, round_.verify_seconds + round_.other_seconds)
+            self._tested = DECAY * self._tested + min(round_.accepted + 1, round_.drafted)
+        if self._learns:
+            self._costs.see(round_.drafted, round_.draft_seconds, round_.verify_seconds + round_.other_seconds)
 
 
-def gamma_policy(settings: Settings) -> GammaPolicy:
+def gamma_policy(settings: Settings, shared: Costs | None = None) -> GammaPolicy:
     """What these settings ask for; adaptive γ starts at the settings' γ."""
-    return AdaptiveGamma(settings.gamma, MAX_GAMMA) if settings.adaptive_gamma else FixedGamma(settings.gamma)
+    if not settings.adaptive_gamma:
+        return FixedGamma(settings.gamma)
+    return AdaptiveGamma(settings.gamma, MAX_GAMMA, shared)
 
 
 class _Decayed:

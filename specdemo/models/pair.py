@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from specdemo.decoding.row_check import check_rows_apart
 from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
@@ -39,6 +40,7 @@ class ModelPair:
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     _warm: bool = field(default=False, repr=False)
+    _batches: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         for role, model in (("target", self.target), ("draft", self.draft)):
@@ -104,6 +106,19 @@ class ModelPair:
                     if count:
                         runner.forward([0] * count, keep=count)
         self._warm = True
+
+    def check_batches(self) -> None:
+        """Find out by trying, once, whether the models decode rows of unequal lengths together.
+
+        Raises:
+            PairError: a model's logits depend on the rows beside, or it takes no positions of its own.
+        """
+        if self._batches:
+            return
+        for role, model in (("target", self.target), ("draft", self.draft)):
+            if model is not None:
+                check_rows_apart(role, model)
+        self._batches = True
 
 
 def context_of(model: PreTrainedModel) -> int | None:

@@ -1,0 +1,64 @@
+"""One forward of one model: what it needs besides tokens and a cache, found out once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import Cache, PreTrainedModel
+
+
+@contextmanager
+def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
+    """Dropout off for one forward; what was handed over in training mode is in training mode again after it."""
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+class Forward:
+    """Feeds tokens to a model behind those in a cache."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.device = model.get_input_embeddings().weight.device
+        self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
+        self._known_ids = model.get_input_embeddings().num_embeddings
+        # Inference mode saves a tenth of a small model's step, but quantised weights fail in it.
+        quantised = getattr(model, "hf_quantizer", None) is not None
+        self._without_gradients = torch.no_grad if quantised else torch.inference_mode
+        # Prefill needs only its last logits; architectures without this argument compute them all.
+        self._slices_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    def __call__(
+        self, tokens: torch.Tensor, cache: Cache, keep: int | torch.Tensor, **inputs: Any
+    ) -> torch.Tensor:
+        """Append ``tokens`` (B, n) to the cache.
+
+        Args:
+            tokens: ids, on any device.
+            cache: takes the keys and values.
+            keep: the last so many positions, or a tensor of positions from 0 to n − 1.
+            inputs: what else the model is to be given.
+
+        Returns:
+            float32 logits (B, kept, vocabulary).
+        """
+        # A padded target can emit an id that a narrower draft has no embedding for. What the draft
+        # sees there only changes how well it guesses, so it sees its last id.
+        tokens = tokens.to(self.device).clamp(max=self._known_ids - 1)
+        if self._slices_logits:
+            inputs["logits_to_keep"] = keep
+        with self._without_gradients(), evaluating(self._modules):
+            logits = self.model(input_ids=tokens, past_key_values=cache, use_cache=True, **inputs).logits
+        if not self._slices_logits:
+            logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
+        return logits.float()
