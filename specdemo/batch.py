@@ -122,8 +122,8 @@ def _stream(pair: ModelPair, ids: list[list[int]], rows: list[Settings]) -> Iter
         if not out_of_memory(error):
             raise
         raise MemoryShortage(
-            f"memory: it ran out with {len(rows)} rows; decode fewer prompts at a time, or shorter ones, or choose a "
-            "smaller pair, a 16-bit dtype or a quantisation."
+            f"memory: it ran out with {len(rows)} rows; decode fewer prompts at a time, or shorter ones, or "
+            "choose a smaller pair, a 16-bit dtype or a quantisation."
         ) from error
 
 

@@ -29,7 +29,7 @@ class BatchDrafter(Protocol):
 
 
 class ApartDrafter:
-    """A drafter of its own for each row: for those that need no model, where nothing is won by working together."""
+    """A drafter of its own for each row: without a model, nothing is won by working together."""
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = list(drafters)

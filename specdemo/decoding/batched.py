@@ -1,7 +1,7 @@
 """Speculative decoding of several prompts together, each row keeping its own number of tokens a round.
 
-The loops are those of ``autoregressive`` and ``speculative`` with rows in the forwards; whatever is decided or drawn
-is decided for each row by itself, with its own sampler, in the order of its own batch-1 run.
+The loops are those of ``autoregressive`` and ``speculative`` with rows in the forwards; what is decided or drawn is
+decided for each row by itself, with its own sampler, in the order of its own batch-1 run.
 """
 
 from __future__ import annotations
