@@ -94,25 +94,25 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         accepted=accepted,
         emitted=emitted,
         wasted=proposed - accepted,
-        acceptance_rate=_ratio(accepted, proposed),
+        acceptance_rate=ratio(accepted, proposed),
         alpha=_alpha(decode),
-        mean_acceptance_length=_ratio(emitted, len(decode)),
+        mean_acceptance_length=ratio(emitted, len(decode)),
         per_position=[sum(histogram[j + 1 :]) / len(decode) for j in range(len(histogram) - 1)],
         conditional_per_position=[kept_where_tested(decode, j) for j in range(len(histogram) - 1)],
         accepted_histogram=histogram,
         draft_cost=draft_cost,
         verify_cost=verify_cost,
-        tokens_per_second=_ratio(emitted, decode_seconds),
-        end_to_end_tokens_per_second=_ratio(len(trace.token_ids), seconds),
+        tokens_per_second=ratio(emitted, decode_seconds),
+        end_to_end_tokens_per_second=ratio(len(trace.token_ids), seconds),
         ttft=ttft,
-        tpot=_ratio(decode_seconds, emitted),
+        tpot=ratio(decode_seconds, emitted),
         seconds=seconds,
         draft_seconds=phases[0],
         verify_seconds=phases[1],
         other_seconds=phases[2],
-        draft_share=_ratio(phases[0], fsum(phases)),
-        verify_share=_ratio(phases[1], fsum(phases)),
-        other_share=_ratio(phases[2], fsum(phases)),
+        draft_share=ratio(phases[0], fsum(phases)),
+        verify_share=ratio(phases[1], fsum(phases)),
+        other_share=ratio(phases[2], fsum(phases)),
         peak_memory=trace.peak_memory,
     )
 
@@ -129,14 +129,14 @@ def kept_where_tested(decode: Sequence[Any], place: int) -> float | None:
     before it were kept. None if it never was.
     """
     reached = [r for r in decode if r.drafted > place and r.accepted >= place]
-    return _ratio(sum(1 for r in reached if r.accepted > place), len(reached))
+    return ratio(sum(1 for r in reached if r.accepted > place), len(reached))
 
 
 def _alpha(decode: list[Round]) -> float | None:
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
     if overlaps:
         return fsum(overlaps) / len(overlaps)
-    return _ratio(sum(r.accepted for r in decode), sum(tested(r) for r in decode))
+    return ratio(sum(r.accepted for r in decode), sum(tested(r) for r in decode))
 
 
 def _costs(decode: list[Round], baseline: Trace | None) -> tuple[float | None, float | None]:
@@ -150,10 +150,11 @@ def _costs(decode: list[Round], baseline: Trace | None) -> tuple[float | None, f
     step = median(steps)
     full = [r for r in decode if r.drafted == longest]
     return (
-        _ratio(median(r.draft_seconds / r.drafted for r in full), step),
-        _ratio(median(r.verify_seconds for r in full), step),
+        ratio(median(r.draft_seconds / r.drafted for r in full), step),
+        ratio(median(r.verify_seconds for r in full), step),
     )
 
 
-def _ratio(amount: float, of: float) -> float | None:
+def ratio(amount: float, of: float) -> float | None:
+    """A quotient; None where there is nothing to divide by."""
     return amount / of if of else None

@@ -9,7 +9,7 @@ from math import fsum
 from statistics import median
 from typing import Any
 
-from specdemo.analysis.metrics import kept_where_tested
+from specdemo.analysis.metrics import kept_where_tested, ratio
 from specdemo.analysis.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 from specdemo.trace import Round
 
@@ -133,7 +133,7 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
     kept = [kept_where_tested(steps, j) for j in range(gamma)]
     costs = [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
-    alpha = _ratio(accepted, sum(min(s.accepted + 1, s.drafted) for s in steps))
+    alpha = ratio(accepted, sum(min(s.accepted + 1, s.drafted) for s in steps))
     return SweepRow(
         gamma=gamma,
         runs=len(runs),
@@ -141,8 +141,8 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
         proposed=proposed,
         accepted=accepted,
         emitted=emitted,
-        acceptance_rate=_ratio(accepted, proposed),
-        mean_acceptance_length=_ratio(emitted, rounds),
+        acceptance_rate=ratio(accepted, proposed),
+        mean_acceptance_length=ratio(emitted, rounds),
         tokens_per_second=middle(speeds),
         tokens_per_second_low=min(speeds, default=None),
         tokens_per_second_high=max(speeds, default=None),
@@ -158,9 +158,9 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
         accepted_histogram=histogram,
         per_position=[sum(histogram[j + 1 :]) / rounds for j in range(gamma)] if rounds else [],
         conditional_per_position=kept,
-        draft_seconds=_ratio(fsum(s.draft_seconds for s in steps), rounds),
-        verify_seconds=_ratio(fsum(s.verify_seconds for s in steps), rounds),
-        other_seconds=_ratio(fsum(s.other_seconds for s in steps), rounds),
+        draft_seconds=ratio(fsum(s.draft_seconds for s in steps), rounds),
+        verify_seconds=ratio(fsum(s.verify_seconds for s in steps), rounds),
+        other_seconds=ratio(fsum(s.other_seconds for s in steps), rounds),
     )
 
 
@@ -183,7 +183,7 @@ def by_repeat(runs: list[SweepRun]) -> dict[int, list[SweepRun]]:
 
 def speed(runs: list[SweepRun]) -> float | None:
     """Tokens a second of several runs together."""
-    return _ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
+    return ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
 
 
 def _speedup(drafted: list[SweepRun], plain: list[SweepRun]) -> float | None:
@@ -219,7 +219,3 @@ def middle(values: Iterable[float | None]) -> float | None:
     """Median of the values there are."""
     known = [v for v in values if v is not None]
     return median(known) if known else None
-
-
-def _ratio(amount: float, of: float) -> float | None:
-    return amount / of if of else None

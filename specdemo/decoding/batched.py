@@ -1,13 +1,13 @@
 """Speculative decoding of several prompts together, each row keeping its own number of tokens a round.
 
-The loops are those of ``autoregressive`` and ``speculative`` with rows in the forwards; what is decided or drawn is
-decided for each row by itself, with its own sampler, in the order of its own batch-1 run.
+The loops are those of ``autoregressive`` and ``speculative`` with rows in the forwards. What is decided or drawn
+is so for each row by itself, with its own sampler, in the order of its own batch-1 run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -15,7 +15,7 @@ from specdemo.decoding.acceptance import Rule, Verdict, rule_for
 from specdemo.decoding.batch_drafters import BatchDrafter
 from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.drafters import Proposal
-from specdemo.decoding.gamma import Costs, GammaPolicy, gamma_policy
+from specdemo.decoding.gamma import Costs, gamma_policy
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.ragged import RaggedRunner
 from specdemo.trace import Round
@@ -24,27 +24,17 @@ Rounds = list[tuple[int, Round]]
 """One round of every row that took part, with the row's number."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One prompt of the batch: a lane, on the clock of all."""
 
     number: int
     lane: Lane
-    policy: GammaPolicy
-    rule: Rule = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rule = rule_for(self.lane.settings)
-
-
-def open_rows(lanes: Sequence[Lane], costs: Costs) -> list[Row]:
-    """The rows of a batch that has just begun; with adaptive γ they learn from the same costs."""
-    return [Row(number, lane, gamma_policy(lane.settings, costs)) for number, lane in enumerate(lanes)]
 
 
 def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[Rounds]:
     """Rounds of one token a row, until all have stopped."""
-    rows = open_rows(lanes, Costs())
+    rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     clock.resume()
     yield _step(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
     while rows := _alive(rows, target):
@@ -57,8 +47,10 @@ def batched_speculative(
     lanes: Sequence[Lane], target: RaggedRunner, drafter: BatchDrafter, clock: LaneClock
 ) -> Iterator[Rounds]:
     """Rounds of up to γ+1 tokens a row, until all have stopped."""
-    costs = Costs()
-    rows = open_rows(lanes, costs)
+    rows = [Row(number, lane) for number, lane in enumerate(lanes)]
+    rules = [rule_for(lane.settings) for lane in lanes]
+    costs = Costs()  # of rounds of the whole batch, whichever row asked for how many tokens
+    policies = [gamma_policy(lane.settings, costs) for lane in lanes]
 
     # 0. Both models take in the prompts; the target's last logits give the first tokens.
     clock.resume()
@@ -69,7 +61,7 @@ def batched_speculative(
     while rows := _alive(rows, target, drafter):
         clock.resume()
         # 1. Draft for each row, but never past its end: a round also emits one token of the target's own.
-        gammas = [min(row.policy.next(), row.lane.remaining - 1) for row in rows]
+        gammas = [min(policies[row.number].next(), row.lane.remaining - 1) for row in rows]
         proposals = drafter.propose([row.lane for row in rows], gammas)
         clock.lap("draft")
 
@@ -80,7 +72,8 @@ def batched_speculative(
 
         # 3. Each row keeps the leading drafted tokens that pass, then one token of the target's.
         judged = [
-            _judge(row, proposal, of_row) for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
+            _judge(row.lane, rules[row.number], proposal, of_row)
+            for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
         ]
 
         # 4. The caches forget what was not kept, in each row its own number.
@@ -89,10 +82,13 @@ def batched_speculative(
         clock.lap("other")
         drafted = max(len(proposal.ids) for proposal in proposals)
         costs.see(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
-        yield [
-            (row.number, _recorded(row, proposal, clock, *result))
-            for row, proposal, result in zip(rows, proposals, judged, strict=True)
+        rounds = [
+            row.lane.recorder.speculative(*result, clock, row.lane.stop)
+            for row, result in zip(rows, judged, strict=True)
         ]
+        for row, round_ in zip(rows, rounds, strict=True):
+            policies[row.number].observe(round_)
+        yield [(row.number, round_) for row, round_ in zip(rows, rounds, strict=True)]
 
 
 def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None = None) -> list[Row]:
@@ -121,20 +117,13 @@ def _step(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Rounds:
     ]
 
 
-def _judge(row: Row, proposal: Proposal, logits: torch.Tensor) -> tuple[torch.Tensor, Verdict, int]:
-    """What a row keeps of its proposal: its scores (γ+1, V), the rule's verdict, the tokens committed."""
-    lane = row.lane
+def _judge(
+    lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor
+) -> tuple[torch.Tensor, Proposal, Verdict, int]:
+    """What a row keeps of its proposal: scores (γ+1, V), the proposal, the rule's verdict, tokens committed."""
     scores = lane.sampler.scores(logits[: len(proposal.ids) + 1], lane.committed, proposal.ids)
     drafted = torch.tensor([proposal.ids], dtype=torch.long, device=scores.device)
     q = None if proposal.q is None else proposal.q.unsqueeze(0)
-    verdict = row.rule(scores.unsqueeze(0), drafted, q, lane.sampler)
+    verdict = rule(scores.unsqueeze(0), drafted, q, lane.sampler)
     kept = lane.commit([*proposal.ids[: int(verdict.accepted)], int(verdict.token)])
-    return scores, verdict, kept
-
-
-def _recorded(
-    row: Row, proposal: Proposal, clock: LaneClock, scores: torch.Tensor, verdict: Verdict, kept: int
-) -> Round:
-    round_ = row.lane.recorder.speculative(scores, proposal, verdict, kept, clock, row.lane.stop)
-    row.policy.observe(round_)
-    return round_
+    return scores, proposal, verdict, kept

@@ -1,0 +1,194 @@
+"""The figures of a batch, from the traces of its rows: all rows began together and share one clock.
+
+Step r of the batch is round r of every row that was still in it; each row of a step has the same times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import fsum
+from typing import Any
+
+from specdemo.analysis.metrics import ratio
+from specdemo.trace import Round, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetrics:
+    """Figures of all rows together; None where nothing was measured. Prefill and its tokens count only for TTFT.
+
+    Attributes:
+        rows: prompts decoded together.
+        steps: target forwards after the prefill.
+        emitted: tokens of all rows kept after the prefill's.
+        proposed, accepted: drafted tokens of all rows, and those kept.
+        acceptance_rate: accepted / proposed.
+        mean_acceptance_length: τ, tokens a row keeps of a step it takes part in.
+        mean_rows: rows that take part in a step, on average; the batch shrinks as rows end.
+        ttft: time to the first tokens, the prefill of all rows, seconds.
+        seconds: the clock at the end of the last row.
+        tokens_per_second: of the whole batch, emitted / (seconds − TTFT).
+        row_tokens_per_second: of each row until its own end.
+        row_seconds: when each row ended.
+        row_waited: seconds for which each row's draft was done and others' was not.
+        fed, fed_needed: token positions put through the models, prompts included, and those that a row needed;
+            the difference filled up rows that had fewer than the longest. Both models count alike.
+        slots, slots_needed: KV cache slots read by the target over all steps, and those with a token of the row.
+        padding: share of positions that no row needed, 1 − fed_needed / fed.
+        idle_slots: share of cache slots read for nothing, 1 − slots_needed / slots.
+        draft_seconds, verify_seconds, other_seconds: time after the prefill by phase.
+        other_share: of the time after the prefill, what passed outside model forwards.
+    """
+
+    rows: int
+    steps: int
+    emitted: int
+    proposed: int
+    accepted: int
+    acceptance_rate: float | None
+    mean_acceptance_length: float | None
+    mean_rows: float | None
+    ttft: float
+    seconds: float
+    tokens_per_second: float | None
+    row_tokens_per_second: list[float | None]
+    row_seconds: list[float]
+    row_waited: list[float]
+    fed: int
+    fed_needed: int
+    slots: int
+    slots_needed: int
+    padding: float | None
+    idle_slots: float | None
+    draft_seconds: float
+    verify_seconds: float
+    other_seconds: float
+    other_share: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON and tables."""
+        return asdict(self)
+
+
+def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
+    """All figures of a batch, stopped ones too.
+
+    Args:
+        traces: of all its rows; each has at least its prefill.
+
+    Raises:
+        ValueError: there are none, or one is empty.
+    """
+    if not traces or not all(t.rounds for t in traces):
+        raise ValueError("a batch has rows, and each of them a prefill")
+    steps = _steps(traces)
+    taken = sum(len(step) for step in steps)
+    ttft = traces[0].rounds[0].seconds
+    seconds = max(t.rounds[-1].seconds for t in traces)
+    emitted, proposed, accepted = (
+        sum(of(r) for step in steps for r in step.values())
+        for of in (lambda r: len(r.emitted), lambda r: r.drafted, lambda r: r.accepted)
+    )
+    fed, needed = _positions(traces, steps)
+    slots, live = _slots(traces, steps)
+    firsts = [next(iter(step.values())) for step in steps]
+    phases = [fsum(getattr(r, f"{phase}_seconds") for r in firsts) for phase in ("draft", "verify", "other")]
+    return BatchMetrics(
+        rows=len(traces),
+        steps=len(steps),
+        emitted=emitted,
+        proposed=proposed,
+        accepted=accepted,
+        acceptance_rate=ratio(accepted, proposed),
+        mean_acceptance_length=ratio(emitted, taken),
+        mean_rows=ratio(taken, len(steps)),
+        ttft=ttft,
+        seconds=seconds,
+        tokens_per_second=ratio(emitted, seconds - ttft),
+        row_tokens_per_second=[t.metrics().tokens_per_second for t in traces],
+        row_seconds=[t.rounds[-1].seconds for t in traces],
+        row_waited=[_waited(row, steps) for row in range(len(traces))],
+        fed=fed,
+        fed_needed=needed,
+        slots=slots,
+        slots_needed=live,
+        padding=_lost(needed, fed),
+        idle_slots=_lost(live, slots),
+        draft_seconds=phases[0],
+        verify_seconds=phases[1],
+        other_seconds=phases[2],
+        other_share=ratio(phases[2], fsum(phases)),
+    )
+
+
+def _steps(traces: Sequence[Trace]) -> list[dict[int, Round]]:
+    """The rounds of each step after the prefill, by row."""
+    last = max(len(t.rounds) for t in traces)
+    return [{row: t.rounds[r] for row, t in enumerate(traces) if len(t.rounds) > r} for r in range(1, last)]
+
+
+def _drafts_with_a_model(traces: Sequence[Trace]) -> bool:
+    settings = traces[0].settings
+    return settings.strategy == "speculative" and settings.drafter == "model"
+
+
+def _positions(traces: Sequence[Trace], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+    """(fed, needed): a forward is as wide in every row as in its longest one."""
+    prompts = [len(t.prompt_ids) for t in traces]
+    fed, needed = max(prompts) * len(prompts), sum(prompts)
+    for step in steps:
+        drafted = [r.drafted for r in step.values()]
+        fed += len(drafted) * (max(drafted) + 1)
+        needed += sum(drafted) + len(drafted)
+    if _drafts_with_a_model(traces):
+        by_draft = _draft_positions(prompts, steps)
+        fed, needed = fed + by_draft[0], needed + by_draft[1]
+    return fed, needed
+
+
+def _draft_positions(prompts: Sequence[int], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+    """The draft model's share: its first pass takes in what its cache lacks of each row, then one token a pass."""
+    fed, needed = max(prompts) * len(prompts), sum(prompts)
+    held = list(prompts)
+    committed = [length + 1 for length in prompts]
+    for step in steps:
+        longest = max(r.drafted for r in step.values())
+        lacks = {row: committed[row] - held[row] for row in step}
+        if longest:
+            fed += len(step) * (max(lacks.values()) + longest - 1)
+            needed += sum(lacks[row] + r.drafted - 1 for row, r in step.items() if r.drafted)
+        for row, r in step.items():
+            committed[row] += len(r.emitted)
+            if longest:
+                held[row] = min(held[row] + lacks[row] + longest - 1, committed[row] - 1)
+    return fed, needed
+
+
+def _slots(traces: Sequence[Trace], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+    """(read, live): a forward reads as many slots in every row as the longest row has behind it."""
+    length = [len(t.prompt_ids) for t in traces]  # in the cache: all committed tokens but the last
+    read = live = 0
+    for step in steps:
+        behind = {row: length[row] + r.drafted + 1 for row, r in step.items()}
+        width = max(length[row] for row in step) + max(r.drafted for r in step.values()) + 1
+        read += width * len(step)
+        live += sum(behind.values())
+        for row, r in step.items():
+            length[row] += len(r.emitted)
+    return read, live
+
+
+def _waited(row: int, steps: Sequence[dict[int, Round]]) -> float:
+    """Drafting takes as many passes as the step's longest draft; rows with a shorter one wait for the rest."""
+    waits = []
+    for step in steps:
+        longest = max(r.drafted for r in step.values())
+        if row in step and longest:
+            own = step[row]
+            waits.append(own.draft_seconds * (longest - own.drafted) / longest)
+    return fsum(waits)
+
+
+def _lost(needed: int, of: int) -> float | None:
+    return (of - needed) / of if of else None
