@@ -1,10 +1,13 @@
 """specdemo: see, measure and believe speculative decoding of language models."""
 
+from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
+from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.certificate import Certificate
 from specdemo.analysis.greedy_check import GreedyCheck
 from specdemo.analysis.metrics import Metrics
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.batch import run_batch, stream_batch
+from specdemo.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.certify import certify, check_greedy, stream_certificate
 from specdemo.errors import (
     LoadCancelled,
@@ -25,6 +28,7 @@ from specdemo.sweep import stream_sweep, sweep
 from specdemo.trace import Candidate, Round, Token, Trace
 
 __all__ = [
+    "BatchMetrics",
     "Candidate",
     "Certificate",
     "GreedyCheck",
@@ -38,20 +42,24 @@ __all__ = [
     "Round",
     "Settings",
     "SettingsError",
+    "SizeReport",
     "SpecDemoError",
     "SweepReport",
     "Token",
     "Trace",
     "TraceError",
+    "batch_sizes",
     "certify",
     "check_greedy",
     "load_pair",
+    "measure_batch",
     "preflight",
     "race",
     "run",
     "run_batch",
     "stream",
     "stream_batch",
+    "stream_batch_sizes",
     "stream_certificate",
     "stream_sweep",
     "sweep",

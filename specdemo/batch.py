@@ -78,11 +78,17 @@ def _prepared(
         raise SettingsError(
             "settings", f"there are {len(rows)} for {len(ids)} prompts; give one for all rows, or one a row."
         )
-    _check(pair, rows)
+    check_batch(pair, rows)
     return rows, ids
 
 
-def _check(pair: ModelPair, rows: Sequence[Settings]) -> None:
+def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
+    """Refuse what a batch or this pair cannot do.
+
+    Raises:
+        SettingsError: names the field, and what would work.
+        PairError: a model that cannot decode rows of unequal lengths together.
+    """
     first = rows[0]
     for field in ("strategy", "drafter", "chat"):
         if len({getattr(row, field) for row in rows}) > 1:

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any
-
-import torch
-import transformers
 
 from specdemo.analysis.sweep_report import PLAIN, SweepReport
 from specdemo.analysis.sweep_rows import Step, SweepRun, steps_of
 from specdemo.decoding.choice import check_drafter
 from specdemo.errors import SettingsError
-from specdemo.lanes import Prompt, checked, run, stream
+from specdemo.lanes import Prompt, checked, stream
+from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode_all
 from specdemo.settings import MAX_GAMMA, SEEDS, Settings
@@ -93,7 +90,7 @@ def stream_sweep(
         pair=pair.name,
         dtype=pair.dtype,
         quantization=pair.quantization,
-        machine=_machine(pair),
+        machine=machine_of(pair.device),
     )
     return _runs(pair, ids, report, stop or Event())
 
@@ -106,7 +103,8 @@ def order(contenders: Sequence[int], prompt: int, repeat: int) -> list[int]:
 
 def _runs(pair: ModelPair, prompts: list[list[int]], report: SweepReport, stop: Event) -> Iterator[SweepProgress]:
     began = time.perf_counter()
-    _warm_up(pair, prompts[0], report)
+    if not _warm_up(pair, prompts[0], report, stop):
+        return
     contenders = (PLAIN, *report.gammas)
     for repeat in range(report.repeats):
         for number, ids in enumerate(prompts):
@@ -132,11 +130,12 @@ def _run(pair: ModelPair, ids: list[int], settings: Settings, stop: Event) -> tu
     return steps_of(rounds)
 
 
-def _warm_up(pair: ModelPair, ids: list[int], report: SweepReport) -> None:
-    """Let both ways of decoding pay for what only a first run pays."""
+def _warm_up(pair: ModelPair, ids: list[int], report: SweepReport, stop: Event) -> bool:
+    """Let both ways of decoding pay for what only a first run pays; False if it was stopped."""
     short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
-    for gamma in (PLAIN, report.gammas[-1]):
-        run(pair, ids, _settings(short, gamma, 0))
+    return all(
+        _run(pair, ids, _settings(short, gamma, 0), stop) is not None for gamma in (PLAIN, report.gammas[-1])
+    )
 
 
 def _settings(settings: Settings, gamma: int, repeat: int) -> Settings:
@@ -175,14 +174,3 @@ def _repeats(repeats: int) -> int:
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise SettingsError("repeats", f"must be a whole number of at least 1, not {repeats!r}.")
     return repeats
-
-
-def _machine(pair: ModelPair) -> dict[str, Any]:
-    """What a speed depends on besides the models."""
-    device = pair.device
-    return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }

@@ -23,16 +23,16 @@ def fill(page: Page, **numbers: int) -> None:
 
 def press_run_and_wait(page: Page, phase: str) -> str:
     """The line under the buttons once the sweep has ended so; the line of the sweep before does not count."""
-    page.evaluate("document.querySelector('.sweep-state')?.setAttribute('data-old', '')")
+    page.evaluate("document.querySelector('.job-state')?.setAttribute('data-old', '')")
     page.locator("#sweep-run").click()
-    expect(page.locator(".sweep-state[data-old]")).to_have_count(0, timeout=RUN_MS)
+    expect(page.locator(".job-state[data-old]")).to_have_count(0, timeout=RUN_MS)
     return ended(page, phase)
 
 
 def ended(page: Page, phase: str) -> str:
-    expect(page.locator(".sweep-state")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    expect(page.locator(".job-state")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
     expect(page.locator("#sweep-run")).to_be_enabled(timeout=RUN_MS)
-    return page.locator(".sweep-state").inner_text()
+    return page.locator(".job-state").inner_text()
 
 
 def points(page: Page, figure: str) -> list[list[float]]:
@@ -77,7 +77,7 @@ def test_a_sweep_that_is_stopped_keeps_what_it_measured(page: Page) -> None:
     fill(page, repeats=20, tokens=32)
     page.locator("#sweep-run").click()
     page.wait_for_selector("#sweep-results", timeout=RUN_MS)
-    expect(page.locator(".sweep-state")).to_contain_text(re.compile(r"Run \d+ of 160 .* left"))
+    expect(page.locator(".job-state")).to_contain_text(re.compile(r"Run \d+ of 160 .* left"))
     page.locator("#sweep-stop").click()
     assert "Stopped" in ended(page, "stopped")
     expect(page.locator("#sweep-headline")).to_contain_text("So far: ")

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from specdemo.bench.clocks import race_against_alone
-from specdemo.bench.machine import describe
 from specdemo.bench.speed import measure_domain, summary
+from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.prompts import by_domain
 
@@ -65,7 +65,7 @@ def main() -> None:
     first = next(iter(by_domain().values()))[0]
     results = {
         "date": date.today().isoformat(),
-        "machine": describe(pair.device),
+        "machine": machine_of(pair.device),
         "pair": args.pair,
         "dtype": pair.dtype,
         "settings": {"tokens": args.tokens, "repeats": args.repeats, "temperature": 0},

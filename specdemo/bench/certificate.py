@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from specdemo.bench.machine import describe
 from specdemo.certify import ERROR_RATE, TOKENS, certify
+from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.prompts import by_domain
@@ -108,7 +108,7 @@ def main() -> None:
         for test in found:
             tests.append(test)
             results = {
-                "machine": describe(torch.device("cpu")),
+                "machine": machine_of(torch.device("cpu")),
                 "settings": asked,
                 "summary": summary(tests),
                 "tests": tests,

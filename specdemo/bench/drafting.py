@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from specdemo.bench.machine import describe
 from specdemo.lanes import run
+from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
@@ -100,7 +100,7 @@ def main() -> None:
     pair = load_pair(args.pair)
     pair.warm_up()
     results = {
-        "machine": describe(pair.device),
+        "machine": machine_of(pair.device),
         "lookup_on_repeating_text": lookup_speedup(pair, args.gamma, args.tokens, args.repeats),
         "lookup_without_match": lookup_overhead(pair, args.tokens, args.repeats),
         "block_over_sampling": block_over_sampling(pair, 5, 32, args.runs),

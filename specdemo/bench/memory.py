@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from specdemo.bench.machine import describe
+from specdemo.machine import machine_of
 from specdemo.models.request import PairRequest, request_pair
 from specdemo.models.store import PairStore
 
@@ -52,7 +52,7 @@ def main() -> None:
     most = max(map(len, found["held"]))
     print(f"pairs in memory, at most: {most}; the last pair again: {found['again_seconds']:.4f} s")
     if args.json:
-        results = {"machine": describe(torch.device("cpu")), **found}
+        results = {"machine": machine_of(torch.device("cpu")), **found}
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

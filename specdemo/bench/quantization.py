@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from specdemo.analysis.losslessness import compare
-from specdemo.bench.machine import describe
 from specdemo.lanes import run
+from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import QUANTIZATIONS
@@ -94,7 +94,7 @@ def main() -> None:
     if args.json:
         pair = pairs["none"]
         settings = {"dtype": pair.dtype, "gamma": args.gamma, "tokens": args.tokens, "repeats": args.repeats}
-        results = {"machine": describe(pair.device), "settings": settings, "weights": found}
+        results = {"machine": machine_of(pair.device), "settings": settings, "weights": found}
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.bench.machine import describe
+from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.prompts import Example, by_domain
@@ -94,7 +94,7 @@ def main() -> None:
     errors = [abs(row["predicted_over_measured"] - 1) for d in domains for row in d["rows"]]
     results = {
         "date": date.today().isoformat(),
-        "machine": describe(pair.device),
+        "machine": machine_of(pair.device),
         "pair": args.pair,
         "settings": {"tokens": args.tokens, "repeats": args.repeats, "prompts": args.prompts, "temperature": 0},
         "wall_seconds": seconds,

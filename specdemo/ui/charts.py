@@ -41,7 +41,7 @@ def speed_figure(report: SweepReport) -> go.Figure:
             customdata=[[row.accepted, row.proposed] for row in rows],
             name="acceptance rate",
             hovertemplate="%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>",
-            **_line(HERO),
+            **line(HERO),
         ),
         row=1,
         col=1,
@@ -50,10 +50,10 @@ def speed_figure(report: SweepReport) -> go.Figure:
         go.Scatter(
             x=gammas,
             y=[row.tokens_per_second for row in rows],
-            error_y=_bars(rows, "tokens_per_second"),
+            error_y=bars(rows, "tokens_per_second"),
             name="tokens/s",
             hovertemplate="%{y:.1f} tokens/s<extra></extra>",
-            **_line(HERO),
+            **line(HERO),
         ),
         row=2,
         col=1,
@@ -99,11 +99,11 @@ def speedup_figure(report: SweepReport) -> go.Figure:
         go.Scatter(
             x=gammas,
             y=[row.speedup for row in rows],
-            error_y=_bars(rows, "speedup"),
+            error_y=bars(rows, "speedup"),
             customdata=[[row.speedup_low, row.speedup_high] for row in rows],
             name="measured",
             hovertemplate="measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
-            **_line(HERO),
+            **line(HERO),
         )
     )
     best = report.best
@@ -172,7 +172,8 @@ def time_figure(report: SweepReport) -> go.Figure:
     return figure
 
 
-def _line(colour: str) -> dict[str, Any]:
+def line(colour: str) -> dict[str, Any]:
+    """A line with points."""
     return {
         "mode": "lines+markers",
         "line": {"color": colour, "width": 2.5},
@@ -180,8 +181,8 @@ def _line(colour: str) -> dict[str, Any]:
     }
 
 
-def _bars(rows: Sequence[SweepRow], name: str) -> dict[str, Any]:
-    """From the lowest to the highest repeat."""
+def bars(rows: Sequence[Any], name: str) -> dict[str, Any]:
+    """From the lowest to the highest repeat: of rows with ``name``, ``name_low`` and ``name_high``."""
     middle, low, high = ([getattr(row, name + end) for row in rows] for end in ("", "_low", "_high"))
     return {
         "type": "data",
@@ -206,8 +207,19 @@ def _deeper(share: float) -> str:
 
 
 def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> None:
-    """The page's look: no ground of its own, thin lines, nothing that catches a finger on a phone."""
+    """The page's look, with γ along the bottom."""
     gammas = report.gammas
+    dress(figure, legend=legend)
+    figure.update_layout(uirevision="sweep")
+    figure.update_xaxes(
+        title_text="γ, drafted tokens a round",
+        tickvals=list(gammas),
+        range=[gammas[0] - 0.5, gammas[-1] + 0.5],
+    )
+
+
+def dress(figure: go.Figure, *, legend: bool = False) -> None:
+    """The page's look: no ground of its own, thin lines, nothing that catches a finger on a phone."""
     figure.update_layout(
         template="none",
         height=HEIGHT,
@@ -226,13 +238,9 @@ def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> N
         },
         hovermode="x unified",
         dragmode=False,
-        uirevision="sweep",
     )
     thin = {"gridcolor": "rgba(133,133,147,.22)", "zeroline": False, "fixedrange": True}
     figure.update_xaxes(
-        title_text="γ, drafted tokens a round",
-        tickvals=list(gammas),
-        range=[gammas[0] - 0.5, gammas[-1] + 0.5],
         showgrid=False,
         zeroline=False,
         fixedrange=True,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, wait
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
-from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
@@ -27,8 +26,8 @@ from specdemo.trace import Round, Trace
 from specdemo.ui.figures import figure_rows
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.worker import gathered
 
-UPDATE_SECONDS = 0.1
 STOPPED = "Stopped. Press Run to start again."
 BUSY = "Too many runs are waiting here. Press Run again in a minute."
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
@@ -146,51 +145,26 @@ def _show_prompt(view: RaceView, pair: ModelPair, ids: list[int], lanes: list[Se
 
 
 class _Job:
-    """A race under way: the models' thread puts rounds into a queue, the visitor's thread takes them out."""
+    """A race under way, and what it gave so far."""
 
     def __init__(self, pairs: list[ModelPair], ids: list[int], lanes: list[Settings], stop: Event) -> None:
         self._pairs, self.ids, self._lanes, self._stop = pairs, ids, lanes, stop
-        self._events: SimpleQueue[tuple[int, Round]] = SimpleQueue()
         self._rounds: list[list[Round]] = [[] for _ in lanes]
 
     def updates(self, view: RaceView, thread: Executor) -> Iterator[dict[str, Any]]:
         """Decode in ``thread``; yields ``view`` as it fills, but for its last state, which has the verdict."""
-        worker = thread.submit(self._decode)
-        try:
-            running = True
-            while running:
-                # One sleep an update: waking for every token would take the interpreter from the decoding.
-                running = bool(wait([worker], timeout=UPDATE_SECONDS).not_done)
-                if self._drain(view) and running:
-                    yield view.value()
-            worker.result()  # raises what ended the worker, if anything did
-            self._conclude(view)
-        finally:
-            self._stop.set()
-            wait([worker])
-
-    def _decode(self) -> None:
-        with closing(race(self._pairs, self.ids, self._lanes)) as rounds:
-            for event in rounds:
-                self._events.put(event)
-                if self._stop.is_set():
-                    break
-
-    def _drain(self, view: RaceView) -> bool:
-        """Bundle what the worker sent since the last update; False if it sent nothing."""
-        news = []
-        while not self._events.empty():
-            lane, round_ = self._events.get()
-            self._rounds[lane].append(round_)
-            news.append(_event(lane, round_))
-        if news:
-            view.rounds.append(json.dumps(news, ensure_ascii=False, separators=(",", ":")))
-        return bool(news)
+        with closing(gathered(thread, lambda: race(self._pairs, self.ids, self._lanes), self._stop)) as updates:
+            for news in updates:
+                for lane, round_ in news:
+                    self._rounds[lane].append(round_)
+                view.rounds.append(bundled(news))
+                yield view.value()
+        self._conclude(view)
 
     def _conclude(self, view: RaceView) -> None:
         lanes = zip(self._pairs, self._lanes, self._rounds, strict=True)
         traces = [trace_of(pair, self.ids, settings, rounds) for pair, settings, rounds in lanes]
-        stopped = self._stop.is_set() and not all(t.complete for t in traces)
+        stopped = not all(t.complete for t in traces)
         view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
         if not all(t.rounds for t in traces):
             return
@@ -222,6 +196,11 @@ def _verdict(traces: list[Trace], titles: list[str]) -> dict[str, str]:
     if len(texts) > 1 or len(judged) < len(traces) - 1:
         texts = [f"{title}: {j.text}" for title, j in judged.items()]
     return {"kind": kind, "text": "; ".join(texts)}
+
+
+def bundled(news: Iterable[tuple[int, Round]]) -> str:
+    """Rounds with their lanes as the browser takes them: one string of JSON."""
+    return json.dumps([_event(*each) for each in news], ensure_ascii=False, separators=(",", ":"))
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from specdemo.ui.losslessness_view import render
 from specdemo.ui.pair_controls import PAIR_INPUTS, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
+from specdemo.ui.tab_parts import busy
 
 INTRODUCTION = (
     "<p class='losslessness-intro'>Does speculation change what comes out? Many short runs of it and of plain "
@@ -71,7 +72,7 @@ def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
 
     def prepare(request: gr.Request) -> tuple[Any, ...]:
         stops.arm(request.session_hash or "")
-        return render(CheckState("loading", "Waiting for a turn…")), *_busy(True)
+        return render(CheckState("loading", "Waiting for a turn…")), *busy(True)
 
     def execute(request: gr.Request, *values: Any) -> Iterator[str]:
         stop = stops.signal(request.session_hash or "")
@@ -93,8 +94,8 @@ def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
     checked = prepared.then(
         execute, inputs, view, concurrency_id="losslessness", concurrency_limit=AT_ONCE, **UNSEEN
     )
-    checked.failure(lambda: (render(CheckState("error", BUSY)), *_busy(False)), None, [view, *buttons], **QUIET)
-    checked.then(lambda: _busy(False), None, buttons, **QUIET)
+    checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
+    checked.then(lambda: busy(False), None, buttons, **QUIET)
     halt.click(stop, None, None, **QUIET)
     mode.change(_offer, [mode, rule], [rule, temperature, runs, tokens], **QUIET)
     return stops
@@ -139,8 +140,3 @@ def _offer(mode: str, rule: str) -> list[Any]:
     sampled = mode == DISTRIBUTION
     swapped = {True: {"exact": "sampling"}, False: {"sampling": "exact"}}[sampled]
     return [swapped.get(rule, rule), *(gr.update(visible=sampled) for _ in range(3))]
-
-
-def _busy(running: bool) -> tuple[Any, Any]:
-    """Check and Stop, of which one can be pressed."""
-    return gr.update(interactive=not running), gr.update(interactive=running)

@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.models.store import PairStore
+from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
@@ -44,6 +45,8 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                     stops = [create_race_tab(controls, store, loading)]
                 with gr.Tab("γ sweep", id="sweep"):
                     stops.append(create_sweep_tab(controls, store))
+                with gr.Tab("Batch", id="batch"):
+                    stops.append(create_batch_tab(controls, store))
                 with gr.Tab("Losslessness", id="losslessness"):
                     stops.append(create_losslessness_tab(controls, store))
         connect_pair_card(page, controls.pair, controls.run, loading)
@@ -67,7 +70,7 @@ def launch_options() -> dict[str, Any]:
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),
-        "head": f"<style>{own}{race_css()}</style>{race_head()}",
+        "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
         "footer_links": [],
         "show_error": True,
     }

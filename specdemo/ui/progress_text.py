@@ -45,3 +45,8 @@ def left(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f}\u00a0s left"
     return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,5 +1,6 @@
 /*
- * The text of a lane: its tokens, the tooltip that explains one of them, and what is copied from it.
+ * What views of traces share: the text of a lane with its tokens, the tooltip that explains one of them, what is
+ * copied from it, the legend, and the table of figures.
  *
  * A plain script that defines `window.SpecDemoTokens`, loaded before race.js. Prompts and model text are
  * untrusted: they only ever become text nodes.
@@ -16,6 +17,10 @@
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
     bonus: "bonus: a free token", rejected: "rejected: drafted, dropped",
   };
+  const LEGEND = [
+    ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
+    ["rejected", "drafted, dropped"],
+  ];
   const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: 1, End: -1 };
 
   /** What each token's element stands for. */
@@ -321,8 +326,39 @@
     }
   }
 
+  // ---- legend --------------------------------------------------------------------------------------------------
+
+  /** The kinds of tokens and what they mean; returns the box that hides the rejected ones. */
+  function buildLegend(frame) {
+    const legend = make("div", "race-legend", frame);
+    for (const [kind, meaning] of LEGEND) {
+      const entry = make("span", "race-key", legend);
+      make("span", "k-" + kind, entry, kind);
+      entry.append(" " + meaning);
+    }
+    const label = make("label", "race-toggle", legend);
+    const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });
+    box.checked = true;
+    label.append("show rejected");
+    return box;
+  }
+
+  // ---- figures -------------------------------------------------------------------------------------------------
+
+  /** The table of all figures; the formula stands under the name, and over the row. */
+  function fillFigures(table, titles, rows) {
+    const head = make("tr");
+    for (const name of ["", ...titles]) make("th", "", head, name, { scope: "col" });
+    table.replaceChildren(head, ...rows.map((row) => {
+      const line = make("tr", "", null, null, { title: row.formula });
+      make("small", "", make("th", "", line, row.label, { scope: "row" }), row.formula);
+      for (const value of row.values) make("td", "", line, value);
+      return line;
+    }));
+  }
+
   window.SpecDemoTokens = {
-    make, onCopy,
+    make, onCopy, buildLegend, fillFigures,
     createTip: (frame) => new Tip(frame),
     createArea: (parent, hint, tip) => new Area(parent, hint, tip),
   };

@@ -19,10 +19,6 @@
     { title: "Speculative", detail: "draft and target", gamma: 1,
       hint: "The draft guesses several tokens; the target checks them in one pass." },
   ];
-  const LEGEND = [
-    ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
-    ["rejected", "drafted, dropped"],
-  ];
   const STATS = [
     ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs"],
     ["tokens", "tokens", "tokens of the output so far"],
@@ -231,20 +227,6 @@
     setLead(notice.text, text || "", /^[^,.:;]+/);
   }
 
-  function buildLegend(frame) {
-    const legend = make("div", "race-legend", frame);
-    for (const [kind, meaning] of LEGEND) {
-      const entry = make("span", "race-key", legend);
-      make("span", "k-" + kind, entry, kind);
-      entry.append(" " + meaning);
-    }
-    const label = make("label", "race-toggle", legend);
-    const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });
-    box.checked = true;
-    label.append("show rejected");
-    return box;
-  }
-
   function buildBelow(frame) {
     const below = make("div", "race-below", frame);
     const chart = make("section", "race-card", below);
@@ -273,25 +255,13 @@
     return { frame: after, card, title, plot, figures, table: make("table", "", figures, null, { "data-role": "figures" }) };
   }
 
-  /** The table of all figures; the formula stands under the name, and over the row. */
-  function fillFigures(table, specs, rows) {
-    const head = make("tr");
-    for (const name of ["", ...specs.map((spec) => spec.title)]) make("th", "", head, name, { scope: "col" });
-    table.replaceChildren(head, ...rows.map((row) => {
-      const line = make("tr", "", null, null, { title: row.formula });
-      make("small", "", make("th", "", line, row.label, { scope: "row" }), row.formula);
-      for (const value of row.values) make("td", "", line, value);
-      return line;
-    }));
-  }
-
   class View {
     constructor(root) {
       this.root = root;
       this.frame = make("div", "specdemo-race");
       this.hero = buildHero(this.frame);
       this.laneRow = make("div", "race-lanes", this.frame);
-      this.toggle = buildLegend(this.frame);
+      this.toggle = window.SpecDemoTokens.buildLegend(this.frame);
       this.below = buildBelow(this.frame);
       this.after = buildAfter(this.frame);
       this.timeline = window.SpecDemoTimeline ? window.SpecDemoTimeline.create(this.after.plot) : null;
@@ -387,7 +357,7 @@
       const rows = (value && value.figures) || [];
       const { figures, table } = this.after;
       if (figures.hidden === Boolean(rows.length)) figures.hidden = !rows.length;
-      if (rows.length && !this.over) fillFigures(table, specs, rows);
+      if (rows.length && !this.over) window.SpecDemoTokens.fillFigures(table, specs.map((spec) => spec.title), rows);
     }
 
     /** Once, when a run is over in whatever way. */

@@ -20,9 +20,10 @@ from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import PairLoading
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
+from specdemo.ui.tab_parts import busy
 
 HERE = Path(__file__).parent
-SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race.js")
+SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race.js", "batch.js")
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 CONNECT = """
@@ -33,7 +34,7 @@ show();
 
 
 def race_head() -> str:
-    """For the page's head: Plotly from its wheel, and the race view's own scripts."""
+    """For the page's head: Plotly from its wheel, and the views' own scripts."""
     gr.set_static_paths([PLOTLY_JS])
     own = "".join(f"<script>{(HERE / name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS)
     return f'<script src="gradio_api/file={PLOTLY_JS.as_posix()}" defer></script>{own}'
@@ -59,7 +60,7 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
 
     def prepare(request: gr.Request, *values: Any) -> tuple[Any, ...]:
         stops.arm(request.session_hash or "")
-        return waiting(_headers(values)), *_busy(True)
+        return waiting(_headers(values)), *busy(True)
 
     def execute(request: gr.Request, *values: Any) -> Iterator[dict[str, Any]]:
         pair, prompt, panel = split(values)
@@ -80,10 +81,10 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
     prepared = controls.run.click(prepare, inputs, [view, *buttons], trigger_mode="once", **QUIET)
     raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **UNSEEN)
     # What can go wrong in a race ends as a message of its own; this is the queue refusing one more run.
-    raced.failure(lambda: (failed(BUSY), *_busy(False)), None, [view, *buttons], **QUIET)
+    raced.failure(lambda: (failed(BUSY), *busy(False)), None, [view, *buttons], **QUIET)
     # A run may have loaded its pair, and put another out of memory.
     card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
-    raced.then(lambda: _busy(False), None, buttons, **QUIET).then(
+    raced.then(lambda: busy(False), None, buttons, **QUIET).then(
         lambda *values: loading.now(values), controls.pair.inputs(), card, **UNSEEN
     )
     controls.stop.click(stop, controls.pair.inputs(), None, **QUIET)
@@ -109,8 +110,3 @@ def _headers(values: Sequence[Any]) -> list[dict[str, Any]]:
         )
     except SpecDemoError:
         return []
-
-
-def _busy(running: bool) -> tuple[Any, Any]:
-    """Run and Stop, of which one can be pressed."""
-    return gr.update(interactive=not running), gr.update(interactive=running)

@@ -76,11 +76,11 @@ class Results:
 def create_results() -> Results:
     """Build the results in the current layout, hidden until there are any."""
     with gr.Column(visible=False, elem_id="sweep-results") as area:
-        headline = gr.HTML(value=None, padding=False, elem_id="sweep-headline")
+        headline = gr.HTML(value=None, padding=False, elem_id="sweep-headline", elem_classes="measured-headline")
         plots = []
-        with gr.Row(elem_classes="sweep-figures"):
+        with gr.Row(elem_classes="measured-figures"):
             for name, title, _ in FIGURES:
-                with gr.Column(min_width=300, elem_classes="sweep-figure"):
+                with gr.Column(min_width=300, elem_classes="measured-figure"):
                     gr.HTML(f"<h3>{title}</h3>", padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"sweep-{name}"))
                     gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
@@ -92,7 +92,7 @@ def create_results() -> Results:
             show_label=False,
             elem_id="sweep-table",
         )
-        with gr.Row(elem_classes="sweep-files"):
+        with gr.Row(elem_classes="measured-files"):
             csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="sweep-csv")
             json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="sweep-json")
         with gr.Accordion("What the columns mean", open=False, elem_id="sweep-columns"):

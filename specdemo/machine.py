@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""What a speed depends on besides the models; no name of a host, no path."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 import transformers
 
 
-def describe(device: torch.device) -> dict[str, Any]:
-    """Processor, threads and versions; no name of a host, no path."""
+def machine_of(device: torch.device) -> dict[str, Any]:
+    """Processor, threads and versions, as plain data."""
     return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

@@ -1,0 +1,40 @@
+"""Why a drafted batch was faster or slower than a plain one, in measured figures."""
+
+from __future__ import annotations
+
+from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.reasons import ratio as times
+
+FULL = 0.9
+"""A share of rows below which the batch's shrinking is worth a word."""
+
+
+def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
+    """What a step keeps, what it costs, and what waste there was; None where nothing was measured.
+
+    A speed-up is tokens kept a step over the time of a step, both against plain decoding of the same batch:
+    (τ · rows taking part) / (cost in plain steps · rows taking part in a plain step).
+    """
+    speeds = (plain.tokens_per_second, drafted.tokens_per_second)
+    if None in speeds or not plain.steps or not drafted.steps:
+        return None
+    step = (plain.seconds - plain.ttft) / plain.steps
+    parts = [
+        (drafted.draft_seconds / drafted.steps / step, "drafting"),
+        (drafted.verify_seconds / drafted.steps / step, "one pass of the target"),
+        (drafted.other_seconds / drafted.steps / step, "everything else"),
+    ]
+    cost = sum(amount for amount, _ in parts)
+    spent = ", ".join(f"{amount:.2f} for {what}" for amount, what in parts if amount >= 0.005)
+    sentences = [
+        f"{times(speeds[1] / speeds[0])}: a step keeps {drafted.mean_acceptance_length:.2f} tokens a row and "
+        f"takes {cost:.2f} plain steps ({spent})."
+    ]
+    if drafted.mean_rows < FULL * plain.mean_rows:
+        sentences.append(
+            f"Rows end apart: {drafted.mean_rows:.1f} of {drafted.rows} take part in a drafted step on average, "
+            f"{plain.mean_rows:.1f} in a plain one."
+        )
+    if (drafted.padding or 0) > 0.1:
+        sentences.append(f"{drafted.padding:.0%} of the positions computed only filled up shorter rows.")
+    return " ".join(sentences)

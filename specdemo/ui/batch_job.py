@@ -1,0 +1,159 @@
+"""One batch for one visitor, plain and then drafted, in the models' thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import count
+from threading import Event
+from typing import Any
+
+from specdemo.analysis.batch_diagnosis import explain_batch
+from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
+from specdemo.analysis.losslessness import compare
+from specdemo.batch import row_settings, stream_batch
+from specdemo.errors import SpecDemoError
+from specdemo.lanes import trace_of
+from specdemo.models.failures import out_of_memory
+from specdemo.models.pair import ModelPair
+from specdemo.models.store import Load
+from specdemo.prompt import encode_all
+from specdemo.settings import Settings
+from specdemo.trace import Round, Trace
+from specdemo.ui.batch_figures import batch_figures
+from specdemo.ui.job import GRAVITY, MEMORY, bundled
+from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.progress_text import await_load
+from specdemo.ui.worker import gathered
+
+STOPPED = "Stopped. What was decoded until then is shown."
+SHOWN_PROMPT = 200
+"""Characters of a prompt that the page gets; the rest is only decoded."""
+_run_numbers = count(1)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a visitor wants decoded: a prompt a row, and how it is drafted."""
+
+    prompts: list[str]
+    settings: Settings
+
+    @property
+    def contenders(self) -> tuple[Settings, Settings]:
+        """Plain first, then drafted."""
+        return replace(self.settings, strategy="autoregressive"), self.settings
+
+
+@dataclass(slots=True)
+class BatchView:
+    """The value of the batch view; like a race's, with ``lane`` = contender · rows + row in its rounds."""
+
+    prompts: list[str]
+    contenders: list[dict[str, Any]]
+    run: str = field(default_factory=lambda: f"b{next(_run_numbers)}")
+    phase: str = "loading"
+    message: str = "Waiting for a turn…"
+    fraction: float = 0.0
+    speedup: float | None = None
+    verdict: dict[str, str] | None = None
+    why: str | None = None
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[str] = field(default_factory=list)
+
+    def value(self) -> dict[str, Any]:
+        """Plain data for the component, apart from later changes."""
+        names = ("run", "phase", "prompts", "contenders", "speedup", "verdict", "why", "figures")
+        return {**{name: getattr(self, name) for name in names}, "rounds": list(self.rounds)}
+
+
+def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> Iterator[BatchView]:
+    """Decode in ``thread`` and yield the view about ten times a second, the last one final.
+
+    Errors a person can cause, and any other, end as its message. Setting ``stop`` or closing the generator ends
+    decoding within one round.
+    """
+    view = BatchView([prompt[:SHOWN_PROMPT] for prompt in plan.prompts], lane_headers(plan.contenders))
+    try:
+        for view.message in await_load(load, stop):
+            yield view
+        view.phase = "running"
+        yield from _decode(thread, load.future.result(), plan, stop, view)
+    except SpecDemoError as error:
+        view.phase, view.message = "error", str(error)
+    except Exception as error:
+        if not out_of_memory(error):
+            _log.exception("a batch failed")
+        failed = f"The batch failed: {type(error).__name__}. Run it again."
+        view.phase, view.message = "error", MEMORY if out_of_memory(error) else failed
+    yield view
+
+
+def _decode(
+    thread: Executor, pair: ModelPair, plan: BatchPlan, stop: Event, view: BatchView
+) -> Iterator[BatchView]:
+    """Both contenders one after the other; leaves the view with its conclusion."""
+    ids = encode_all(pair, plan.prompts, plan.settings.chat)
+    batches: list[list[Trace]] = []
+    for number, settings in enumerate(plan.contenders):
+        view.message = f"{view.contenders[number]['title']}: {len(ids)} rows…"
+        rows = row_settings(settings, len(ids))
+        rounds: list[list[Round]] = [[] for _ in ids]
+        with closing(gathered(thread, lambda rows=rows: stream_batch(pair, ids, rows), stop)) as updates:
+            for news in updates:
+                for row, round_ in news:
+                    rounds[row].append(round_)
+                view.fraction = (number + _share(rounds, settings.max_new_tokens)) / len(plan.contenders)
+                view.rounds.append(bundled((number * len(ids) + row, round_) for row, round_ in news))
+                yield view
+        batches.append([trace_of(pair, i, s, r) for i, s, r in zip(ids, rows, rounds, strict=True)])
+        if not all(t.complete for t in batches[-1]):
+            break
+    _conclude(view, batches)
+
+
+def _share(rounds: list[list[Round]], length: int) -> float:
+    """How far a batch is: of all tokens it may emit, those it did, and all of a row that ended."""
+    done = [length if row and row[-1].stop else sum(len(round_.emitted) for round_ in row) for row in rounds]
+    return sum(done) / (length * len(rounds))
+
+
+def _conclude(view: BatchView, batches: list[list[Trace]]) -> None:
+    begun = [batch for batch in batches if all(t.rounds for t in batch)]
+    figures = [measure_batch(batch) for batch in begun]
+    view.figures = batch_figures(figures)
+    if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
+        view.phase, view.message = "stopped", STOPPED
+        return
+    view.phase, view.message = "done", _counted(figures)
+    plain, drafted = figures
+    if plain.tokens_per_second and drafted.tokens_per_second:
+        view.speedup = drafted.tokens_per_second / plain.tokens_per_second
+    view.verdict = _verdict(*batches)
+    view.why = explain_batch(plain, drafted)
+
+
+def _counted(figures: list[BatchMetrics]) -> str:
+    plain, drafted = figures
+    return (
+        f"Done: {plain.rows} rows, {plain.emitted + plain.rows:,} tokens plain and "
+        f"{drafted.emitted + drafted.rows:,} drafted."
+    )
+
+
+def _verdict(plain: list[Trace], drafted: list[Trace]) -> dict[str, str]:
+    """The gravest judgement of all rows; where they differ, with the number of the first row it holds for."""
+    judged = [compare(*pair) for pair in zip(plain, drafted, strict=True)]
+    worst = max(judged, key=lambda j: GRAVITY.index(j.outcome))
+    if len({j.outcome for j in judged}) == 1:
+        rows = f"all {len(judged)} rows: " if len(judged) > 1 and worst.outcome != "sampled" else ""
+        tokens = sum(j.position for j in judged)
+        text = (
+            f"identical output, checked at all {tokens:,} tokens" if worst.outcome == "identical" else worst.text
+        )
+        return {"kind": worst.outcome, "text": rows + text}
+    return {"kind": worst.outcome, "text": f"row {judged.index(worst) + 1}: {worst.text}"}

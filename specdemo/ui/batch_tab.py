@@ -1,0 +1,183 @@
+"""The batch tab: several prompts decoded together, plain and then drafted, and what their number changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import SpecDemoError
+from specdemo.models.store import PairStore
+from specdemo.settings import Settings
+from specdemo.ui.batch_job import BatchPlan, batch_views
+from specdemo.ui.batch_results import SizeResults, create_size_results, saved_sizes, shown_sizes
+from specdemo.ui.batch_sizes_job import SizesPlan
+from specdemo.ui.controls import LONGEST_OUTPUT, Controls, split
+from specdemo.ui.job import BUSY
+from specdemo.ui.measured import measured_updates
+from specdemo.ui.measuring import measure_states
+from specdemo.ui.pair_controls import pair_request
+from specdemo.ui.panel_drafting import drafting, say_what_drafts
+from specdemo.ui.prompt_source import DOMAINS, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
+from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.stops import Stops
+from specdemo.ui.tab_parts import STOPPING, bounded, busy, state_line
+
+MOST_ROWS = 16
+MOST_REPEATS = 20
+CONNECT = """
+const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
+watch("value", show);
+show();
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchControls:
+    """What a person chooses for a batch besides the panel."""
+
+    rows: gr.Number
+    tokens: gr.Number
+    repeats: gr.Number
+    prompts: PromptSource
+
+    def inputs(self) -> list[Any]:
+        """What the plans read, in their order."""
+        return [self.rows, self.tokens, self.repeats, *self.prompts.inputs()]
+
+
+OWN_INPUTS = 3 + SOURCE_INPUTS
+
+
+def batch_css() -> str:
+    """The batch view's styles."""
+    return (Path(__file__).parent / "batch.css").read_text(encoding="utf-8")
+
+
+def batch_plan(panel: Sequence[Any], rows: float | None, tokens: float | None, _: Any, *source: Any) -> BatchPlan:
+    """One batch, from the values of the panel (as :func:`split` takes them) and of the tab.
+
+    Raises:
+        SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
+    """
+    count = bounded("rows", rows, MOST_ROWS)
+    settings, prompts = _drafted(panel, tokens, source)
+    return BatchPlan(list(islice(cycle(prompts), count)), settings)
+
+
+def sizes_plan(
+    panel: Sequence[Any], rows: float | None, tokens: float | None, repeats: float | None, *source: Any
+) -> SizesPlan:
+    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_plan` does."""
+    most = bounded("rows", rows, MOST_ROWS)
+    settings, prompts = _drafted(panel, tokens, source)
+    sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
+    return SizesPlan(prompts, settings, sizes, bounded("repeats", repeats, MOST_REPEATS))
+
+
+def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[Settings, list[str]]:
+    _, prompt, lanes = split(panel)
+    settings = replace(drafting(lanes), max_new_tokens=bounded("tokens a row", tokens, LONGEST_OUTPUT))
+    return settings, chosen_prompts(prompt, *source)
+
+
+def create_batch_tab(controls: Controls, store: PairStore) -> Stops:
+    """Build the tab in the current layout; returns the visitors' stop signals."""
+    with gr.Column(elem_id="batch", elem_classes="measuring"):
+        gr.HTML(
+            "<p>Several prompts decoded together, each keeping its own number of tokens a round: "
+            "does drafting still pay?</p>",
+            padding=False,
+            elem_classes="measuring-lead",
+        )
+        choices = _create_choices()
+        note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
+        with gr.Row(elem_classes="measuring-actions"):
+            run = gr.Button("Run batch", variant="primary", elem_id="batch-run", min_width=130, scale=0)
+            sizes = gr.Button("Measure sizes", elem_id="batch-measure", min_width=150, scale=0)
+            stop = gr.Button("Stop", interactive=False, elem_id="batch-stop", min_width=84, scale=0)
+        status = gr.HTML(value=None, padding=False, elem_id="batch-status")
+        view = gr.HTML(
+            value=None,
+            html_template='<div class="batch-root"></div>',
+            js_on_load=CONNECT,
+            apply_default_css=False,
+            padding=False,
+            elem_id="batch-view",
+        )
+        results = create_size_results()
+    say_what_drafts(controls, note)
+    return _connect(controls, store, choices, (run, sizes, stop), status, view, results)
+
+
+def _create_choices() -> BatchControls:
+    with gr.Row(elem_classes="measuring-numbers"):
+        # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
+        small: dict[str, Any] = {"precision": 0, "min_width": 90}
+        rows = gr.Number(8, label=f"Rows, up to {MOST_ROWS}", elem_id="batch-rows", **small)
+        tokens = gr.Number(48, label="Tokens a row", elem_id="batch-tokens", **small)
+        repeats = gr.Number(3, label="Repeats, for sizes", elem_id="batch-repeats", **small)
+    return BatchControls(rows, tokens, repeats, create_prompt_source("batch", DOMAINS))
+
+
+def _connect(
+    controls: Controls,
+    store: PairStore,
+    choices: BatchControls,
+    buttons: tuple[gr.Button, gr.Button, gr.Button],
+    status: gr.HTML,
+    view: gr.HTML,
+    results: SizeResults,
+) -> Stops:
+    stops = Stops()
+    run, sizes, stop = buttons
+
+    def prepare(request: gr.Request) -> list[Any]:
+        stops.arm(request.session_hash or "")
+        return [state_line("loading", "Waiting for a turn…"), *busy(True, run, sizes)]
+
+    def decode(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+        signal = stops.signal(request.session_hash or "")
+        panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
+        try:
+            wanted = batch_plan(panel, *own)
+            with (
+                store.using(pair_request(*split(panel)[0])) as load,
+                closing(batch_views(store.thread, load, wanted, signal)) as views,
+            ):
+                for state in views:
+                    yield {status: state_line(state.phase, state.message, state.fraction), view: state.value()}
+        except SpecDemoError as error:
+            yield {status: state_line("error", str(error))}
+
+    def measure(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+        signal = stops.signal(request.session_hash or "")
+        panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
+        try:
+            wanted = sizes_plan(panel, *own)
+            with store.using(pair_request(*split(panel)[0])) as load:
+                states = measure_states(store.thread, load, wanted.measurement, signal)
+                yield from measured_updates(
+                    states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
+                )
+        except SpecDemoError as error:
+            yield {status: state_line("error", str(error))}
+
+    def end(request: gr.Request) -> str:
+        stops.stop(request.session_hash or "")
+        return state_line("running", STOPPING)
+
+    inputs = [*controls.inputs(), *choices.inputs()]
+    for start, work, outputs in ((run, decode, [status, view]), (sizes, measure, [status, *results.outputs()])):
+        prepared = start.click(prepare, None, [status, *buttons], trigger_mode="once", **QUIET)
+        done = prepared.then(work, inputs, outputs, concurrency_id="batch", concurrency_limit=2, **UNSEEN)
+        done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)
+        done.then(lambda: busy(False, run, sizes), None, list(buttons), **QUIET)
+    stop.click(end, None, status, **QUIET)
+    return stops

@@ -1,0 +1,116 @@
+"""Many runs for one visitor: they take turns in the models' thread, and the page is told as they end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any, Protocol
+
+from specdemo.errors import SpecDemoError
+from specdemo.models.failures import out_of_memory
+from specdemo.models.pair import ModelPair
+from specdemo.models.store import Load
+from specdemo.ui.progress_text import await_load
+
+UPDATE_SECONDS = 0.25
+STOPPED = "Stopped. What was measured until then is shown."
+STOPPED_EARLY = "Stopped before anything was measured."
+MEMORY = "Memory ran out. Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
+_log = logging.getLogger(__name__)
+
+
+class Progress(Protocol):
+    """What a measurement gives after each run."""
+
+    done: int
+    total: int
+    report: Any
+    """What was measured so far; its ``runs`` and whether it is ``complete``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How to measure, and how to speak of it.
+
+    Attributes:
+        start: begins it on a pair; the event ends it within one round.
+        told: a line for people on what was just done.
+        counted: the line at its end, from the whole report.
+    """
+
+    start: Callable[[ModelPair, Event], Iterator[Any]]
+    told: Callable[[Any], str]
+    counted: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureState:
+    """Where a measurement stands.
+
+    Attributes:
+        phase: ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end it.
+        message: a line for people.
+        fraction: how far it is, from 0 to 1.
+        report: what was measured so far; None before the first run ended.
+    """
+
+    phase: str
+    message: str
+    fraction: float = 0.0
+    report: Any = None
+
+
+def measure_states(thread: Executor, load: Load, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
+    """Measure in ``thread``, one job a run, so that other visitors' runs come in between; the last state is final.
+
+    Errors a person can cause, and any other, end as a message, with what was measured until then. Setting
+    ``stop`` or closing the generator ends decoding within one round.
+    """
+    state = MeasureState("loading", "Waiting for a turn…")
+    try:
+        for text in await_load(load, stop):
+            yield MeasureState("loading", text)
+        with closing(_runs(thread, load.future.result(), measurement, stop)) as states:
+            for state in states:
+                yield state
+        if state.report is not None and state.report.complete:
+            yield replace(state, phase="done", message=measurement.counted(state.report))
+        else:
+            measured = state.report is not None and state.report.runs
+            yield replace(state, phase="stopped", message=STOPPED if measured else STOPPED_EARLY)
+    except SpecDemoError as error:
+        yield replace(state, phase="error", message=str(error))
+    except Exception as error:
+        if not out_of_memory(error):
+            _log.exception("a measurement failed")
+        failed = f"The measurement failed: {type(error).__name__}. Run it again."
+        yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
+
+
+def _runs(thread: Executor, pair: ModelPair, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
+    state = MeasureState("running", "Warming up…")
+    yield state
+    told = time.monotonic()
+    events = thread.submit(measurement.start, pair, stop).result()
+    try:
+        while not stop.is_set():
+            progress = thread.submit(next, events, None).result()
+            if progress is None:
+                break
+            fraction = progress.done / max(progress.total, 1)
+            state = MeasureState("running", measurement.told(progress), fraction, progress.report)
+            if time.monotonic() - told > UPDATE_SECONDS:
+                told = time.monotonic()
+                yield state
+        yield state
+    except Exception:
+        yield state  # so that what was measured stays beside the message
+        raise
+    finally:
+        stop.set()
+        events.close()
