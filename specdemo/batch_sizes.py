@@ -17,7 +17,7 @@ from specdemo.lanes import Prompt, checked, trace_of
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode_all
-from specdemo.settings import Settings
+from specdemo.settings import Settings, at_least_one, check_measurable, whole_numbers
 from specdemo.trace import Round, Trace
 
 SIZES = (1, 2, 4, 8, 16)
@@ -83,15 +83,14 @@ def stream_batch_sizes(
     settings = checked(settings)
     if settings.strategy != "speculative":
         raise SettingsError("strategy", f"{settings.strategy!r} drafts no batch to compare; choose 'speculative'.")
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise SettingsError("repeats", f"must be a whole number of at least 1, not {repeats!r}.")
+    check_measurable(settings)
     ids = encode_all(pair, prompts, settings.chat)
     check_batch(pair, [settings])
     report = SizeReport(
         settings=settings,
-        sizes=_sizes(sizes),
+        sizes=whole_numbers("sizes", sizes, LARGEST, "(1, 2, 4, 8, 16)"),
         prompts=len(ids),
-        repeats=repeats,
+        repeats=at_least_one("repeats", repeats),
         pair=pair.name,
         dtype=pair.dtype,
         quantization=pair.quantization,
@@ -153,16 +152,3 @@ def _warm_up(pair: ModelPair, ids: list[list[int]], settings: Settings, stop: Ev
     """Let both ways of decoding pay for what only a first run pays; False if it was stopped."""
     short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
     return all(_run(pair, ids, short, 1, drafted, 0, stop) is not None for drafted in (False, True))
-
-
-def _sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    try:
-        wanted = list(sizes)
-    except TypeError:
-        wanted = [sizes]
-    if not wanted:
-        raise SettingsError("sizes", "there are none; give at least one, such as (1, 2, 4, 8, 16).")
-    wrong = [s for s in wanted if isinstance(s, bool) or not isinstance(s, int) or not 1 <= s <= LARGEST]
-    if wrong:
-        raise SettingsError("sizes", f"must be whole numbers from 1 to {LARGEST}, not {wrong[0]!r}.")
-    return tuple(sorted(set(wanted)))

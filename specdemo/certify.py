@@ -12,7 +12,7 @@ from specdemo.analysis.betting import Bets, Clues
 from specdemo.analysis.certificate import Certificate, Verdict, count_tokens
 from specdemo.analysis.greedy_check import GreedyCheck, judge
 from specdemo.analysis.power import Detectable, detectable
-from specdemo.errors import SettingsError, TraceError
+from specdemo.errors import PairError, SettingsError, TraceError
 from specdemo.lanes import Prompt, run
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
@@ -175,8 +175,18 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
 
     Raises:
         SettingsError: the lane sampled.
-        TraceError: it has no tokens.
+        TraceError: it has no tokens, or is no trace.
+        PairError, PromptError: ``pair`` is no ModelPair, or cannot read the trace's prompt.
     """
+    if not isinstance(pair, ModelPair):
+        raise PairError(
+            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
+        )
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
+        )
+    encode(pair, trace.prompt_ids)  # says what is wrong with a prompt that this pair cannot read
     if not trace.settings.greedy:
         raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
     if not trace.output:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
+from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
@@ -47,8 +48,7 @@ def encode_all(
         PromptError: there is none, or one cannot be decoded; says which.
         PairError: as :func:`encode`.
     """
-    one = isinstance(prompts, str) or all(not isinstance(p, str | Sequence) for p in prompts)
-    several = [prompts] if one and len(prompts) else list(prompts)
+    several = _several(prompts)
     if not several:
         raise PromptError("there is none; give at least one text to continue.")
     encoded = []
@@ -61,6 +61,16 @@ def encode_all(
             reason = str(error).removeprefix("prompt: ")
             raise PromptError(f"number {number} of {len(several)}: {reason}") from error
     return encoded
+
+
+def _several(prompts: Any) -> list[Any]:
+    """The prompts one by one: a text is one, and so are whole numbers that are no list in a list."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if isinstance(prompts, bytes | dict) or not isinstance(prompts, Iterable):
+        raise PromptError(f"must be a text or a list of texts or of token ids, not {type(prompts).__name__}.")
+    given = list(prompts)
+    return [given] if given and not any(isinstance(p, str | bytes | Iterable) for p in given) else given
 
 
 def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
@@ -90,6 +100,8 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
 
 def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
     try:
+        if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in prompt):
+            raise TypeError(type(prompt).__name__)
         ids = [index(i) for i in prompt]
     except TypeError as error:
         raise PromptError("must be text or a list of token ids, which are whole numbers.") from error

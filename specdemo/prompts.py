@@ -64,10 +64,10 @@ def read_prompts(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise PromptError(f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from error
     if kind == ".txt":
-        return prompt_lines(text)
+        return _counted([line.strip() for line in text.splitlines() if line.strip()], name)
     # Only \n ends a JSON line: a string may hold other line separators.
     lines = enumerate(text.split("\n"), start=1)
-    return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()])
+    return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
 
 
 def _json_prompt(name: str, number: int, line: str) -> str:
@@ -85,9 +85,10 @@ def _json_prompt(name: str, number: int, line: str) -> str:
     return prompt
 
 
-def _counted(prompts: list[str]) -> list[str]:
+def _counted(prompts: list[str], name: str | None = None) -> list[str]:
+    place = f" in {name}" if name else ""
     if not prompts:
-        raise PromptError("there is none; write one a line.")
+        raise PromptError(f"there is none{place}; write one a line.")
     if len(prompts) > MOST_PROMPTS:
-        raise PromptError(f"there are {len(prompts):,}; give at most {MOST_PROMPTS}.")
+        raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS}.")
     return prompts

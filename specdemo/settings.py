@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import index
+from typing import Any
 
 from specdemo.errors import SettingsError
 
@@ -83,6 +85,9 @@ class Settings:
         _whole("accept_top_k", self.accept_top_k, 1, None, "how many of the target's tokens pass")
         _whole("top_candidates", self.top_candidates, 0, MAX_TOP_CANDIDATES, "0 records none")
         _whole("lookup_ngram", self.lookup_ngram, 1, MAX_LOOKUP_NGRAM, "tokens to look for")
+        for field in ("temperature", "top_p", "repetition_penalty"):
+            # transformers refuses 2 where it takes 2.0.
+            object.__setattr__(self, field, float(getattr(self, field)))
         if self.exit_layer is not None:
             _whole("exit_layer", self.exit_layer, 1, None, "how many of the target's layers draft")
         if not isinstance(self.adaptive_gamma, bool):
@@ -110,6 +115,51 @@ class Settings:
     def lossless(self) -> bool:
         """Whether the output is the target's own (in exact arithmetic)."""
         return self.strategy != "speculative" or self.acceptance in LOSSLESS_RULES
+
+
+def check_measurable(settings: Settings) -> None:
+    """
+    Raises:
+        SettingsError: runs so short that no speed can be measured.
+    """
+    if settings.max_new_tokens < 2:
+        raise SettingsError(
+            "max_new_tokens", "1 is the prefill's token, and speeds begin after it; give at least 2."
+        )
+
+
+def at_least_one(field: str, value: object) -> int:
+    """
+    Raises:
+        SettingsError: no whole number, or less than 1; names the field.
+    """
+    return whole_numbers(field, [value], None, "3")[0]
+
+
+def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tuple[int, ...]:
+    """The values in ascending order, each once.
+
+    Args:
+        field: for the message.
+        values: any list of whole numbers, numpy's too.
+        most: each is from 1 to this; None for no limit.
+        example: how to write them.
+
+    Raises:
+        SettingsError: there are none, or one is out of range; names the field.
+    """
+    span = f"from 1 to {most}" if most is not None else "of at least 1"
+    wanted = list(values) if isinstance(values, Iterable) else [values]
+    if not wanted:
+        raise SettingsError(field, f"there are none; give at least one, such as {example}.")
+    found = set()
+    for value in wanted:
+        number = index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else 0
+        if number < 1 or (most is not None and number > most):
+            kind = "whole numbers" if isinstance(values, Iterable) and len(wanted) > 1 else "a whole number"
+            raise SettingsError(field, f"must be {kind} {span}, not {value!r}.")
+        found.add(number)
+    return tuple(sorted(found))
 
 
 def _one_of(field: str, value: object, names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from specdemo.lanes import Prompt, checked, stream
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode_all
-from specdemo.settings import MAX_GAMMA, SEEDS, Settings
+from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, check_measurable, whole_numbers
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA
@@ -83,9 +83,9 @@ def stream_sweep(
     check_drafter(pair, settings)
     report = SweepReport(
         settings=settings,
-        gammas=_gammas(gammas),
+        gammas=whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)"),
         prompts=len(ids),
-        repeats=_repeats(repeats),
+        repeats=at_least_one("repeats", repeats),
         runs=(),
         pair=pair.name,
         dtype=pair.dtype,
@@ -154,23 +154,5 @@ def _checked(settings: Settings | None) -> Settings:
         )
     if settings.adaptive_gamma:
         raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
+    check_measurable(settings)
     return settings
-
-
-def _gammas(gammas: Sequence[int]) -> tuple[int, ...]:
-    try:
-        wanted = list(gammas)
-    except TypeError:
-        wanted = [gammas]
-    if not wanted:
-        raise SettingsError("gammas", "there are none; give at least one γ, such as range(2, 9).")
-    wrong = [g for g in wanted if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= MAX_GAMMA]
-    if wrong:
-        raise SettingsError("gammas", f"must be whole numbers from 1 to {MAX_GAMMA}, not {wrong[0]!r}.")
-    return tuple(sorted(set(wanted)))
-
-
-def _repeats(repeats: int) -> int:
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise SettingsError("repeats", f"must be a whole number of at least 1, not {repeats!r}.")
-    return repeats

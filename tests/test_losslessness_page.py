@@ -50,9 +50,12 @@ def test_a_check_stopped_on_the_way_keeps_what_it_knows_and_the_tab_goes_on(tab:
     view = result(tab, "stopped")
     expect(view.locator(".verdict")).to_contain_text("Stopped: undecided")
     expect(view).to_contain_text(re.compile(r"No difference found yet, after \d+ of 200 pairs"))
-    choose(tab, "losslessness-rule", "exact")
+    tab.locator("#losslessness-rule input").click()
+    expect(tab.get_by_role("option", name="exact match")).to_have_count(0)  # it has no meaning when sampling
+    tab.keyboard.press("Escape")
+    tab.locator("#prompt textarea").fill("")
     tab.locator("#losslessness-start").click()
-    expect(result(tab, "error")).to_contain_text("needs temperature 0; choose 'sampling'")
+    expect(result(tab, "error")).to_contain_text("prompt: it is empty; write something")
 
 
 def test_the_greedy_check_finds_exact_match_identical_and_top_k_diverged(tab: Page) -> None:
@@ -61,6 +64,7 @@ def test_the_greedy_check_finds_exact_match_identical_and_top_k_diverged(tab: Pa
     tab.get_by_label("greedy", exact=True).check()
     expect(tab.locator("#losslessness-rule input")).to_have_value("exact match · lossless", timeout=RUN_MS)
     expect(tab.locator("#losslessness-runs")).to_be_hidden()
+    expect(tab.locator(".losslessness-intro")).to_contain_text("One run continues")
     tab.locator("#losslessness-start").click()
     view = result(tab, "done")
     expect(view.locator(".verdict")).to_contain_text("Identical")

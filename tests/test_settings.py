@@ -6,7 +6,9 @@ import dataclasses
 import math
 
 import pytest
+from conftest import endless_pair, prompt_ids
 
+import specdemo
 from specdemo import Settings, SettingsError, SpecDemoError
 
 NAN, INF = math.nan, math.inf
@@ -104,6 +106,13 @@ def test_lossless_and_greedy_are_told_truly() -> None:
     assert Settings(acceptance="top_k", strategy="autoregressive").lossless
     assert Settings().greedy
     assert not Settings(acceptance="sampling", temperature=0.1).greedy
+
+
+def test_whole_numbers_stand_for_real_ones() -> None:
+    """Guards libraries that refuse 2 where they take 2.0; a slider at its end sends 2."""
+    settings = Settings(acceptance="sampling", temperature=2, top_p=1, repetition_penalty=2, max_new_tokens=4)
+    assert [type(v) for v in (settings.temperature, settings.top_p, settings.repetition_penalty)] == [float] * 3
+    assert len(specdemo.run(endless_pair("llama"), prompt_ids(4), settings).token_ids) == 4
 
 
 def test_replacing_a_field_checks_it_again() -> None:

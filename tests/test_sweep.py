@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from conftest import endless_pair, prompt_ids, toy_pair
+from conftest import endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo.analysis.sweep_report import SweepReport
@@ -23,7 +23,8 @@ from specdemo.prompts import LARGEST_FILE, prompt_lines, read_prompts
 from specdemo.settings import Settings
 from specdemo.sweep import order, stream_sweep, sweep
 from specdemo.ui.charts import accepted_figure, speed_figure, speedup_figure, time_figure
-from specdemo.ui.sweep_job import Plan, sweep_states
+from specdemo.ui.measuring import STOPPED_EARLY, measure_states
+from specdemo.ui.sweep_job import Plan
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 GAMMAS = (2, 4)
@@ -105,6 +106,9 @@ def test_the_lowest_gamma_within_a_hundredth_of_the_best_is_recommended() -> Non
     assert "The repeats differ widely" in noisy.recommendation
     slow = made_up((0, 0, 1.0), (2, 0, 6.0))
     assert "Do not speculate" in slow.recommendation
+    doubtful = made_up((0, 0, 1.0), (2, 0, 3.0), (0, 1, 1.0), (2, 1, 9.0))
+    assert "Do not speculate" in doubtful.recommendation
+    assert "to 1.00 over the repeats). The repeats differ widely" in doubtful.recommendation
     assert made_up((2, 0, 1.0)).best_gamma is None
     assert "Nothing was measured" in made_up((2, 0, 1.0)).recommendation
 
@@ -163,11 +167,34 @@ def test_every_drafter_and_rule_can_be_swept(settings: Settings) -> None:
     assert all(row.speedup is not None for row in report.rows)
 
 
-def test_an_output_of_one_token_has_no_speed_and_breaks_nothing() -> None:
-    report = sweep(endless_pair("llama"), PROMPTS[0], Settings(max_new_tokens=1), (2,))
+def test_runs_that_end_with_the_first_token_have_no_speed_and_break_nothing() -> None:
+    """Guards divisions by nothing: an end token may come first, whatever length was asked for."""
+    pair = specdemo.ModelPair(scripted([7, 7], 3, 64, eos=[7]), scripted([7, 7], 3, 64, eos=[7]))
+    report = sweep(pair, prompt_ids(3), Settings(max_new_tokens=5), (2,))
     assert report.rows[0].speedup is None
     assert report.best_gamma is None
     assert report.to_csv()
+
+
+def test_a_sweep_that_is_stopped_while_it_warms_up_measures_nothing_and_says_so() -> None:
+    """Guards Stop pressed at once: no run is made first, and the message does not promise results."""
+    stop = Event()
+    stop.set()
+    assert list(stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=8), stop=stop)) == []
+    load = Load(request_pair("builtin"))
+    load.future.set_result(endless_pair("llama"))
+    wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
+    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, stop)
+    assert (last.phase, last.message, last.report) == ("stopped", STOPPED_EARLY, None)
+
+
+def test_the_json_holds_every_round_that_its_figures_are_made_of(report: SweepReport) -> None:
+    """Guards that c, v and o, which are medians over rounds, can be worked out again from the file."""
+    runs = json.loads(report.to_json())["runs"]
+    for saved, run in zip(runs, report.runs, strict=True):
+        assert [Step(**dict(zip(saved["columns"], step, strict=True))) for step in saved["steps"]] == list(
+            run.steps
+        )
 
 
 def test_repeats_of_sampled_runs_draw_different_texts() -> None:
@@ -180,7 +207,7 @@ def test_repeats_of_sampled_runs_draw_different_texts() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gammas": [0]}, "gammas: must be whole numbers from 1 to 16, not 0"),
+        ({"gammas": [0]}, "gammas: must be a whole number from 1 to 16, not 0"),
         ({"gammas": range(16, 18)}, "not 17"),
         ({"gammas": [2.5]}, r"not 2\.5"),
         ({"gammas": ["3"]}, "not '3'"),
@@ -188,6 +215,12 @@ def test_repeats_of_sampled_runs_draw_different_texts() -> None:
         ({"gammas": None}, "not None"),
         ({"repeats": 0}, "repeats: must be a whole number of at least 1, not 0"),
         ({"prompts": []}, "prompt: there is none"),
+        ({"prompts": None}, "prompt: must be a text or a list of texts or of token ids, not NoneType"),
+        ({"prompts": {"a": "b"}}, "not dict"),
+        ({"prompts": b"bytes"}, "not bytes"),
+        ({"prompts": [b"bytes", "text"]}, "number 1 of 2: must be text or a list of token ids"),
+        ({"prompts": [[True, False]]}, "must be text or a list of token ids"),
+        ({"settings": Settings(max_new_tokens=1)}, "max_new_tokens: .*give at least 2"),
         ({"prompts": [PROMPTS[0], prompt_ids(300)]}, "number 2 of 2: it has 300 tokens"),
         ({"prompts": [PROMPTS[0], 3]}, "number 2 of 2: must be text or a list of token ids"),
         ({"settings": Settings(adaptive_gamma=True)}, "adaptive_gamma: .*switch adaptive γ off"),
@@ -199,6 +232,17 @@ def test_what_cannot_be_swept_is_refused_at_once(change: dict[str, object], mess
     arguments = {"pair": toy_pair("llama"), "prompts": PROMPTS, "settings": Settings()} | change
     with pytest.raises(specdemo.SpecDemoError, match=message):
         stream_sweep(**arguments)
+
+
+def test_prompts_and_gammas_may_come_from_generators_and_numpy() -> None:
+    """Guards what a notebook passes without a thought."""
+    import numpy as np
+
+    report = sweep(
+        endless_pair("llama"), (p for p in PROMPTS), Settings(max_new_tokens=6), np.arange(2, 4), repeats=1
+    )
+    assert (report.prompts, report.gammas) == (2, (2, 3))
+    assert json.loads(report.to_json())["gammas"] == [2, 3]
 
 
 def test_one_prompt_of_ids_is_one_prompt() -> None:
@@ -224,8 +268,8 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
         return one_run(*arguments)
 
     monkeypatch.setitem(specdemo.sweep.__globals__, "_run", watched)
-    *_, last = sweep_states(thread, load, wanted, Event())
-    assert (last.phase, len(made), seen) == ("done", 6, [1])
+    *_, last = measure_states(thread, load, wanted.measurement, Event())
+    assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
 
 
 def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
@@ -238,14 +282,14 @@ def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measure
 
     def failing(*arguments: object) -> object:
         made.append(1)
-        if len(made) == 3:
+        if len(made) == 5:  # the first two warm up
             raise RuntimeError("broken")
         return one_run(*arguments)
 
     monkeypatch.setitem(specdemo.sweep.__globals__, "_run", failing)
     wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
-    *_, last = sweep_states(ThreadPoolExecutor(1), load, wanted, Event())
-    assert (last.phase, last.message) == ("error", "The sweep failed: RuntimeError. Run it again.")
+    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, Event())
+    assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
     assert last.report is not None
     assert last.report.rows[0].gamma == 2
 

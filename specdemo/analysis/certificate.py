@@ -17,6 +17,8 @@ CERTIFICATE_SCHEMA = 1
 Verdict = Literal["passes", "differs", "undecided"]
 SHOWN = 12
 """Tokens in a table, the most frequent ones."""
+USUALLY_ENOUGH = 100
+"""Pairs of runs after which a test of a dozen tokens a run finds what would matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,11 @@ class Certificate:
         if self.verdict == "passes":
             return f"After {_pairs(self.runs)} of runs no difference was found. {self._power()}"
         if self.runs >= self.budget:
-            return f"{_pairs(self.runs).capitalize()} of runs are too few to find anything; choose more."
+            be = "is" if self.runs == 1 else "are"
+            return (
+                f"{_pairs(self.runs).capitalize()} of runs {be} too few to find anything; choose at least "
+                f"{max(2 * self.runs, USUALLY_ENOUGH)}, or longer runs."
+            )
         return f"No difference found yet, after {self.runs:,} of {_pairs(self.budget)} of runs.{self._so_far()}"
 
     @property

@@ -75,7 +75,8 @@ class GreedyCheck:
                 f"{count - len(ties)} of {_positions(count)} are identical and {len(ties)} a numerical tie, where "
                 f"two tokens are at most {-widest:.1g} logits apart: rounding decides."
             )
-        return f"All {_positions(count)} are the target's own best token: identical to plain greedy decoding."
+        which = "The 1 position is" if count == 1 else f"All {count:,} positions are"
+        return f"{which} the target's own best token: identical to plain greedy decoding."
 
     def to_json(self) -> str:
         """This record as JSON."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
-from specdemo.analysis.sweep_rows import SweepRow, SweepRun, by_repeat, middle, row_of, speed
+from specdemo.analysis.sweep_rows import Step, SweepRow, SweepRun, by_repeat, middle, row_of, speed
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -90,12 +90,12 @@ class SweepReport:
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
         start = "" if self.complete else "So far: "
+        spread = _spread(best.speedup_low, best.speedup_high)
         if best.speedup < 1:
             return (
                 f"{start}Do not speculate here: even the best of these, γ = {best.gamma}, "
-                f"runs at {best.speedup:.2f}× the speed of plain decoding."
+                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}{self._doubt()}"
             )
-        spread = _spread(best.speedup_low, best.speedup_high)
         kept = "" if best.acceptance_rate is None else f", with {best.acceptance_rate:.0%} of drafted tokens kept"
         claim = (
             f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
@@ -170,6 +170,7 @@ class SweepReport:
 
 def _summary(run: SweepRun) -> dict[str, Any]:
     phases = ("draft_seconds", "verify_seconds", "other_seconds")
+    columns = [f.name for f in fields(Step)]
     return {
         "gamma": run.gamma,
         "prompt": run.prompt,
@@ -180,6 +181,9 @@ def _summary(run: SweepRun) -> dict[str, Any]:
         "emitted": run.emitted,
         "seconds": run.seconds,
         **{phase: fsum(getattr(s, phase) for s in run.steps) for phase in phases},
+        # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
+        "columns": columns,
+        "steps": [[getattr(step, name) for name in columns] for step in run.steps],
     }
 
 

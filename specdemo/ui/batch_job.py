@@ -14,7 +14,7 @@ from typing import Any
 from specdemo.analysis.batch_diagnosis import explain_batch
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.losslessness import compare
-from specdemo.batch import row_settings, stream_batch
+from specdemo.batch import check_batch, row_settings, stream_batch
 from specdemo.errors import SpecDemoError
 from specdemo.lanes import trace_of
 from specdemo.models.failures import out_of_memory
@@ -98,6 +98,8 @@ def _decode(
 ) -> Iterator[BatchView]:
     """Both contenders one after the other; leaves the view with its conclusion."""
     ids = encode_all(pair, plan.prompts, plan.settings.chat)
+    # What the second of the two cannot do is said before the first runs; the models may be tried for it.
+    thread.submit(check_batch, pair, row_settings(plan.settings, len(ids))).result()
     batches: list[list[Trace]] = []
     for number, settings in enumerate(plan.contenders):
         view.message = f"{view.contenders[number]['title']}: {len(ids)} rows…"

@@ -10,15 +10,15 @@ from typing import Any
 import gradio as gr
 import plotly.graph_objects as go
 
-from specdemo.analysis.batch_sizes import SizeReport, SizeRow
+from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.ui.charts import HERO, PLAIN, bars, dress, line
+from specdemo.ui.measured_table import NOTHING, number, spread, table_html
 
 CAPTION = (
     "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars from "
     "the worst to the best. Below the dashed line drafting is slower. A target step does more work the more rows "
     "it serves, so checking γ more tokens of each stops being nearly free."
 )
-NOTHING = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,12 @@ def shown_sizes(results: SizeResults, report: SizeReport) -> dict[Any, Any]:
     """The report in its components, all but the files."""
     known = [row for row in report.rows if row.speedup is not None]
     figure = f"{known[-1].speedup:.2f}×" if known else NOTHING
+    slow = " data-slow" if known and known[-1].speedup < 1 else ""
     return {
         results.area: gr.update(visible=True),
-        results.headline: f"<strong>{figure}</strong><p>{escape(report.conclusion)}</p>",
+        results.headline: f"<strong{slow}>{figure}</strong><p>{escape(report.conclusion)}</p>",
         results.plot: size_figure(report),
-        results.table: _table(report.rows),
+        results.table: table_html(COLUMNS, report.rows),
     }
 
 
@@ -110,29 +111,16 @@ def size_figure(report: SizeReport) -> go.Figure:
 
 COLUMNS = (
     ("rows", "decoded together", lambda r: str(r.size)),
-    ("speed-up", "drafted / plain tokens/s, worst and best repeat", lambda r: _spread(r)),
-    ("plain tokens/s", "of the whole batch", lambda r: _number(r.plain_tokens_per_second, ".1f")),
-    ("drafted tokens/s", "of the whole batch", lambda r: _number(r.tokens_per_second, ".1f")),
-    ("accepted", "Σ accepted / Σ drafted", lambda r: _number(r.acceptance_rate, ".1%")),
-    ("τ", "tokens a row keeps of a step", lambda r: _number(r.mean_acceptance_length, ".2f")),
-    ("padding", "positions that only filled up shorter rows", lambda r: _number(r.padding, ".1%")),
-    ("idle cache", "cache slots read that held nothing of their row", lambda r: _number(r.idle_slots, ".1%")),
-    ("overhead", "time outside model forwards", lambda r: _number(r.other_share, ".1%")),
+    (
+        "speed-up",
+        "drafted / plain tokens/s, worst and best repeat",
+        lambda r: spread(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
+    ),
+    ("plain tokens/s", "of the whole batch", lambda r: number(r.plain_tokens_per_second, ".1f")),
+    ("drafted tokens/s", "of the whole batch", lambda r: number(r.tokens_per_second, ".1f")),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
+    ("τ", "tokens a row keeps of a step", lambda r: number(r.mean_acceptance_length, ".2f")),
+    ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),
+    ("idle cache", "cache slots read that held nothing of their row", lambda r: number(r.idle_slots, ".1%")),
+    ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
 )
-
-
-def _table(rows: tuple[SizeRow, ...]) -> str:
-    head = "".join(f'<th scope="col" title="{escape(tip)}">{escape(name)}</th>' for name, tip, _ in COLUMNS)
-    body = "".join("<tr>" + "".join(f"<td>{read(row)}</td>" for *_, read in COLUMNS) + "</tr>" for row in rows)
-    return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else f"{value:{form}}"
-
-
-def _spread(row: SizeRow) -> str:
-    if row.speedup is None:
-        return NOTHING
-    ends = f"{row.speedup_low:.2f}–{row.speedup_high:.2f}"
-    return f"{row.speedup:.2f}×" + (f" ({ends})" if row.speedup_low != row.speedup_high else "")

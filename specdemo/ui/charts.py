@@ -213,6 +213,7 @@ def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> N
     figure.update_layout(uirevision="sweep")
     figure.update_xaxes(
         title_text="γ, drafted tokens a round",
+        unifiedhovertitle={"text": "γ = %{x}"},
         tickvals=list(gammas),
         range=[gammas[0] - 0.5, gammas[-1] + 0.5],
     )

@@ -15,16 +15,17 @@ from specdemo.ui.controls import Controls
 from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, whole
 from specdemo.ui.losslessness_job import CheckState, Plan, check_states
 from specdemo.ui.losslessness_view import render
-from specdemo.ui.pair_controls import PAIR_INPUTS, pair_request
+from specdemo.ui.pair_controls import PAIR_INPUTS, has_draft, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
 
-INTRODUCTION = (
-    "<p class='losslessness-intro'>Does speculation change what comes out? Many short runs of it and of plain "
-    "decoding continue the panel’s prompt, until a test can tell the two apart or gives up.</p>"
-)
 DISTRIBUTION, GREEDY = "distribution", "greedy"
+INTRODUCTION = {
+    DISTRIBUTION: "Many short runs of it and of plain decoding continue the panel’s prompt, until a test can tell "
+    "the two apart or gives up.",
+    GREEDY: "One run continues the panel’s prompt, and the target judges every token of it.",
+}
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 DRAFTER_LABELS = {"model": "draft model", "prompt_lookup": "prompt lookup", "early_exit": "early exit"}
 BUSY = "Too many checks are waiting here. Press Check again in a minute."
@@ -34,18 +35,18 @@ AT_ONCE = 2
 def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
     """Build the tab in the current layout; returns the visitors' stop signals."""
     stops = Stops()
-    gr.HTML(INTRODUCTION, padding=False)
+    introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
         mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
         rule = gr.Dropdown(
-            [(label, name) for name, label in ACCEPTANCE_LABELS.items()],
+            _rules(sampled=True),
             value="sampling",
             label="Acceptance rule",
             elem_id="losslessness-rule",
             min_width=200,
         )
         drafter = gr.Dropdown(
-            [(DRAFTER_LABELS[name], name) for name in DRAFTERS],
+            _drafters(has_model=True),
             value=DRAFTERS[0],
             label="Drafts with",
             elem_id="losslessness-drafter",
@@ -97,7 +98,9 @@ def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
     checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
     checked.then(lambda: busy(False), None, buttons, **QUIET)
     halt.click(stop, None, None, **QUIET)
-    mode.change(_offer, [mode, rule], [rule, temperature, runs, tokens], **QUIET)
+    mode.change(_offer, [mode, rule], [introduction, rule, temperature, runs, tokens], **QUIET)
+    named = [controls.pair.pair, controls.pair.target, controls.pair.draft]
+    gr.on([c.change for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
     return stops
 
 
@@ -139,4 +142,26 @@ def _offer(mode: str, rule: str) -> list[Any]:
     """A greedy check has one run, as long as the panel says; exact match has a meaning only there."""
     sampled = mode == DISTRIBUTION
     swapped = {True: {"exact": "sampling"}, False: {"sampling": "exact"}}[sampled]
-    return [swapped.get(rule, rule), *(gr.update(visible=sampled) for _ in range(3))]
+    rules = gr.update(choices=_rules(sampled=sampled), value=swapped.get(rule, rule))
+    return [_introduced(mode), rules, *(gr.update(visible=sampled) for _ in range(3))]
+
+
+def _introduced(mode: str) -> str:
+    text = f"Does speculation change what comes out? {INTRODUCTION[mode]}"
+    return f"<p class='losslessness-intro'>{text}</p>"
+
+
+def _rules(*, sampled: bool) -> list[tuple[str, str]]:
+    """(label, name) of the rules: exact match compares single best tokens, which sampling has not."""
+    return [(label, name) for name, label in ACCEPTANCE_LABELS.items() if not (sampled and name == "exact")]
+
+
+def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
+    """What the pair can draft with; who has no draft model copies from the prompt."""
+    choices = _drafters(has_model=has_draft(pair, target, draft))
+    kept = drafter if drafter in [name for _, name in choices] else "prompt_lookup"
+    return gr.update(choices=choices, value=kept)
+
+
+def _drafters(*, has_model: bool) -> list[tuple[str, str]]:
+    return [(DRAFTER_LABELS[name], name) for name in DRAFTERS if has_model or name != "model"]

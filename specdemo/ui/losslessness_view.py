@@ -139,8 +139,10 @@ def _listed(found: GreedyCheck) -> str:
 
 def visible(text: str) -> str:
     """A token's text with its white space shown."""
-    shown = text.replace("\n", "⏎").replace("\t", "⇥")
-    return "␣" + shown[1:] if shown.startswith(" ") else shown or "∅"
+    inner = text.strip(" ")
+    begin = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    shown = inner.replace("\n", "⏎").replace("\t", "⇥")
+    return "␣" * begin + shown + "␣" * (len(text) - begin - len(inner)) or "∅"
 
 
 def _short(value: float) -> str:

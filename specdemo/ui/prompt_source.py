@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import PromptError
-from specdemo.prompts import by_domain, prompt_lines, read_prompts
+from specdemo.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_prompts
 from specdemo.ui.quiet import QUIET
 
 PANEL, DOMAINS, OWN = "panel", "domains", "own"
@@ -86,4 +86,6 @@ def chosen_prompts(
     uploaded = read_prompts(Path(file)) if file else []
     if not typed and not uploaded:
         raise PromptError("there is none; write one a line, or choose a file.")
+    if len(typed) + len(uploaded) > MOST_PROMPTS:
+        raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
     return [*typed, *uploaded]

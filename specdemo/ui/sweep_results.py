@@ -11,6 +11,7 @@ import gradio as gr
 
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.ui.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
+from specdemo.ui.measured_table import NOTHING, number, spread, table_html
 
 FIGURES = (
     ("speedup", "Speed-up, measured and predicted", speedup_figure),
@@ -18,41 +19,40 @@ FIGURES = (
     ("accepted", "Drafted tokens kept in a round", accepted_figure),
     ("time", "Time of a round", time_figure),
 )
-NOTHING = "–"
 COLUMNS = (
     ("γ", "drafted tokens a round", lambda r: str(r.gamma)),
     (
         "speed-up",
         "plain seconds a token / speculative seconds a token, each repeat against its own plain runs; median, "
         "and from the worst repeat to the best",
-        lambda r: _range(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
+        lambda r: spread(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
     ),
     (
         "predicted",
         "(1 + o₀) Σ τ(d) / Σ (d·c + v(d) + o) over the rounds, d the tokens a round drafted, "
         "τ(d) = 1 + Σⱼ Πᵢ≤ⱼ aᵢ from the share aᵢ of rounds that kept token i where it was reached, "
         "v(d) on the line from v(0) = 1 to v(γ), o₀ the overhead of a plain step",
-        lambda r: _number(r.predicted_speedup, ".2f", "×"),
+        lambda r: number(r.predicted_speedup, ".2f", "×"),
     ),
     (
         "τ/(γc+v)",
         "the same for endless decoding: every round drafts γ, and nothing but models takes time",
-        lambda r: _number(r.expected_speedup, ".2f", "×"),
+        lambda r: number(r.expected_speedup, ".2f", "×"),
     ),
     (
         "tokens/s",
         "decoded tokens / decode time of all prompts; median, slowest and fastest repeat",
-        lambda r: _range(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
+        lambda r: spread(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
     ),
-    ("accepted", "Σ accepted / Σ drafted", lambda r: _number(r.acceptance_rate, ".1%")),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (
         "τ",
         "tokens emitted / rounds, the target's own included",
-        lambda r: _number(r.mean_acceptance_length, ".2f"),
+        lambda r: number(r.mean_acceptance_length, ".2f"),
     ),
-    ("c", "median draft step / median target step", lambda r: _number(r.draft_cost, ".3f")),
-    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: _number(r.verify_cost, ".2f")),
-    ("o", "median other time of a round / median target step", lambda r: _number(r.overhead_cost, ".3f")),
+    ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
+    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
+    ("o", "median other time of a round / median target step", lambda r: number(r.overhead_cost, ".3f")),
     ("rounds", "target forwards after the prefills, over all runs", lambda r: f"{r.rounds:,}"),
 )
 
@@ -64,7 +64,7 @@ class Results:
     area: gr.Column
     headline: gr.HTML
     plots: list[gr.Plot]
-    table: gr.Dataframe
+    table: gr.HTML
     csv: gr.DownloadButton
     json: gr.DownloadButton
 
@@ -84,14 +84,7 @@ def create_results() -> Results:
                     gr.HTML(f"<h3>{title}</h3>", padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"sweep-{name}"))
                     gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
-        table = gr.Dataframe(
-            headers=[name for name, _, _ in COLUMNS],
-            datatype="str",
-            interactive=False,
-            column_widths=[44, 138, 92, 84, 150, 88, 52, 58, 56, 58, 70],
-            show_label=False,
-            elem_id="sweep-table",
-        )
+        table = gr.HTML(value=None, padding=False, elem_id="sweep-table", elem_classes="measured-table")
         with gr.Row(elem_classes="measured-files"):
             csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="sweep-csv")
             json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="sweep-json")
@@ -106,12 +99,13 @@ def shown(results: Results, report: SweepReport) -> dict[Any, Any]:
     best = report.best
     pays = best is not None and best.speedup >= 1
     figure = f"γ = {best.gamma}" if pays else NOTHING if best is None else f"{best.speedup:.2f}×"
-    headline = f"<strong>{figure}</strong><p>{escape(report.recommendation)}</p>"
+    slow = "" if pays or best is None else " data-slow"
+    headline = f"<strong{slow}>{figure}</strong><p>{escape(report.recommendation)}</p>"
     return {
         results.area: gr.update(visible=True),
         results.headline: headline,
         **{plot: draw(report) for plot, (_, _, draw) in zip(results.plots, FIGURES, strict=True)},
-        results.table: [[read(row) for _, _, read in COLUMNS] for row in report.rows],
+        results.table: table_html(COLUMNS, report.rows),
     }
 
 
@@ -124,13 +118,3 @@ def saved(results: Results, report: SweepReport, folder: Path) -> dict[Any, Any]
     for name, text in files.values():
         (folder / name).write_text(text, encoding="utf-8")
     return {button: str(folder / name) for button, (name, _) in files.items()}
-
-
-def _number(value: float | None, form: str, unit: str = "") -> str:
-    return NOTHING if value is None else f"{value:{form}}{unit}"
-
-
-def _range(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
-    middle = _number(value, form, unit)
-    ends = [_number(end, form) for end in (low, high)]
-    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"

@@ -1,0 +1,32 @@
+"""A table of measured figures: a column is a name, its formula on hover, and how to read it from a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import Any
+
+NOTHING = "–"
+Column = tuple[str, str, Callable[[Any], str]]
+"""(name, formula, text of a row's cell)."""
+
+
+def table_html(columns: Sequence[Column], rows: Iterable[Any]) -> str:
+    """The table; every cell says its column's formula, since pointing at a figure asks for it."""
+    head = "".join(f'<th scope="col" title="{escape(tip)}">{escape(name)}</th>' for name, tip, _ in columns)
+    lines = (
+        "".join(f'<td title="{escape(tip)}">{escape(read(row))}</td>' for _, tip, read in columns) for row in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def number(value: float | None, form: str, unit: str = "") -> str:
+    """A figure, or a dash where nothing was measured."""
+    return NOTHING if value is None else f"{value:{form}}{unit}"
+
+
+def spread(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
+    """A median with its lowest and highest, if they differ as written."""
+    middle, ends = number(value, form, unit), [number(end, form) for end in (low, high)]
+    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
