@@ -11,7 +11,7 @@ from specdemo.decoding.choice import check_drafter
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.lookup import LookupDrafter
 from specdemo.decoding.ragged import RaggedRunner
-from specdemo.errors import MemoryShortage, SettingsError
+from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.lanes import Prompt, checked, lane_clock, open_lane, trace_of
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
@@ -80,6 +80,15 @@ def _prepared(
         )
     check_batch(pair, rows)
     return rows, ids
+
+
+def can_batch(pair: ModelPair, settings: Settings) -> bool:
+    """Whether :func:`check_batch` would let these settings pass. Runs the models the first time it is asked."""
+    try:
+        check_batch(pair, [settings])
+    except (SettingsError, PairError):
+        return False
+    return True
 
 
 def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:

@@ -27,7 +27,7 @@ from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import DOMAINS, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
-from specdemo.ui.tab_parts import STOPPING, bounded, busy, state_line
+from specdemo.ui.tab_parts import bounded, busy, state_line, stopping
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
@@ -169,9 +169,8 @@ def _connect(
         except SpecDemoError as error:
             yield {status: state_line("error", str(error))}
 
-    def end(request: gr.Request) -> str:
+    def end(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
-        return state_line("running", STOPPING)
 
     inputs = [*controls.inputs(), *choices.inputs()]
     for start, work, outputs in ((run, decode, [status, view]), (sizes, measure, [status, *results.outputs()])):
@@ -179,5 +178,5 @@ def _connect(
         done = prepared.then(work, inputs, outputs, concurrency_id="batch", concurrency_limit=2, **UNSEEN)
         done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)
         done.then(lambda: busy(False, run, sizes), None, list(buttons), **QUIET)
-    stop.click(end, None, status, **QUIET)
+    stop.click(end, None, None, js=stopping("batch-status"), **QUIET)
     return stops

@@ -79,8 +79,9 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
 
 
 def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
-    certifier = Certifier(pair, plan.prompt, plan.settings, plan.runs, plan.tokens)
     yield CheckState("running", "Waiting for a turn…")
+    # In the models' thread, since the models may be tried for what they can do.
+    certifier = thread.submit(Certifier, pair, plan.prompt, plan.settings, plan.runs, plan.tokens).result()
     told = 0.0
     while not certifier.done and not stop.is_set():
         thread.submit(certifier.step).result()

@@ -23,7 +23,7 @@ from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 from specdemo.ui.sweep_job import Plan
 from specdemo.ui.sweep_results import Results, create_results, saved, shown
-from specdemo.ui.tab_parts import STOPPING, bounded, busy, state_line
+from specdemo.ui.tab_parts import bounded, busy, state_line, stopping
 
 MOST_REPEATS = 20
 MOST_RUNS = 3000
@@ -135,9 +135,8 @@ def _connect(
         except SpecDemoError as error:
             yield {status: state_line("error", str(error))}
 
-    def end(request: gr.Request) -> str:
+    def end(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
-        return state_line("running", STOPPING)
 
     refused = state_line("error", BUSY)
     prepared = run.click(prepare, None, [status, *buttons], trigger_mode="once", **QUIET)
@@ -151,5 +150,5 @@ def _connect(
     )
     swept.failure(lambda: refused, None, status, **QUIET)
     swept.then(lambda: busy(False), None, list(buttons), **QUIET)
-    stop.click(end, None, status, **QUIET)
+    stop.click(end, None, None, js=stopping("sweep-status"), **QUIET)
     return stops

@@ -10,7 +10,13 @@ import gradio as gr
 from specdemo.errors import SettingsError
 from specdemo.ui.lane_controls import whole
 
-STOPPING = "Stopping…"
+STOPPING = """
+() => {
+  const line = document.querySelector("#%s .job-state:has(.bar) p");
+  if (line) line.textContent = "Stopping…";
+  return [];
+}
+"""
 
 
 def busy(running: bool, *starts: gr.Button) -> list[Any]:
@@ -23,6 +29,14 @@ def state_line(phase: str, message: str, fraction: float = 0.0) -> str:
     moving = phase in ("loading", "running")
     bar = f'<span class="bar"><b style="width:{100 * fraction:.0f}%"></b></span>' if moving else ""
     return f'<div class="job-state" data-phase="{phase}" role="status"><p>{escape(message)}</p>{bar}</div>'
+
+
+def stopping(status: str) -> str:
+    """Script that acknowledges Stop in the line with this id at once.
+
+    Not an update by the server, which could arrive after the last one of what was stopped and stay.
+    """
+    return STOPPING % status
 
 
 def bounded(field: str, value: float | None, most: int) -> int:
