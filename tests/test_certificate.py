@@ -19,7 +19,7 @@ from specdemo import Certificate, ModelPair, Settings, SpecDemoError
 from specdemo.analysis.betting import Bets, Clues
 from specdemo.analysis.certificate import Outcome, Table
 from specdemo.analysis.power import Detectable, detectable
-from specdemo.decoding import speculative
+from specdemo.decoding import batched, speculative
 from specdemo.settings import DRAFTERS, LOSSY_RULES
 from specdemo.trace import Trace
 
@@ -131,7 +131,8 @@ def test_lossy_rules_differ(rule: str) -> None:
 
 def test_a_broken_rule_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test against blindness to a fault nobody labelled."""
-    monkeypatch.setattr(speculative, "rule_for", lambda settings: no_residual)
+    for loop in (speculative, batched):
+        monkeypatch.setattr(loop, "rule_for", lambda settings: no_residual)
     assert specdemo.certify(toy("llama", 6), PROMPT, Settings(**WARM), 400, 8).verdict == "differs"
 
 
@@ -164,16 +165,25 @@ def test_end_tokens_and_padded_vocabularies_are_no_difference() -> None:
 
 
 def test_a_stream_tells_what_it_knows_and_the_seed_repeats_it() -> None:
-    """Guards the live view: counts grow a pair at a time; the same seed gives the same test."""
-    asked = (toy("llama", 6), PROMPT, Settings(**WARM, seed=4), 6, 4)
+    """Guards the live view: counts grow by a few pairs at a time; the same seed gives the same test."""
+    asked = (toy("llama", 6), PROMPT, Settings(**WARM, seed=4), 19, 3)
     told = list(specdemo.stream_certificate(*asked))
-    assert [c.runs for c in told] == [1, 2, 3, 4, 5, 6]
+    assert [c.runs for c in told] == [8, 16, 19]
     assert {c.verdict for c in told} == {"undecided"}
     assert "too few" in told[-1].text
-    assert "after 3 of 6 pairs" in told[2].text
+    assert "after 16 of 19 pairs" in told[1].text
     assert sum(o.plain for o in told[-1].tables[0].outcomes) == told[-1].tables[0].plain
     again = specdemo.certify(*asked)
     assert replace(again, seconds=0.0) == replace(told[-1], seconds=0.0)
+
+
+@pytest.mark.parametrize("rule", ["sampling", "naive"])
+def test_pairs_that_run_together_are_the_pairs_that_run_alone(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards what is certified: the lanes of a race, which decode one by one, and not only rows of a batch."""
+    asked = (toy("llama", 6), PROMPT, Settings(**WARM | {"acceptance": rule}), 30, 6)
+    together = specdemo.certify(*asked)
+    monkeypatch.setitem(specdemo.certify.__globals__, "AT_ONCE", 1)
+    assert replace(specdemo.certify(*asked), seconds=0.0) == replace(together, seconds=0.0)
 
 
 @pytest.mark.parametrize(
