@@ -18,11 +18,13 @@ from specdemo.errors import (
     SpecDemoError,
     TraceError,
 )
+from specdemo.export import export_html, rounds_csv, tokens_csv
 from specdemo.lanes import run, stream
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.race import race
+from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.sweep import stream_sweep, sweep
 from specdemo.trace import Candidate, Round, Token, Trace
@@ -39,6 +41,7 @@ __all__ = [
     "PairError",
     "Preflight",
     "PromptError",
+    "Recording",
     "Round",
     "Settings",
     "SettingsError",
@@ -51,10 +54,12 @@ __all__ = [
     "batch_sizes",
     "certify",
     "check_greedy",
+    "export_html",
     "load_pair",
     "measure_batch",
     "preflight",
     "race",
+    "rounds_csv",
     "run",
     "run_batch",
     "stream",
@@ -63,4 +68,5 @@ __all__ = [
     "stream_certificate",
     "stream_sweep",
     "sweep",
+    "tokens_csv",
 ]

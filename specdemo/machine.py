@@ -12,11 +12,22 @@ import transformers
 
 def machine_of(device: torch.device) -> dict[str, Any]:
     """Processor, threads and versions, as plain data."""
+    return {**hardware(device), **versions()}
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """The device's name, the processor, its cores, and the threads in use."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that decode, by name."""
+    return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,

@@ -24,9 +24,10 @@ from specdemo.prompt import encode_all
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.batch_figures import batch_figures
-from specdemo.ui.job import GRAVITY, MEMORY, bundled
+from specdemo.ui.job import MEMORY
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.race_value import GRAVITY, bundled
 from specdemo.ui.worker import gathered
 
 STOPPED = "Stopped. What was decoded until then is shown."

@@ -234,6 +234,7 @@
       this.tip = tip;
       this.elements = [];
       this.places = [];
+      this.prompted = false;
       this.waiting = [];
       this.follow = true;
       this.lastTop = 0;
@@ -244,12 +245,14 @@
     showPrompt(pieces) {
       const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
       this.places = pieces.map((piece) => make("span", "", prompt, piece));
+      this.prompted = true;
       this.area.prepend(prompt);
     }
 
     /** @param {Round} round  @param {boolean} boundary whether to mark where the round begins */
     add(round, boundary) {
-      const elements = roundElements(round, boundary, this.elements.length, this.places);
+      const places = this.prompted ? this.places : []; // sources count from the prompt's first token
+      const elements = roundElements(round, boundary, this.elements.length, places);
       this.elements.push(...elements);
       this.places.push(...elements.filter((element) => records.get(element).token.kind !== "rejected"));
       this.waiting.push(...elements);

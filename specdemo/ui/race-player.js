@@ -1,0 +1,249 @@
+/*
+ * The player of the race view: it hands the view what a lane's clock had shown at that moment.
+ *
+ * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js, feeds it, and knows nothing of
+ * Gradio. A value without `replay` is a run that happens now and goes straight through. Recordings are untrusted
+ * like all that models write: they only ever become text nodes.
+ *
+ * @typedef {{title: string, label: string, date: string, prompt: ?string, facts: [string, string][]}} Replay
+ */
+(function () {
+  "use strict";
+
+  const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
+  /** Seconds that may pass between two frames; more means that the page was hidden, and the clock stood still. */
+  const LONGEST_FRAME = 0.25;
+  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+  const mounted = new WeakMap();
+  const { make } = window.SpecDemoTokens;
+
+  /** All rounds of a value, in the order of the lanes' clocks. */
+  function roundsOf(value) {
+    const rounds = value.rounds.flatMap((item) => (typeof item === "string" ? JSON.parse(item) : [item]));
+    return rounds.sort((a, b) => a.seconds - b.seconds); // stable: rounds of one lane keep their order
+  }
+
+  function button(parent, action, label, title) {
+    const made = make("button", "race-control", parent, null, { type: "button", "data-action": action, title });
+    make("i", "race-glyph", made, null, { "aria-hidden": "true" });
+    make("span", "race-spoken", made, label);
+    return made;
+  }
+
+  /** Play, step, seek and speed, under what was recorded and where. */
+  function buildBar() {
+    const bar = make("section", "race-player", null, null, { "data-role": "player", "aria-label": "Replay" });
+    const about = make("div", "race-about", bar);
+    const label = make("span", "race-recorded", about, null, { "data-role": "recorded" });
+    const title = make("strong", "", about);
+    const prompt = make("q", "race-asked", about, null, { "data-role": "prompt-text" });
+    const controls = make("div", "race-controls", bar);
+    const play = button(controls, "play", "Play", "Play or pause (space)");
+    const back = button(controls, "back", "One round back", "One round back (left arrow)");
+    const forward = button(controls, "forward", "One round forward", "One round forward (right arrow)");
+    const seek = make("input", "race-seek", controls, null, {
+      type: "range", min: 0, max: 1, step: "any", value: 0, "aria-label": "Lane time", "data-role": "seek",
+    });
+    const time = make("span", "race-time", controls, null, { "data-role": "time" });
+    const speed = make("select", "race-speed-choice", controls, null, {
+      "aria-label": "Speed of the replay", title: "Speed; 1× is real time", "data-role": "speed",
+    });
+    for (const times of SPEEDS) make("option", "", speed, times + "×", { value: times });
+    return { bar, label, title, prompt, play, back, forward, seek, time, speed };
+  }
+
+  function fillFacts(host, facts) {
+    const list = make("dl");
+    for (const [name, text] of facts) {
+      make("dt", "", list, name);
+      make("dd", "", list, text);
+    }
+    host.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
+  }
+
+  class Player {
+    constructor(root) {
+      this.view = window.SpecDemoRace.mount(root);
+      this.parts = buildBar();
+      this.facts = make("details", "race-card race-facts", this.view.frame, null, { "data-role": "facts" });
+      this.view.frame.insertBefore(this.parts.bar, this.view.laneRow);
+      this.value = null;
+      this.rounds = [];
+      this.frame = 0;
+      this.show(false);
+      this.listen();
+    }
+
+    /** Shows a run as it is, or begins to play a recording. */
+    update(value) {
+      if (!value || !value.replay) {
+        this.leave();
+        this.view.update(value);
+      } else if (!this.value || this.value.run !== value.run) {
+        this.open(value);
+      } else {
+        this.render(true);
+      }
+    }
+
+    open(value) {
+      this.leave();
+      this.value = value;
+      this.rounds = roundsOf(value);
+      this.shown = null;
+      this.shownUntil = 0;
+      this.length = this.rounds.length ? this.rounds[this.rounds.length - 1].seconds : 0;
+      this.speed = 1;
+      this.parts.speed.value = "1";
+      this.parts.seek.max = this.length || 1;
+      this.about(value.replay);
+      this.show(true);
+      this.view.update(null); // whatever was there is gone, even if it bears the same name
+      this.moveTo(0);
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);
+      else this.play();
+    }
+
+    about(replay) {
+      const { label, title, prompt } = this.parts;
+      label.textContent = [replay.label, replay.date].filter(Boolean).join(", ");
+      title.textContent = replay.title || "";
+      title.hidden = !replay.title;
+      prompt.textContent = prompt.title = replay.prompt || "";
+      prompt.hidden = !replay.prompt;
+      fillFacts(this.facts, replay.facts || []);
+    }
+
+    /** Ends the replay. */
+    leave() {
+      this.pause();
+      this.value = null;
+      this.show(false);
+    }
+
+    show(shown) {
+      this.parts.bar.hidden = this.facts.hidden = !shown;
+    }
+
+    // ---- the clock -----------------------------------------------------------------------------------------------
+
+    get playing() {
+      return this.frame !== 0;
+    }
+
+    play() {
+      if (!this.value || this.playing) return;
+      if (this.shown === this.rounds.length) this.moveTo(0);
+      this.last = performance.now();
+      this.frame = requestAnimationFrame((now) => this.tick(now));
+      this.showState();
+    }
+
+    pause() {
+      cancelAnimationFrame(this.frame);
+      this.frame = 0;
+      this.showState();
+    }
+
+    tick(now) {
+      const passed = Math.min(Math.max(0, (now - this.last) / 1000), LONGEST_FRAME);
+      this.last = now;
+      this.frame = requestAnimationFrame((later) => this.tick(later));
+      this.moveTo(this.clock + passed * this.speed);
+    }
+
+    /** Shows what the lanes had at a moment, in seconds of their clocks. */
+    moveTo(seconds) {
+      this.clock = Math.min(Math.max(0, seconds), this.length);
+      let shown = this.clock < this.shownUntil ? 0 : this.shown || 0;
+      while (shown < this.rounds.length && this.rounds[shown].seconds <= this.clock) shown++;
+      this.set(shown);
+    }
+
+    /** One round on or back. */
+    step(by) {
+      if (!this.value) return;
+      this.pause();
+      const shown = Math.min(Math.max(0, this.shown + by), this.rounds.length);
+      this.clock = shown ? this.rounds[shown - 1].seconds : 0;
+      this.set(shown);
+    }
+
+    set(shown) {
+      const changed = shown !== this.shown;
+      this.shown = shown;
+      this.shownUntil = shown ? this.rounds[shown - 1].seconds : 0;
+      this.render(changed);
+      if (shown === this.rounds.length && this.playing) this.pause();
+    }
+
+    /** Hands the view the rounds so far; figures and verdict belong to the end. */
+    render(changed) {
+      const { seek, time } = this.parts;
+      seek.value = this.clock;
+      const text = `${this.clock.toFixed(2)} of ${this.length.toFixed(2)} s`;
+      if (time.textContent !== text) time.textContent = text;
+      seek.setAttribute("aria-valuetext", text);
+      if (!changed) return;
+      this.showState();
+      const over = this.shown === this.rounds.length;
+      const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
+      this.view.update({ ...this.value, ...ends, rounds: this.rounds.slice(0, this.shown) });
+    }
+
+    // ---- the controls --------------------------------------------------------------------------------------------
+
+    showState() {
+      const { play, back, forward } = this.parts;
+      const over = this.value && this.shown === this.rounds.length;
+      play.dataset.state = this.playing ? "playing" : over ? "over" : "paused";
+      play.lastChild.textContent = this.playing ? "Pause" : over ? "Play again" : "Play";
+      back.disabled = !this.shown;
+      forward.disabled = Boolean(over);
+    }
+
+    listen() {
+      const { play, back, forward, seek, speed } = this.parts;
+      play.addEventListener("click", () => (this.playing ? this.pause() : this.play()));
+      back.addEventListener("click", () => this.step(-1));
+      forward.addEventListener("click", () => this.step(1));
+      seek.addEventListener("input", () => this.seek(Number(seek.value)));
+      speed.addEventListener("change", () => { this.speed = Number(speed.value); });
+      this.onKey = (event) => this.key(event);
+      document.addEventListener("keydown", this.onKey);
+    }
+
+    seek(seconds) {
+      const playing = this.playing;
+      this.pause();
+      this.moveTo(seconds);
+      if (playing && this.shown < this.rounds.length) this.play();
+    }
+
+    /** Space and arrows, where they have no other meaning. */
+    key(event) {
+      const { target } = event;
+      const { frame } = this.view;
+      if (!this.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+      if (target !== document.body && !frame.contains(target)) return;
+      if (!frame.getClientRects().length || target.closest('[data-role="tokens"], select')) return;
+      if (STEPS[event.key]) {
+        event.preventDefault();
+        this.step(STEPS[event.key]);
+      } else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) {
+        event.preventDefault();
+        if (this.playing) this.pause();
+        else this.play();
+      }
+    }
+  }
+
+  /** The player of the race view in `root`, made at the first call. */
+  function mount(root) {
+    if (!mounted.has(root)) mounted.set(root, new Player(root));
+    return mounted.get(root);
+  }
+
+  window.SpecDemoPlayer = { mount };
+})();

@@ -1,0 +1,172 @@
+"""The value of the race view: plain data, made from rounds while they come and from traces when they are whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from heapq import merge
+from itertools import count
+from typing import Any
+
+from specdemo.analysis.diagnosis import explain_race
+from specdemo.analysis.losslessness import compare
+from specdemo.recording import Recording
+from specdemo.settings import Settings
+from specdemo.trace import Round, Trace
+from specdemo.ui.figures import figure_rows
+from specdemo.ui.lane_headers import lane_headers
+
+ROUND_FIELDS = (
+    "index",
+    "drafted",
+    "accepted",
+    "seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "other_seconds",
+    "stop",
+    "source",
+)
+TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
+GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
+_run_numbers = count(1)
+
+
+@dataclass(slots=True)
+class RaceView:
+    """The value of the race view: what the browser has been told so far.
+
+    ``rounds`` grows by one string an update, the JSON of all rounds since the last one. Gradio compares the
+    old value with the new at every update, and a few strings compare faster than thousands of small objects.
+    """
+
+    lanes: list[dict[str, Any]]
+    run: str = field(default_factory=lambda: f"r{next(_run_numbers)}")
+    phase: str = "running"
+    message: str | None = None
+    verdict: dict[str, Any] | None = None
+    why: str | None = None
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[str] = field(default_factory=list)
+
+    def value(self) -> dict[str, Any]:
+        """Plain data for the component, apart from later changes."""
+        return {
+            "run": self.run,
+            "phase": self.phase,
+            "message": self.message,
+            "lanes": self.lanes,
+            "verdict": self.verdict,
+            "why": self.why,
+            "figures": self.figures,
+            "rounds": list(self.rounds),
+        }
+
+    def add(self, news: Iterable[tuple[int, Round]]) -> None:
+        """Tell the browser of more rounds, each with its lane."""
+        self.rounds.append(bundled(news))
+
+    def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
+        """A lane that copies shows the prompt's tokens, so that the view can point at what was copied."""
+        for header, settings in zip(self.lanes, lanes, strict=True):
+            if settings.strategy == "speculative" and settings.drafter == "prompt_lookup":
+                header["prompt"] = list(pieces)
+
+    def conclude(self, traces: Sequence[Trace]) -> None:
+        """Figures, verdict and reason, from lanes that have at least their first round."""
+        self.figures = figure_rows(traces)
+        if len(traces) < 2:
+            return
+        if len({t.prompt_ids for t in traces}) > 1:
+            self.verdict = {"kind": "partial", "text": "not compared: the lanes' prompts differ"}
+            return
+        self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
+        self.why = explain_race(traces)
+
+
+def replay_value(recording: Recording) -> dict[str, Any]:
+    """What the player replays: the view's last value, and what it was recorded on."""
+    traces = recording.traces
+    settings = [t.settings for t in traces]
+    view = RaceView(lane_headers(settings, [t.quantization for t in traces]))
+    view.phase = "done" if all(t.complete for t in traces) else "stopped"
+    if recording.prompt_pieces is not None:
+        view.show_prompt(settings, recording.prompt_pieces)
+    lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
+    view.add((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
+    view.conclude(traces)
+    hardware = recording.hardware.label if recording.hardware else None
+    return {
+        **view.value(),
+        "replay": {
+            "title": recording.title,
+            "label": f"Recorded on {hardware}" if hardware else "Recorded",
+            "date": recording.date,
+            "prompt": recording.prompt,
+            "facts": _facts(recording, [header["title"] for header in view.lanes]),
+        },
+    }
+
+
+def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
+    """What a reader needs to repeat the run: pairs of a name and a text."""
+    facts = []
+    for title, trace in zip(titles, recording.traces, strict=True):
+        settings = ", ".join(
+            f"{name.replace('_', ' ')} {_said(value)}" for name, value in asdict(trace.settings).items()
+        )
+        weights = f", {trace.quantization} weights" if trace.quantization else ""
+        facts.append([title, f"{trace.pair}, {trace.dtype}{weights}: {settings}"])
+    if recording.hardware is not None:
+        cores = f", {recording.hardware.cores} cores" if recording.hardware.cores else ""
+        facts.append(["Machine", recording.hardware.label + cores])
+    if recording.versions:
+        facts.append(["Versions", ", ".join(f"{name} {number}" for name, number in recording.versions.items())])
+    return facts
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "automatic" if value is None else str(value)
+
+
+def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
+    """The judgement on all lanes, each against the first of the same weights: quantised ones are another model.
+
+    Where the judgements differ each is called by its lane's name, and the gravest is the kind.
+    """
+    first = {t.quantization: t for t in reversed(traces)}
+    judged = {
+        title: compare(first[t.quantization], t)
+        for title, t in zip(titles, traces, strict=True)
+        if t is not first[t.quantization]
+    }
+    if not judged:
+        return {
+            "kind": "partial",
+            "text": "not compared: the lanes' weights differ; add a plain lane with the same weights",
+        }
+    kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
+    texts = list(dict.fromkeys(j.text for j in judged.values()))
+    if len(texts) > 1 or len(judged) < len(traces) - 1:
+        texts = [f"{title}: {j.text}" for title, j in judged.items()]
+    return {"kind": kind, "text": "; ".join(texts)}
+
+
+def bundled(news: Iterable[tuple[int, Round]]) -> str:
+    """Rounds with their lanes as the browser takes them: one string of JSON."""
+    return json.dumps([_event(*each) for each in news], ensure_ascii=False, separators=(",", ":"))
+
+
+def _event(lane: int, round_: Round) -> dict[str, Any]:
+    """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
+    return {
+        "lane": lane,
+        **{name: getattr(round_, name) for name in ROUND_FIELDS},
+        "tokens": [
+            {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
+            for token in round_.tokens
+        ],
+    }
