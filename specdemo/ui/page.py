@@ -14,7 +14,9 @@ from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.quiet import QUIET
-from specdemo.ui.race_tab import create_race_tab, race_css, race_head
+from specdemo.ui.race_assets import race_css
+from specdemo.ui.race_tab import create_race_tab, race_head
+from specdemo.ui.recordings_panel import upload_limit
 from specdemo.ui.sweep_tab import create_sweep_tab
 
 TITLE = "specdemo: speculative decoding, measured"
@@ -42,20 +44,20 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    stops = [create_race_tab(controls, store, loading)]
+                    leavers = [*create_race_tab(controls, store, loading)]
                 with gr.Tab("γ sweep", id="sweep"):
-                    stops.append(create_sweep_tab(controls, store))
+                    leavers.append(create_sweep_tab(controls, store))
                 with gr.Tab("Batch", id="batch"):
-                    stops.append(create_batch_tab(controls, store))
+                    leavers.append(create_batch_tab(controls, store))
                 with gr.Tab("Losslessness", id="losslessness"):
-                    stops.append(create_losslessness_tab(controls, store))
+                    leavers.append(create_losslessness_tab(controls, store))
         connect_pair_card(page, controls.pair, controls.run, loading)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
         def leave(request: gr.Request) -> None:
-            for signals in stops:
-                signals.forget(request.session_hash or "")
+            for kept in leavers:
+                kept.forget(request.session_hash or "")
             loading.forget(request.session_hash or "")
 
         page.unload(leave)
@@ -73,6 +75,7 @@ def launch_options() -> dict[str, Any]:
         "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
         "footer_links": [],
         "show_error": True,
+        "max_file_size": upload_limit(),
     }
 
 

@@ -99,6 +99,7 @@
       this.parts.seek.max = this.length || 1;
       this.about(value.replay);
       this.show(true);
+      if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
       this.view.update(null); // whatever was there is gone, even if it bears the same name
       this.moveTo(0);
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);

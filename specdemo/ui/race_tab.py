@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import gradio as gr
-import plotly
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.request import PairRequest
 from specdemo.models.store import Load, PairStore
 from specdemo.ui.controls import Controls, race_settings, split, unquantized_lanes
 from specdemo.ui.job import BUSY, failed, race_updates, waiting
+from specdemo.ui.kept import Kept
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import PairLoading
 from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.race_assets import HERE, plotly_js, race_scripts
+from specdemo.ui.recordings_panel import create_recordings, create_saves
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
 
-HERE = Path(__file__).parent
-SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race.js", "batch.js")
-PLOTLY_JS = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
 CONNECT = """
-const show = () => window.SpecDemoRace.mount(element.querySelector(".race-root")).update(props.value);
+const show = () => window.SpecDemoPlayer.mount(element.querySelector(".race-root")).update(props.value);
 watch("value", show);
 show();
 """
@@ -35,18 +33,18 @@ show();
 
 def race_head() -> str:
     """For the page's head: Plotly from its wheel, and the views' own scripts."""
-    gr.set_static_paths([PLOTLY_JS])
-    own = "".join(f"<script>{(HERE / name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS)
-    return f'<script src="gradio_api/file={PLOTLY_JS.as_posix()}" defer></script>{own}'
+    plotly = plotly_js()
+    gr.set_static_paths([plotly])
+    scripts = [*race_scripts(), (HERE / "batch.js").read_text(encoding="utf-8")]
+    own = "".join(f"<script>{script}</script>" for script in scripts)
+    return f'<script src="gradio_api/file={plotly.as_posix()}" defer></script>{own}'
 
 
-def race_css() -> str:
-    """The race view's styles."""
-    return (HERE / "race.css").read_text(encoding="utf-8")
+def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) -> tuple[Stops, Kept]:
+    """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-
-def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) -> Stops:
-    """Build the view in the current layout and wire Run and Stop to it; returns the visitors' stop signals."""
+    Returns the visitors' stop signals and recordings, both to be told when one leaves.
+    """
     view = gr.HTML(
         value=None,
         html_template='<div class="race-root"></div>',
@@ -55,20 +53,32 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
         padding=False,
         elem_id="race",
     )
-    stops = Stops()
-    buttons = [controls.run, controls.stop]
+    stops, kept = Stops(), Kept()
+    saves = create_saves(kept)
+    create_recordings(view, saves, kept)
+    buttons = [controls.run, controls.stop, saves]
 
     def prepare(request: gr.Request, *values: Any) -> tuple[Any, ...]:
         stops.arm(request.session_hash or "")
-        return waiting(_headers(values)), *busy(True)
+        kept.begin(request.session_hash or "")
+        return waiting(_headers(values)), *busy(True), gr.update(visible=False)
+
+    def over(request: gr.Request) -> tuple[Any, ...]:
+        kept.end(request.session_hash or "")
+        saveable = kept.get(request.session_hash or "") is not None
+        return *busy(False), gr.update(visible=saveable)
+
+    def refused(request: gr.Request) -> tuple[Any, ...]:
+        return failed(BUSY), *over(request)
 
     def execute(request: gr.Request, *values: Any) -> Iterator[dict[str, Any]]:
         pair, prompt, panel = split(values)
-        stop = stops.signal(request.session_hash or "")
+        session = request.session_hash or ""
+        stop = stops.signal(session)
         try:
             lanes = race_settings(*panel)
             with _loads(store, pair_request(*pair), unquantized_lanes(*panel)) as loads:
-                yield from race_updates(store.thread, loads, prompt, lanes, stop)
+                yield from race_updates(store.thread, loads, prompt, lanes, stop, partial(kept.finish, session))
         except SpecDemoError as error:
             yield failed(str(error))
 
@@ -81,14 +91,14 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
     prepared = controls.run.click(prepare, inputs, [view, *buttons], trigger_mode="once", **QUIET)
     raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **UNSEEN)
     # What can go wrong in a race ends as a message of its own; this is the queue refusing one more run.
-    raced.failure(lambda: (failed(BUSY), *busy(False)), None, [view, *buttons], **QUIET)
+    raced.failure(refused, None, [view, *buttons], **QUIET)
     # A run may have loaded its pair, and put another out of memory.
     card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
-    raced.then(lambda: busy(False), None, buttons, **QUIET).then(
+    raced.then(over, None, buttons, **QUIET).then(
         lambda *values: loading.now(values), controls.pair.inputs(), card, **UNSEEN
     )
     controls.stop.click(stop, controls.pair.inputs(), None, **QUIET)
-    return stops
+    return stops, kept
 
 
 @contextmanager
