@@ -110,9 +110,10 @@ def create_recordings(view: gr.HTML, saves: gr.Row, kept: Kept) -> None:
                 for number, r in enumerate(shipped(), start=1)
             ]
             upload = gr.File(
-                label="Open a recording (JSON): drop it here",
+                label="Open a recording (JSON)",
+                show_label=False,
                 file_types=[".json"],
-                height=84,
+                height=62,
                 min_width=180,
                 elem_id="open-recording",
             )

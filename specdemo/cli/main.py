@@ -1,0 +1,58 @@
+"""From the words that were typed to an exit code: 0 done, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from specdemo.errors import SpecDemoError
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+READER_LEFT = 141
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what was wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{message}; see {self.prog} --help\n")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; ``words`` are those of the command line unless given."""
+    args = _parser().parse_args(words)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except SpecDemoError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # such as `| head`: nobody reads on, and Python must not complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_LEFT
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Here, so that an interrupt while the libraries are imported, which takes seconds, ends like any other.
+    from specdemo.cli.pairs import add_pairs
+    from specdemo.cli.runs import add_race, add_run
+    from specdemo.cli.sweeps import add_sweep
+
+    parser = Parser(prog="python -m specdemo", description="Speculative decoding, measured, in a terminal.")
+    commands = parser.add_subparsers(required=True, metavar="run | race | sweep | pairs")
+    for name, text, add in (
+        ("run", "decode one prompt once", add_run),
+        ("race", "decode one prompt in several lanes, side by side", add_race),
+        ("sweep", "measure every γ against plain decoding", add_sweep),
+        ("pairs", "list the pairs that can be named", add_pairs),
+    ):
+        add(commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}."))
+    return parser

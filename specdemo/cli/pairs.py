@@ -1,0 +1,77 @@
+"""``pairs``: what can be named, and the loading of one with its progress on the error stream."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import torch
+from rich.console import Console
+
+from specdemo.cli.files import check_targets, write
+from specdemo.cli.terminal import consoles, rows_table
+from specdemo.errors import SettingsError
+from specdemo.models.catalog import catalog
+from specdemo.models.pair import ModelPair
+from specdemo.models.request import request_pair
+from specdemo.models.store import PairStore
+from specdemo.ui.progress_text import UPDATE_SECONDS, describe
+
+
+def add_pairs(parser: argparse.ArgumentParser) -> None:
+    """Options of ``pairs``."""
+    parser.add_argument("--json", metavar="FILE", help="write the catalogue as JSON; - is the output")
+    parser.set_defaults(run=list_pairs)
+
+
+def list_pairs(args: argparse.Namespace) -> None:
+    """Show the catalogue."""
+    check_targets([args.json])
+    if args.json:
+        write(args.json, json.dumps([asdict(entry) for entry in catalog().values()], ensure_ascii=False, indent=1))
+    if args.json != "-":
+        out, _ = consoles(args.json)
+        rows = [
+            (e.id, e.label, f"{e.memory_gb:g} GB" + (", gated" if e.gated else "")) for e in catalog().values()
+        ]
+        out.print(rows_table(("id", "models", "weights"), rows))
+
+
+def add_pair(parser: argparse.ArgumentParser) -> None:
+    """Options that name a pair and how it is loaded, as in ``specdemo.load_pair``."""
+    group = parser.add_argument_group("models, as in specdemo.load_pair")
+    group.add_argument("--pair", default="builtin", metavar="NAME", help='an id of `pairs`, or "target + draft"')
+    group.add_argument("--device", help="cpu, cuda, mps, or auto to spread a model over all GPUs")
+    group.add_argument("--dtype", help="float32, bfloat16 or float16")
+    group.add_argument("--target-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
+    group.add_argument("--draft-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
+    group.add_argument("--threads", type=int, help="threads of the CPU that torch uses")
+
+
+@contextmanager
+def loaded(args: argparse.Namespace, errors: Console) -> Iterator[ModelPair]:
+    """The pair that was named; its loading is shown, and stops if it is interrupted.
+
+    Raises:
+        PairError: it cannot be had; the message says what to do.
+    """
+    if args.threads is not None:
+        torch.set_num_threads(_positive(args.threads))
+    weights = args.target_quantization, args.draft_quantization
+    request = request_pair(args.pair, args.device, args.dtype, *weights)
+    with PairStore().using(request) as load:
+        with errors.status(f"Loading {args.pair}…") as status:
+            while not load.future.done():
+                wait([load.future], timeout=UPDATE_SECONDS)
+                status.update(describe(load.progress.step))
+        yield load.future.result()
+
+
+def _positive(threads: int) -> int:
+    if threads < 1:
+        raise SettingsError("threads", f"must be a whole number of at least 1, not {threads}.")
+    return threads

@@ -1,0 +1,80 @@
+"""``sweep``: every γ against plain decoding, run by run, then the table and the advice."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.progress import Progress, TextColumn
+
+from specdemo.cli.files import FileProblem, check_targets, read_input, write
+from specdemo.cli.options import add_settings, typed_settings
+from specdemo.cli.pairs import add_pair, loaded
+from specdemo.cli.terminal import consoles, rows_table
+from specdemo.prompts import examples, read_prompts
+from specdemo.settings import Settings
+from specdemo.sweep import GAMMAS, stream_sweep
+from specdemo.ui.progress_text import left
+
+COLUMNS = ("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ")
+
+
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    """Options of ``sweep``."""
+    parser.add_argument("prompts", nargs="*", help="texts; - reads the input. Default: the page's first example")
+    parser.add_argument("--prompts-file", metavar="FILE", help="more prompts: a .txt or .jsonl file, one a line")
+    parser.add_argument("--gammas", type=int, nargs="+", default=list(GAMMAS), metavar="γ", help="Default: 2 to 8")
+    parser.add_argument("--repeats", type=int, default=1, help="times each run is made. Default: 1")
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON; - is the output")
+    parser.add_argument("--csv", metavar="FILE", help="write the rows as CSV; - is the output")
+    add_pair(parser)
+    add_settings(parser, without=("strategy", "gamma", "adaptive_gamma"))
+    parser.set_defaults(run=run_sweep)
+
+
+def run_sweep(args: argparse.Namespace) -> None:
+    """Measure, with the runs done on the error stream."""
+    check_targets([args.json, args.csv])
+    out, errors = consoles("-" if "-" in (args.json, args.csv) else args.json)
+    settings, prompts = Settings(**typed_settings(args)), _prompts(args)
+    with loaded(args, errors) as pair:
+        runs = stream_sweep(pair, prompts, settings, args.gammas, args.repeats)
+        with Progress(
+            *Progress.get_default_columns()[:3], TextColumn("{task.fields[left]}"), console=errors
+        ) as bar:
+            task = bar.add_task("Sweeping", total=None, left="")
+            for progress in runs:
+                report = progress.report
+                about = left(progress.seconds_left) if progress.done < progress.total else "done"
+                bar.update(task, completed=progress.done, total=progress.total, left=about)
+    rows = [
+        (
+            row.gamma,
+            _said(row.speedup, ".2f", "×"),
+            _said(row.predicted_speedup, ".2f", "×"),
+            _said(row.tokens_per_second, ".1f"),
+            _said(row.acceptance_rate, ".0%"),
+            _said(row.mean_acceptance_length, ".2f"),
+        )
+        for row in report.rows
+    ]
+    out.print(rows_table(COLUMNS, rows))
+    out.print(f"\n{report.recommendation}", markup=False, soft_wrap=not out.is_terminal)
+    if args.json:
+        write(args.json, report.to_json())
+    if args.csv:
+        write(args.csv, report.to_csv())
+
+
+def _prompts(args: argparse.Namespace) -> list[str]:
+    prompts = [read_input(prompt) for prompt in args.prompts]
+    if args.prompts_file:
+        try:
+            prompts += read_prompts(Path(args.prompts_file))
+        except OSError as error:
+            raise FileProblem(f"{args.prompts_file} cannot be read: {error.strerror}.") from error
+    return prompts or [examples()[0].prompt]
+
+
+def _said(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"

@@ -1,0 +1,100 @@
+"""Tokens, lanes and tables in a terminal. What models write is shown as text, never obeyed as a command."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from specdemo.trace import Round, Token, Trace
+from specdemo.ui.figures import figure_rows
+from specdemo.ui.lane_headers import lane_headers
+
+STYLES = {
+    "target": "",
+    "accepted": "green underline",
+    "corrected": "bold yellow",
+    "bonus": "italic blue",
+    "rejected": "red strike",
+}
+"""By kind; they differ by more than colour, as on the page."""
+
+STEERING = ("Cc", "Cf", "Cs")
+"""Unicode's categories of what steers a terminal, or the direction of its text."""
+
+HARMLESS = "\n\t\u200c\u200d"  # the last two join letters and emoji
+
+
+def shown(text: str) -> str:
+    """The text with every control character but line breaks and tabs replaced by a picture of it."""
+    return "".join(_picture(c) if unicodedata.category(c) in STEERING and c not in HARMLESS else c for c in text)
+
+
+def _picture(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else "�"
+
+
+def token_text(token: Token) -> Text:
+    """A token in the look of its kind; whitespace around a rejected one is not struck, and breaks no line."""
+    text = shown(token.text)
+    if token.kind == "rejected":
+        text = text.replace("\n", "↵").replace("\t", " ")
+    return Text(text, style=STYLES[token.kind])
+
+
+def rounds_text(rounds: Iterable[Round]) -> Text:
+    """All tokens of some rounds."""
+    return Text.assemble(*(token_text(token) for round_ in rounds for token in round_.tokens))
+
+
+def legend() -> Text:
+    """What the looks mean."""
+    kinds = [Text(kind, style=style) for kind, style in STYLES.items() if kind != "target"]
+    return Text("  ").join(kinds)
+
+
+def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]]) -> Table:
+    """Lanes side by side, each under its title and its clock."""
+    grid = Table.grid(expand=True, padding=(0, 1))
+    for _ in titles:
+        grid.add_column(ratio=1, vertical="top")
+    panels = []
+    for title, rounds in zip(titles, lanes, strict=True):
+        clock = f" {rounds[-1].seconds:.2f} s " if rounds else " … "
+        panels.append(Panel(rounds_text(rounds), title=Text(title), subtitle=Text(clock), title_align="left"))
+    grid.add_row(*panels)
+    return grid
+
+
+def figures_table(traces: Sequence[Trace]) -> Table:
+    """All figures of all lanes."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    headers = lane_headers([t.settings for t in traces], [t.quantization for t in traces])
+    table.add_column("")
+    for header in headers:
+        table.add_column(Text(header["title"]))
+    for row in figure_rows(traces):
+        table.add_row(Text(row["label"], style="dim"), *(Text(value) for value in row["values"]))
+    return table
+
+
+def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A plain table of texts."""
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(shown(str(cell))) for cell in row))
+    return table
+
+
+def consoles(json: str | None) -> tuple[Console, Console]:
+    """For what was asked, and for how far it is; with JSON on the output both go to the error stream."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    return (errors if json == "-" else Console(highlight=False)), errors
