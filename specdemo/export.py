@@ -148,7 +148,7 @@ def _lanes(traces: Sequence[Trace]) -> Iterable[tuple[int, Trace, str]]:
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text)  # lines end as RFC 4180 says, which also lets it quote a lone \r
     writer.writerow(columns)
     writer.writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()

@@ -19,6 +19,7 @@ LONGEST_SECONDS = 7 * 24 * 3600.0
 LARGEST_NUMBER = 2**63
 DEEPEST = 12
 NOT_ONE = "This is not a specdemo recording: "
+ADVICE = "Choose a file that was saved here and not changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Recording:
         check_playable(recording.traces)
         pieces = recording.prompt_pieces
         if pieces is not None and any(len(t.prompt_ids) != len(pieces) for t in recording.traces):
-            raise TraceError(f"{NOT_ONE}prompt_pieces: there must be one for each token of the prompt.")
+            raise TraceError(f"{NOT_ONE}prompt_pieces: there must be one for each token of the prompt. {ADVICE}")
         return recording
 
     @staticmethod
@@ -141,17 +142,17 @@ def _parsed(text: str | bytes) -> Any:
     try:
         data = pydantic_core.from_json(text, allow_inf_nan=False)
     except (TypeError, ValueError) as error:  # TypeError: text that is no valid Unicode
-        raise TraceError(f"{NOT_ONE}it is not JSON ({error}). Choose a file that was saved here.") from error
+        raise TraceError(f"{NOT_ONE}it is not JSON ({error}). {ADVICE}") from error
     for value in _leaves(data, 0):
         if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-            raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement.")
+            raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement. {ADVICE}")
     return data
 
 
 def _leaves(data: Any, depth: int) -> Iterator[Any]:
     """Everything that is neither a list nor an object."""
     if depth > DEEPEST:
-        raise TraceError(f"{NOT_ONE}its lists are nested too deeply.")
+        raise TraceError(f"{NOT_ONE}its lists are nested too deeply. {ADVICE}")
     if isinstance(data, dict | list):
         for inner in data.values() if isinstance(data, dict) else data:
             yield from _leaves(inner, depth + 1)
@@ -169,7 +170,7 @@ def _check_version(data: dict[str, Any]) -> None:
 
 def _traces(found: Any) -> list[Trace]:
     if not isinstance(found, list) or not found:
-        raise TraceError(f"{NOT_ONE}it has no traces. Choose a file that was saved here.")
+        raise TraceError(f"{NOT_ONE}it has no traces. {ADVICE}")
     if len(found) > MOST_LANES:
         raise TraceError(f"This recording has {len(found):,} lanes; at most {MOST_LANES} can be replayed.")
     return [_trace(lane, data) for lane, data in enumerate(found, start=1)]
@@ -180,7 +181,7 @@ def _trace(lane: int, data: Any) -> Trace:
         return Trace.from_json(json.dumps(data))
     except TraceError as error:
         reason = str(error).removeprefix("This is not a specdemo trace: ")
-        raise TraceError(f"{NOT_ONE}lane {lane}: {_short(reason, 240)}") from error
+        raise TraceError(f"{NOT_ONE}lane {lane}: {_short(reason.rstrip('.'), 240)}. {ADVICE}") from error
 
 
 def _validated(data: dict[str, Any]) -> Recording:
@@ -191,7 +192,7 @@ def _validated(data: dict[str, Any]) -> Recording:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         place = ".".join(_short(part) for part in first["loc"]) or "the file"
-        raise TraceError(f"{NOT_ONE}{place}: {first['msg']}.") from error
+        raise TraceError(f"{NOT_ONE}{place}: {first['msg']}. {ADVICE}") from error
 
 
 def _short(value: Any, most: int = 40) -> str:

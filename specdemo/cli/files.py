@@ -40,7 +40,7 @@ def write(name: str, text: str) -> None:
         sys.stdout.flush()
         return
     try:
-        Path(name).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        Path(name).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8", newline="")
     except OSError as error:
         raise FileProblem(f"{name} cannot be written: {error.strerror}.") from error
 
