@@ -161,9 +161,11 @@ def _leaves(data: Any, depth: int) -> Iterator[Any]:
 
 
 def _check_version(data: dict[str, Any]) -> None:
-    if data.get("schema") != SCHEMA:
+    if data.get("schema") is None:
+        raise TraceError(f"{NOT_ONE}it names no schema. {ADVICE}")
+    if data["schema"] != SCHEMA:
         raise TraceError(
-            f"This recording has schema {_short(data.get('schema'))}; this version reads schema {SCHEMA}. "
+            f"This recording has schema {_short(data['schema'])}; this version reads schema {SCHEMA}. "
             "Open it with the version of specdemo that saved it."
         )
 

@@ -117,7 +117,7 @@ def edited(change: str, value: Any) -> str:
     ("change", "value", "said"),
     [
         ("schema", 2, "schema 2"),
-        ("schema", None, "schema None"),
+        ("schema", None, "no schema"),
         ("schema", "9" * 5000, "this version reads schema 1"),
         ("traces", [], "no traces"),
         ("traces", {}, "no traces"),

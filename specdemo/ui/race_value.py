@@ -129,6 +129,8 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
 def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
     return "automatic" if value is None else str(value)
 
 
