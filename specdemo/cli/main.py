@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from specdemo.errors import SpecDemoError
 
@@ -16,7 +16,10 @@ READER_LEFT = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what was wrong in one line."""
+    """Takes options by their whole name only, and says what was wrong in one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{message}; see {self.prog} --help\n")

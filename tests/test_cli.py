@@ -1,0 +1,252 @@
+"""The command line: options, output, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import HOSTILE
+from rich.console import Console
+
+import specdemo
+from specdemo import Recording, Settings
+from specdemo.cli.main import main
+from specdemo.cli.options import add_settings, read_lane, setting_options, typed_settings
+from specdemo.cli.terminal import rounds_text, shown
+from specdemo.models.catalog import catalog
+from specdemo.trace import Round, Token
+
+PROMPT = "Book a table for two."
+
+
+# --- options --------------------------------------------------------------------------------------------------
+
+SOME_SETTINGS = st.builds(
+    Settings,
+    drafter=st.sampled_from(["model", "prompt_lookup", "early_exit"]),
+    acceptance=st.sampled_from(["sampling", "block", "top_k"]),
+    gamma=st.integers(1, 16),
+    adaptive_gamma=st.booleans(),
+    temperature=st.floats(0.01, 2.0),
+    top_k=st.integers(0, 99),
+    top_p=st.floats(0.05, 1.0),
+    repetition_penalty=st.floats(0.5, 2.0),
+    max_new_tokens=st.integers(1, 10**6),
+    seed=st.integers(0, 2**63 - 1),
+    accept_top_k=st.integers(1, 99),
+    chat=st.booleans(),
+    top_candidates=st.integers(0, 20),
+    lookup_ngram=st.integers(1, 8),
+    exit_layer=st.integers(1, 9),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    add_settings(made)
+    return made
+
+
+@given(SOME_SETTINGS)
+def test_every_setting_can_be_typed(settings: Settings) -> None:
+    """Guards options against a field that is added, renamed or of another type: there is no second list."""
+    words = []
+    for name, value in asdict(settings).items():
+        flag = setting_options()[name].flag
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, str(value)]
+    assert Settings(**typed_settings(parser().parse_args(words))) == settings
+    assert (
+        Settings(**read_lane(",".join(f"{name}={value}" for name, value in asdict(settings).items()))) == settings
+    )
+
+
+def test_nothing_typed_leaves_the_settings_own_defaults() -> None:
+    """Guards against a copied default that goes stale."""
+    assert typed_settings(parser().parse_args([])) == {}
+    assert list(setting_options()) == [f.name for f in fields(Settings)]
+    assert all(option.meaning for option in setting_options().values())
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --gamma 99", "gamma"),
+        ("run --gamma x", "--gamma"),
+        ("run --temperature nan", "temperature"),
+        ("run --strategy ../../etc", "strategy"),
+        ("run --pair no/such/pair/at/all", "no/such/pair/at/all"),
+        ("run --target-quantization int3", "int3"),
+        ("run --dtype complex64", "complex64"),
+        ("run --threads 0", "threads"),
+        ("run --json /no/such/folder/x.json", "cannot be written"),
+        ("run --html /tmp", "cannot be written"),
+        ("run  --max-new-tokens 0", "max_new_tokens"),
+        ("race --lane gama=3", "gama=3"),
+        ("race --lane gamma", "'gamma'"),
+        ("race --lane gamma=x", "gamma=x"),
+        ("race --lane gamma=2 --lane gamma=99", "Lane 2"),
+        ("race --lane adaptive_gamma=maybe", "adaptive_gamma=maybe"),
+        ("sweep --gammas 0", "gammas"),
+        ("sweep --repeats 0", "repeats"),
+        ("sweep --prompts-file /no/such/file.txt", "cannot be read"),
+        ("sweep --gamma 3", "--gamma"),
+        ("frobnicate", "frobnicate"),
+        ("", "required"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards scripts and agents: a clear line, nothing on the output, no stack trace."""
+    try:
+        code = main(words.split())
+    except SystemExit as stopped:  # argparse's own
+        code = stopped.code
+    output, errors = capsys.readouterr()
+    assert code == 2
+    assert said in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert output == ""
+
+
+def test_an_empty_prompt_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "   "]) == 2
+    assert "it is empty" in capsys.readouterr().err
+
+
+def started(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    root = Path(specdemo.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-m", "specdemo", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        **options,
+    )
+
+
+def test_an_interrupt_ends_with_130_and_no_stack_trace() -> None:
+    """Guards Ctrl-C in the middle of a run."""
+    process = started("run", PROMPT, "--max-new-tokens", "1000", "--threads", "1")
+    assert process.stdout.read(3), "it has begun to write"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "Interrupted."
+    assert "Traceback" not in errors
+
+
+def test_a_prompt_can_come_from_the_input() -> None:
+    process = started("run", "-", "--max-new-tokens", "4", "--threads", "1", "--json", "-", stdin=subprocess.PIPE)
+    output, errors = process.communicate(PROMPT + "\n", timeout=120)
+    assert process.returncode == 0, errors
+    assert Recording.from_json(output).prompt == PROMPT
+
+
+# --- what comes out -------------------------------------------------------------------------------------------
+
+
+def test_run_writes_json_alone_to_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards pipes: people read the error stream meanwhile."""
+    assert main(["run", PROMPT, "--max-new-tokens", "12", "--gamma", "3", "--json", "-"]) == 0
+    output, errors = capsys.readouterr()
+    recording, data = Recording.from_json(output), json.loads(output)
+    trace = specdemo.run(specdemo.load_pair(), PROMPT, Settings(max_new_tokens=12, gamma=3))
+    assert recording.traces[0].token_ids == trace.token_ids
+    assert recording.traces[0].settings == trace.settings
+    assert data["outputs"] == [trace.text]
+    assert data["metrics"][0]["rounds"] == trace.metrics().rounds
+    for word in trace.text.split():
+        assert word in errors
+    assert "tokens/s" in errors
+
+
+def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards the way from a terminal to a page that can be shared."""
+    names = {way: str(tmp_path / name) for way, name in (("json", "r.json"), ("html", "r.html"))}
+    tables = {way: str(tmp_path / f"{way}.csv") for way in ("tokens-csv", "rounds-csv")}
+    files = [word for way, name in {**names, **tables}.items() for word in (f"--{way}", name)]
+    lanes = ["--lane", "strategy=autoregressive", "--lane", "gamma=2", "--lane", "drafter=prompt_lookup,gamma=4"]
+    assert main(["race", PROMPT, "--max-new-tokens", "12", "--title", "Three", *lanes, *files]) == 0
+    output, _ = capsys.readouterr()
+    recording = Recording.load(names["json"])
+    assert recording.title == "Three"
+    assert [t.settings.gamma for t in recording.traces] == [5, 2, 4]
+    assert recording.traces[0].token_ids == recording.traces[1].token_ids
+    for title in ("Plain", "Speculative", "Prompt lookup", "identical output"):
+        assert title in output
+    assert Path(tables["tokens-csv"]).read_bytes().decode() == specdemo.tokens_csv(recording.traces)
+    assert Path(tables["rounds-csv"]).read_bytes().decode() == specdemo.rounds_csv(recording.traces)
+    assert Path(names["html"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_race_without_lanes_is_plain_against_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["race", PROMPT, "--max-new-tokens", "6", "--gamma", "4", "--json", "-"]) == 0
+    traces = Recording.from_json(capsys.readouterr().out).traces
+    assert [t.settings.strategy for t in traces] == ["autoregressive", "speculative"]
+    assert traces[1].settings == Settings(max_new_tokens=6, gamma=4)
+
+
+def test_sweep_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "rows.csv"
+    words = ["sweep", PROMPT, "--gammas", "2", "4", "--max-new-tokens", "8", "--json", "-", "--csv", str(table)]
+    assert main(words) == 0
+    output, errors = capsys.readouterr()
+    report = json.loads(output)
+    assert [row["gamma"] for row in report["rows"]] == [2, 4]
+    assert report["complete"]
+    assert report["recommendation"] in " ".join(errors.split())
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_pairs_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pairs"]) == 0
+    output = capsys.readouterr().out
+    assert all(name in output for name in catalog())
+    assert main(["pairs", "--json", "-"]) == 0
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == list(catalog())
+
+
+# --- what a terminal is sent ----------------------------------------------------------------------------------
+
+
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=20)))
+def test_no_text_steers_the_terminal(text: str) -> None:
+    """Guards against models and strangers who write escape sequences or turn the direction of text."""
+    safe = shown(text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", safe)
+    assert shown(safe) == safe
+    assert len(safe) == len(text)
+
+
+def test_kinds_differ_and_markup_is_text() -> None:
+    """Guards the colours, and square brackets, which rich would read as markup."""
+    kinds = ("accepted", "rejected", "corrected", "bonus", "target")
+    tokens = tuple(Token(i, f"[red]{k}[/]\x1b[2J\n", k, 1, 1, None, None, None, 0.1) for i, k in enumerate(kinds))
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", width=200)
+    console.print(rounds_text([Round(1, tokens, 2, 1, 0.1, 0.0, 0.1, 0.0)]))
+    written = out.getvalue()
+    codes = {kind: re.search(rf"((?:\x1b\[[\d;]+m)?)\[red\]{kind}\[/\]␛\[2J", written).group(1) for kind in kinds}
+    assert len(set(codes.values())) == len(kinds)
+    assert "\x1b[2J" not in written
+    assert "[red]rejected[/]␛[2J↵" in written, "a rejected line break breaks no line"
