@@ -43,11 +43,13 @@ def _picture(character: str) -> str:
 
 
 def token_text(token: Token) -> Text:
-    """A token in the look of its kind; whitespace around a rejected one is not struck, and breaks no line."""
+    """A token in the look of its kind; the whitespace around it stays plain, and a rejected one breaks no line."""
     text = shown(token.text)
     if token.kind == "rejected":
         text = text.replace("\n", "↵").replace("\t", " ")
-    return Text(text, style=STYLES[token.kind])
+    body = text.strip()
+    start = text.index(body)
+    return Text.assemble(text[:start], (body, STYLES[token.kind]), text[start + len(body) :])
 
 
 def rounds_text(rounds: Iterable[Round]) -> Text:
