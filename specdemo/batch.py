@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from specdemo.decoding.batch_drafters import ApartDrafter, BatchDrafter, BatchModelDrafter
@@ -32,7 +32,7 @@ def run_batch(
         pair: the models.
         prompts: texts, or lists of token ids; they may be of any lengths.
         settings: of all rows, of which row i draws with ``seed + i``; or one for each row, taken as they are,
-            which may differ in everything but strategy and drafter.
+            which may differ in everything but strategy, drafter and chat.
 
     Raises:
         PromptError: there is no prompt, or one cannot be decoded; says which.
@@ -68,15 +68,18 @@ def _prepared(
     pair: ModelPair, prompts: Sequence[Prompt], settings: Settings | Sequence[Settings] | None
 ) -> tuple[list[Settings], list[list[int]]]:
     """Everything that can be wrong is said here, before anything runs."""
-    several = isinstance(settings, Sequence)
-    if several and not settings:
-        raise SettingsError("settings", "there are none; give one Settings for all rows, or one a row.")
-    rows = [checked(s) for s in settings] if several else None
+    rows = None
+    if isinstance(settings, Iterable) and not isinstance(settings, str):
+        rows = list(settings)
+        if not rows or None in rows:
+            raise SettingsError("settings", "one is missing; give one Settings for all rows, or one a row.")
+        rows = [checked(s) for s in rows]
     ids = encode_all(pair, prompts, (rows[0] if rows else checked(settings)).chat)
     rows = rows or row_settings(settings, len(ids))
     if len(rows) != len(ids):
         raise SettingsError(
-            "settings", f"there are {len(rows)} for {len(ids)} prompts; give one for all rows, or one a row."
+            "settings",
+            f"as many as prompts are needed, {len(ids)} and not {len(rows)}; or give one for all rows.",
         )
     check_batch(pair, rows)
     return rows, ids
@@ -115,9 +118,13 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
                 "'model' passes text between two tokenizers here, which has no batch; choose 'prompt_lookup', or "
                 "a draft with the target's tokenizer.",
             )
+        if first.drafter == "model" and pair.draft is None:
+            raise SettingsError(
+                "drafter", "'model' needs a draft model, and this pair has none; choose 'prompt_lookup'."
+            )
         for row in rows:
             check_drafter(pair, row)
-    pair.check_batches()
+    pair.check_batches(drafting=first.strategy == "speculative" and first.drafter == "model")
 
 
 def _stream(pair: ModelPair, ids: list[list[int]], rows: list[Settings]) -> Iterator[tuple[int, Round]]:

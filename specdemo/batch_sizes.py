@@ -17,7 +17,7 @@ from specdemo.lanes import Prompt, checked, trace_of
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode_all
-from specdemo.settings import Settings, at_least_one, check_measurable, whole_numbers
+from specdemo.settings import SEEDS, Settings, at_least_one, check_measurable, whole_numbers
 from specdemo.trace import Round, Trace
 
 SIZES = (1, 2, 4, 8, 16)
@@ -54,7 +54,8 @@ def batch_sizes(
 
     Args:
         pair: the models.
-        prompts: one or several; a larger batch takes them again from the first, in sampled runs with other seeds.
+        prompts: one or several; every size decodes the same ones, as many as the largest has rows, taken again
+            from the first where they are fewer, in sampled runs with other seeds.
         settings: of the drafted batches.
         sizes: rows decoded together.
         repeats: times each batch is made.
@@ -102,40 +103,61 @@ def stream_batch_sizes(
 def _runs(pair: ModelPair, ids: list[list[int]], report: SizeReport, stop: Event) -> Iterator[SizeProgress]:
     """Repeat by repeat, the sizes ascending, plain and drafted first in turns."""
     began = time.perf_counter()
-    if not _warm_up(pair, ids, report.settings, stop):
-        return
+    warm = _Batch(1, 0, 0, False)
+    short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
+    for each in (warm, replace(warm, drafted=True)):  # both ways pay for what only a first run pays
+        if _run(pair, ids[:1], short, each, stop) is None:
+            return
     rows_done = 0
+    for batch in _batches(report):
+        if batch.size not in report.fitting:
+            continue
+        try:
+            run = _run(pair, _prompts(ids, report, batch), report.settings, batch, stop)
+        except MemoryShortage:
+            run, report = None, replace(report, ran_out=batch.size)
+        else:
+            if run is None:
+                return
+            rows_done += batch.size
+            report = replace(report, runs=(*report.runs, run))
+        rows = 2 * report.repeats * sum(size * report.parts(size) for size in report.fitting)
+        left = (time.perf_counter() - began) / max(rows_done, 1) * max(rows - rows_done, 0)
+        yield SizeProgress(len(report.runs), report.total, run, left, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One batch to be made; ``part`` says which of the prompts."""
+
+    size: int
+    part: int
+    repeat: int
+    drafted: bool
+
+
+def _batches(report: SizeReport) -> Iterator[_Batch]:
     for repeat in range(report.repeats):
         for size in report.sizes:
-            for drafted in (False, True) if (repeat + size) % 2 else (True, False):
-                if size not in report.fitting:
-                    continue
-                try:
-                    run = _run(pair, ids, report.settings, size, drafted, repeat, stop)
-                except MemoryShortage:
-                    run, report = None, replace(report, ran_out=size)
-                else:
-                    if run is None:
-                        return
-                    rows_done += size
-                    report = replace(report, runs=(*report.runs, run))
-                rows = 2 * report.repeats * sum(report.fitting)
-                left = (time.perf_counter() - began) / max(rows_done, 1) * max(rows - rows_done, 0)
-                yield SizeProgress(len(report.runs), report.total, run, left, report)
+            for part in range(report.parts(size)):
+                turns = (False, True) if (repeat + part) % 2 else (True, False)
+                yield from (_Batch(size, part, repeat, drafted) for drafted in turns)
+
+
+def _prompts(ids: list[list[int]], report: SizeReport, batch: _Batch) -> list[list[int]]:
+    """The next so many of the prompts that every size decodes, from the first again where they end."""
+    pool = list(islice(cycle(ids), report.rows_each))
+    return list(islice(cycle(pool), batch.part * batch.size, (batch.part + 1) * batch.size))
 
 
 def _run(
-    pair: ModelPair,
-    ids: list[list[int]],
-    settings: Settings,
-    size: int,
-    drafted: bool,
-    repeat: int,
-    stop: Event,
+    pair: ModelPair, prompts: list[list[int]], settings: Settings, batch: _Batch, stop: Event
 ) -> SizeRun | None:
     """One batch; None if it was stopped."""
-    prompts = list(islice(cycle(ids), size))
-    rows = row_settings(settings if drafted else replace(settings, strategy="autoregressive"), size)
+    settings = settings if batch.drafted else replace(settings, strategy="autoregressive")
+    # A prompt draws alike in whatever batch it stands, so that sizes do not differ by luck.
+    first = (settings.seed + batch.part * batch.size) % SEEDS
+    rows = row_settings(replace(settings, seed=first), len(prompts))
     rounds: list[list[Round]] = [[] for _ in prompts]
     with closing(stream_batch(pair, prompts, rows)) as steps:
         for number, round_ in steps:
@@ -145,10 +167,4 @@ def _run(
     traces: list[Trace] = [
         trace_of(pair, prompt, s, row) for prompt, s, row in zip(prompts, rows, rounds, strict=True)
     ]
-    return SizeRun(size, drafted, repeat, measure_batch(traces))
-
-
-def _warm_up(pair: ModelPair, ids: list[list[int]], settings: Settings, stop: Event) -> bool:
-    """Let both ways of decoding pay for what only a first run pays; False if it was stopped."""
-    short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
-    return all(_run(pair, ids, short, 1, drafted, 0, stop) is not None for drafted in (False, True))
+    return SizeRun(batch.size, batch.part, batch.repeat, batch.drafted, measure_batch(traces))

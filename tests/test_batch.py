@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -22,7 +23,17 @@ from hypothesis import strategies as st
 from test_speculative import check_consistent
 
 import specdemo
-from specdemo import MemoryShortage, ModelPair, PromptError, Settings, SettingsError, Trace, run, run_batch
+from specdemo import (
+    MemoryShortage,
+    ModelPair,
+    PromptError,
+    Settings,
+    SettingsError,
+    Trace,
+    TraceError,
+    run,
+    run_batch,
+)
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.decoding import forward
 from specdemo.decoding.gamma import Costs
@@ -208,7 +219,7 @@ def test_positions_counted_from_traces_are_those_the_models_were_fed() -> None:
         return original(self, tokens, *args, **options)
 
     pair.warm_up()
-    pair.check_batches()
+    pair.check_batches(drafting=True)
     for settings in (
         Settings(gamma=5, max_new_tokens=40),
         Settings(gamma=3, adaptive_gamma=True, max_new_tokens=40),
@@ -254,6 +265,29 @@ def test_a_row_with_a_shorter_draft_waits_for_the_longer_one() -> None:
     assert waited[1] < waited[0] / 4
 
 
+@pytest.mark.parametrize(
+    ("mixed", "message"),
+    [
+        (lambda a, b: [], "A batch is a list of traces"),
+        (lambda a, b: None, "A batch is a list of traces"),
+        (lambda a, b: a[0], "A batch is a list of traces"),
+        (lambda a, b: ["x"], "A batch is a list of traces"),
+        (lambda a, b: [replace(a[0], rounds=())], "with at least one round each"),
+        (lambda a, b: [a[0], b[1]], "their strategies differ"),
+        (lambda a, b: [a[0], run(toy_pair("llama"), prompt_ids(9), a[0].settings)], "their clocks differ"),
+    ],
+)
+def test_what_is_no_batch_is_not_measured_as_one(
+    mixed: Callable[[list[Trace], list[Trace]], object], message: str
+) -> None:
+    """Guards figures that would be of nothing: runs one after the other share no clock."""
+    drafted = run_batch(toy_pair("llama"), prompts(2), Settings(max_new_tokens=9))
+    plain = run_batch(toy_pair("llama"), prompts(2), Settings(strategy="autoregressive", max_new_tokens=9))
+    with pytest.raises(TraceError, match=message):
+        measure_batch(mixed(drafted, plain))
+    assert measure_batch(t for t in drafted) == measure_batch(drafted)
+
+
 # --- what cannot be ---------------------------------------------------------------------------------------
 
 
@@ -266,6 +300,7 @@ def test_a_row_with_a_shorter_draft_waits_for_the_longer_one() -> None:
         ([Settings()], "settings"),
         ([Settings(), Settings(strategy="autoregressive")], "strategy"),
         ([Settings(), "speculative"], "settings"),
+        ([Settings(), None], "settings"),
         ("speculative", "settings"),
     ],
 )
@@ -286,7 +321,7 @@ def test_a_wrong_prompt_is_called_by_its_number() -> None:
 
 def test_a_target_alone_cannot_draft_but_runs_plain() -> None:
     pair = ModelPair(toy_pair("llama").target)
-    with pytest.raises(SettingsError, match=r"drafter: 'model' needs a draft model"):
+    with pytest.raises(SettingsError, match=r"drafter: 'model' needs a draft model.*; choose 'prompt_lookup'\.$"):
         run_batch(pair, prompts(2))
     assert len(run_batch(pair, prompts(2), Settings(strategy="autoregressive", max_new_tokens=3))) == 2
 
@@ -299,7 +334,7 @@ def test_memory_that_runs_out_is_told_with_the_number_of_rows() -> None:
     ):
         pair = ModelPair(build("llama"), build("llama", seed=1))
         pair.warm_up()
-        pair.check_batches()
+        pair.check_batches(drafting=True)
         with patch.object(pair.target, "forward", side_effect=error), pytest.raises(expected) as caught:
             run_batch(pair, prompts(3))
     assert type(caught.value) is RuntimeError

@@ -36,6 +36,7 @@ def test_a_batch_shows_every_row_twice_and_its_figures(page: Page) -> None:
     page.locator("#batch-own textarea").press("Tab")
     page.locator("#batch-run").click()
     assert ended(page, "done") == "Done: 3 rows, 36 tokens plain and 36 drafted."
+    expect(page.locator("#batch-sizes")).to_be_hidden()
     assert page.title() != "broken"
     rows = page.locator(".batch-row")
     assert rows.count() == 3
@@ -61,7 +62,7 @@ def test_sizes_are_measured_and_saved(page: Page, tmp_path: Path) -> None:
     """Guards the plot, and that the file says what the table shows."""
     fill(page, rows=2, tokens=8, repeats=1)
     page.locator("#batch-measure").click()
-    assert ended(page, "done").startswith("Done: 4 batches (1 repeat), plain and drafted in turns")
+    assert ended(page, "done").startswith("Done: 6 batches (1 repeat), plain and drafted in turns")
     page.wait_for_selector("#batch-sizes-plot .js-plotly-plot", timeout=RUN_MS)
     with page.expect_download() as download:
         page.locator("#batch-sizes-json").click()
@@ -80,6 +81,10 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     fill(page, rows=99)
     page.locator("#batch-run").click()
     assert "rows: must be a whole number from 1 to 16, not 99" in ended(page, "error")
+    fill(page, rows=1, tokens=1)
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-status")).to_contain_text("tokens a row: must be a whole number from 2 to 1,024")
+    ended(page, "error")
     fill(page, rows=16, tokens=1000)
     page.locator("#batch-run").click()
     page.wait_for_selector(".batch-cell .t", timeout=RUN_MS)
@@ -87,5 +92,8 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     assert "Stopped. What was decoded until then is shown." in ended(page, "stopped")
     assert page.locator(".batch-row").first.locator(".batch-note").first.inner_text().endswith("stopped")
     choose(page, "lane2-method", "Speculative: early exit")
+    expect(page.locator("#batch-drafts")).to_contain_text(
+        "Lane 2 of the panel drafts by early exit, which does not"
+    )
     page.locator("#batch-run").click()
     assert "'early_exit' has no batch; choose 'model' or 'prompt_lookup'" in ended(page, "error")

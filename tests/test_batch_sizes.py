@@ -28,46 +28,74 @@ def figures() -> BatchMetrics:
     return measure_batch(specdemo.run_batch(endless_pair("llama"), PROMPTS, SHORT))
 
 
-def made_up(figures: BatchMetrics, speedups: dict[int, float], **fields: object) -> SizeReport:
-    """A report of one repeat in which plain batches do 100 tokens a second."""
+def made_up(figures: BatchMetrics, speedups: dict[int, float | tuple[float, ...]], **fields: object) -> SizeReport:
+    """A report in which plain batches do 100 tokens a second; one repeat a speed-up."""
     runs = []
     for size, speedup in speedups.items():
-        runs.append(SizeRun(size, False, 0, replace(figures, tokens_per_second=100.0)))
-        runs.append(SizeRun(size, True, 0, replace(figures, tokens_per_second=100.0 * speedup)))
-    return SizeReport(SHORT, tuple(speedups), 2, 1, tuple(runs), **fields)
+        for repeat, pace in enumerate(speedup if isinstance(speedup, tuple) else (speedup,)):
+            for part in range(-(-max(speedups) // size)):
+                for drafted, rate in ((False, 100.0), (True, 100.0 * pace)):
+                    timed = replace(figures, emitted=1000, ttft=0.5, seconds=0.5 + 1000 / rate)
+                    runs.append(SizeRun(size, part, repeat, drafted, timed))
+    repeats = max((r.repeat + 1 for r in runs), default=1)
+    return SizeReport(SHORT, tuple(speedups), 2, repeats, tuple(runs), **fields)
 
 
-def test_every_size_is_measured_plain_and_drafted_in_turns() -> None:
-    """Guards fairness and counts: all rows of all batches, the prompts taken again where rows are more."""
-    report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 3), repeats=2)
+def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:
+    """Guards fairness: sizes that were given other prompts would differ by what they had to say."""
+    report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2, 4), repeats=2)
     assert report.complete
-    assert [(r.size, r.repeat) for r in report.runs[::2]] == [(1, 0), (3, 0), (1, 1), (3, 1)]
-    assert all({a.drafted, b.drafted} == {True, False} for a, b in zip(*[iter(report.runs)] * 2, strict=True))
-    assert report.runs[0].drafted is not report.runs[4].drafted
-    for run in report.runs:
-        assert run.figures.rows == run.size
-        assert run.figures.emitted == 7 * run.size
+    assert report.rows_each == 4
+    pairs = list(zip(*[iter(report.runs)] * 2, strict=True))
+    made = [(a.repeat, a.size, a.part) for a, _ in pairs]
+    each = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (4, 0)]
+    assert made == [(repeat, *batch) for repeat in range(2) for batch in each]
+    assert all((a.size, a.part, a.repeat) == (b.size, b.part, b.repeat) for a, b in pairs)
+    assert all(a.drafted is not b.drafted for a, b in pairs)
+    assert len({a.drafted for a, _ in pairs}) == 2, "the first of a pair should not always be the same"
+
+    def batches(size: int, drafted: bool, repeat: int) -> list[BatchMetrics]:
+        wanted = (size, drafted, repeat)
+        return [r.figures for r in report.runs if (r.size, r.drafted, r.repeat) == wanted]
+
+    def counts(size: int, drafted: bool) -> list[int]:
+        names = ("rows", "emitted", "proposed", "accepted", "row_steps")
+        return [sum(getattr(f, name) for f in batches(size, drafted, 0)) for name in names]
+
+    assert counts(1, False) == counts(2, False) == counts(4, False) == [4, 28, 0, 0, 28]
+    assert counts(1, True) == counts(2, True) == counts(4, True)
+    _, emitted, proposed, accepted, row_steps = counts(4, True)
     for row in report.rows:
-        pairs = [
-            (drafted.figures.tokens_per_second / plain.figures.tokens_per_second)
-            for drafted in report.runs
-            for plain in report.runs
-            if drafted.drafted
-            and not plain.drafted
-            and (drafted.size, drafted.repeat) == (plain.size, plain.repeat) == (row.size, plain.repeat)
+        rates = [
+            sum(f.emitted for f in mine) / sum(f.seconds - f.ttft for f in mine)
+            for repeat in range(2)
+            for mine in (batches(row.size, False, repeat), batches(row.size, True, repeat))
         ]
-        assert row.speedup == pytest.approx(sum(pairs) / 2)
-        assert (row.speedup_low, row.speedup_high) == (min(pairs), max(pairs))
+        speedups = [rates[1] / rates[0], rates[3] / rates[2]]
+        assert row.speedup == pytest.approx(sum(speedups) / 2)
+        assert (row.speedup_low, row.speedup_high) == pytest.approx((min(speedups), max(speedups)))
+        assert row.acceptance_rate == accepted / proposed
+        assert row.mean_acceptance_length == emitted / row_steps
+
+
+def test_sampled_rows_draw_alike_in_batches_of_every_size() -> None:
+    """Guards against sizes that differ by luck: row 3 has the same seed alone as in company."""
+    settings = Settings(acceptance="sampling", temperature=1.0, gamma=3, max_new_tokens=12)
+    report = batch_sizes(endless_pair("llama"), PROMPTS, settings, sizes=(1, 2, 4))
+    accepted = [sum(r.figures.accepted for r in report.runs if r.drafted and r.size == size) for size in (1, 2, 4)]
+    assert accepted[0] == accepted[1] == accepted[2]
 
 
 @pytest.mark.parametrize(
     ("speedups", "crossover", "said"),
     [
-        ({1: 2.0, 4: 1.5}, None, "Drafting pays at the largest size tried: 2.00× with 1 row, 1.50× with 4 rows."),
+        ({1: 2.0, 4: 1.5}, None, "Drafting pays at every size tried: 2.00× with 1 row, 1.50× with 4 rows."),
         ({1: 2.0, 4: 0.9, 8: 0.8}, 4, "Drafting pays below 4 rows and not from there on: 2.00× with 1 row"),
         ({1: 0.9, 2: 0.8}, 1, "Drafting does not pay at any size tried: 0.90× with 1 row, 0.80× with 2 rows."),
-        ({1: 2.0, 2: 0.9, 4: 1.2, 8: 0.9}, 8, "Drafting pays below 8 rows"),
-        ({4: 1.5}, None, "Drafting pays at the largest size tried: 1.50× with 4 rows."),
+        ({1: 2.0, 2: 0.9, 4: 1.2, 8: 0.9}, 8, "Drafting pays with 1 and 4 rows and not with 2 and 8: 2.00× with"),
+        ({1: 0.9, 2: 1.2, 4: 0.8}, 4, "Drafting pays with 2 rows and not with 1 and 4: 0.90× with 1 row"),
+        ({4: 1.5}, None, "Drafting pays: 1.50× with 4 rows."),
+        ({2: (0.4, 1.01, 3.0)}, None, "Drafting pays: 1.01× with 2 rows. The repeats disagree at 2: repeat it"),
         ({}, None, "Nothing was measured yet"),
     ],
 )
@@ -103,7 +131,7 @@ def test_a_measurement_that_is_stopped_keeps_what_is_finished() -> None:
     first = next(steps)
     stop.set()
     assert list(steps) == []
-    assert (first.done, first.total) == (1, 4)
+    assert (first.done, first.total) == (1, 6)
     assert not first.report.complete
     assert first.report.conclusion.startswith("Nothing was measured yet")
 
@@ -114,7 +142,7 @@ def test_files_hold_what_is_shown(figures: BatchMetrics) -> None:
     record = json.loads(report.to_json())
     assert [float(line["speedup"]) for line in lines] == [2.0, 1.5] == [row["speedup"] for row in record["rows"]]
     assert record["machine"] == {"device": "CPU"}
-    assert record["runs"][0]["figures"] == figures.as_dict() | {"tokens_per_second": 100.0}
+    assert record["runs"][0]["figures"]["emitted"] == 1000
     assert list(size_figure(report).data[0].x) == ["1", "2"]
     assert list(size_figure(report).data[0].y) == [2.0, 1.5]
 
@@ -154,8 +182,8 @@ def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None
         padding=0.25,
     )
     assert explain_batch(plain, drafted) == (
-        "1.5×: a step keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass of "
-        "the target, 0.10 for everything else). Rows end apart: 1.5 of 2 take part in a drafted step on average, "
-        "2.0 in a plain one. 25% of the positions computed only filled up shorter rows."
+        "1.50×: a step keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass "
+        "of the target, 0.10 for everything else). Rows end apart, which leaves 1.50 of 2 in a drafted step on "
+        "average and 2.00 in a plain one. 25% of the positions computed only filled up shorter rows."
     )
     assert explain_batch(replace(plain, tokens_per_second=None), drafted) is None

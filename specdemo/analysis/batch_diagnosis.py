@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.reasons import ratio as times
 
-FULL = 0.9
-"""A share of rows below which the batch's shrinking is worth a word."""
+ALL = 0.995
+"""A share of rows below which the batch's shrinking shows in the figures of the sentence before."""
 
 
 def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
@@ -27,13 +26,13 @@ def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
     cost = sum(amount for amount, _ in parts)
     spent = ", ".join(f"{amount:.2f} for {what}" for amount, what in parts if amount >= 0.005)
     sentences = [
-        f"{times(speeds[1] / speeds[0])}: a step keeps {drafted.mean_acceptance_length:.2f} tokens a row and "
-        f"takes {cost:.2f} plain steps ({spent})."
+        f"{speeds[1] / speeds[0]:.2f}×: a step keeps {drafted.mean_acceptance_length:.2f} tokens a row and takes "
+        f"{cost:.2f} plain steps ({spent})."
     ]
-    if drafted.mean_rows < FULL * plain.mean_rows:
+    if drafted.mean_rows < ALL * plain.mean_rows:
         sentences.append(
-            f"Rows end apart: {drafted.mean_rows:.1f} of {drafted.rows} take part in a drafted step on average, "
-            f"{plain.mean_rows:.1f} in a plain one."
+            f"Rows end apart, which leaves {drafted.mean_rows:.2f} of {drafted.rows} in a drafted step on average "
+            f"and {plain.mean_rows:.2f} in a plain one."
         )
     if (drafted.padding or 0) > 0.1:
         sentences.append(f"{drafted.padding:.0%} of the positions computed only filled up shorter rows.")

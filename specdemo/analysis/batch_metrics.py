@@ -5,12 +5,13 @@ Step r of the batch is round r of every row that was still in it; each row of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Any
 
 from specdemo.analysis.metrics import ratio
+from specdemo.errors import TraceError
 from specdemo.trace import Round, Trace
 
 
@@ -25,7 +26,8 @@ class BatchMetrics:
         proposed, accepted: drafted tokens of all rows, and those kept.
         acceptance_rate: accepted / proposed.
         mean_acceptance_length: τ, tokens a row keeps of a step it takes part in.
-        mean_rows: rows that take part in a step, on average; the batch shrinks as rows end.
+        row_steps: rows that took part, summed over the steps.
+        mean_rows: row_steps / steps; the batch shrinks as rows end.
         ttft: time to the first tokens, the prefill of all rows, seconds.
         seconds: the clock at the end of the last row.
         tokens_per_second: of the whole batch, emitted / (seconds − TTFT).
@@ -48,6 +50,7 @@ class BatchMetrics:
     accepted: int
     acceptance_rate: float | None
     mean_acceptance_length: float | None
+    row_steps: int
     mean_rows: float | None
     ttft: float
     seconds: float
@@ -78,10 +81,9 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         traces: of all its rows; each has at least its prefill.
 
     Raises:
-        ValueError: there are none, or one is empty.
+        TraceError: these are not the rows of one batch, which share a clock and a strategy; or one has no rounds.
     """
-    if not traces or not all(t.rounds for t in traces):
-        raise ValueError("a batch has rows, and each of them a prefill")
+    traces = _checked(traces)
     steps = _steps(traces)
     taken = sum(len(step) for step in steps)
     ttft = traces[0].rounds[0].seconds
@@ -102,6 +104,7 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         accepted=accepted,
         acceptance_rate=ratio(accepted, proposed),
         mean_acceptance_length=ratio(emitted, taken),
+        row_steps=taken,
         mean_rows=ratio(taken, len(steps)),
         ttft=ttft,
         seconds=seconds,
@@ -120,6 +123,20 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         other_seconds=phases[2],
         other_share=ratio(phases[2], fsum(phases)),
     )
+
+
+def _checked(traces: Iterable[Trace]) -> list[Trace]:
+    rows = list(traces) if isinstance(traces, Iterable) and not isinstance(traces, str | Trace) else []
+    if not rows or not all(isinstance(t, Trace) and t.rounds for t in rows):
+        raise TraceError("A batch is a list of traces with at least one round each, as run_batch gives it.")
+    if len({(t.settings.strategy, t.settings.drafter) for t in rows}) > 1:
+        raise TraceError("These traces are not rows of one batch: their strategies differ. Measure each alone.")
+    clock = max((tuple(r.seconds for r in t.rounds) for t in rows), key=len)
+    if any(tuple(r.seconds for r in t.rounds) != clock[: len(t.rounds)] for t in rows):
+        raise TraceError(
+            "These traces are not rows of one batch: their clocks differ. Decode them with run_batch."
+        )
+    return rows
 
 
 def _steps(traces: Sequence[Trace]) -> list[dict[int, Round]]:

@@ -8,10 +8,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from math import fsum
 from statistics import median
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.metrics import ratio
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -23,14 +25,16 @@ class SizeRun:
 
     Attributes:
         size: rows decoded together.
-        drafted: whether it drafted, or was plain.
+        part: which of the prompts, counted in batches of this size from 0.
         repeat: counts from 0.
+        drafted: whether it drafted, or was plain.
         figures: of the whole batch.
     """
 
     size: int
-    drafted: bool
+    part: int
     repeat: int
+    drafted: bool
     figures: BatchMetrics
 
 
@@ -41,7 +45,7 @@ class SizeRow:
     Attributes:
         size: rows decoded together.
         plain_tokens_per_second, tokens_per_second: of the whole batch, plain and drafted.
-        speedup: drafted / plain tokens a second, each repeat against its own plain batch.
+        speedup: drafted / plain tokens a second, each repeat against its own plain batches.
         speedup_low, speedup_high: the worst and the best repeat.
         acceptance_rate, mean_acceptance_length: of the drafted batches, all rows together.
         padding, idle_slots, other_share: of the drafted batches, see
@@ -68,7 +72,8 @@ class SizeReport:
     Attributes:
         settings: of the drafted batches.
         sizes: asked for, in ascending order.
-        prompts: how many there are; they are taken in turn, again from the first where rows are more.
+        prompts: how many there are. Every size decodes the same :attr:`rows_each` of them, smaller ones in several
+            batches: else sizes would differ by what they were given to say.
         repeats: how many times over.
         runs: the finished batches, in the order in which they were made.
         ran_out: the smallest size that did not fit into memory; None if all did.
@@ -90,9 +95,18 @@ class SizeReport:
     schema: int = SCHEMA
 
     @property
+    def rows_each(self) -> int:
+        """Rows that every size decodes in a repeat, prompts taken again from the first where they are fewer."""
+        return max(self.sizes)
+
+    def parts(self, size: int) -> int:
+        """Batches of a size that hold so many rows."""
+        return -(-self.rows_each // size)
+
+    @property
     def total(self) -> int:
-        """Batches to be made: plain and drafted, of every size that fits, in every repeat."""
-        return 2 * self.repeats * len(self.fitting)
+        """Batches to be made: plain and drafted, all parts of every size that fits, in every repeat."""
+        return 2 * self.repeats * sum(self.parts(size) for size in self.fitting)
 
     @property
     def fitting(self) -> tuple[int, ...]:
@@ -126,8 +140,8 @@ class SizeReport:
         rows = [row for row in self.rows if row.speedup is not None]
         if not rows:
             return "Nothing was measured yet: a speed-up needs a plain and a drafted batch of one size."
-        start = "" if self.complete else "So far: "
-        return start + _trend(rows, self.crossover) + self._limit()
+        text = _trend(rows, self.crossover)
+        return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + self._limit()
 
     def _limit(self) -> str:
         return "" if self.ran_out is None else f" Memory ran out at {_rows(self.ran_out)}."
@@ -165,43 +179,67 @@ class SizeReport:
 
 
 def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
-    plain = {r.repeat: r.figures for r in runs if not r.drafted}
-    drafted = {r.repeat: r.figures for r in runs if r.drafted}
-    speeds = [
-        figures.tokens_per_second / plain[repeat].tokens_per_second
-        for repeat, figures in drafted.items()
-        if figures.tokens_per_second and repeat in plain and plain[repeat].tokens_per_second
-    ]
+    done = {(r.repeat, r.part, r.drafted) for r in runs}
+    paired = [r for r in runs if (r.repeat, r.part, not r.drafted) in done]
+    repeats = sorted({r.repeat for r in paired})
+    plain, drafted = (
+        [[r.figures for r in paired if r.repeat == repeat and r.drafted is kind] for repeat in repeats]
+        for kind in (False, True)
+    )
+    rates = [(_rate(a), _rate(b)) for a, b in zip(plain, drafted, strict=True)]
+    speeds = [b / a for a, b in rates if a and b]
+    every = [figures for batches in drafted for figures in batches]
 
-    def middle(batches: dict[int, BatchMetrics], name: str) -> float | None:
-        values = [value for figures in batches.values() if (value := getattr(figures, name)) is not None]
-        return median(values) if values else None
+    def share(name: str, of: str) -> float | None:
+        return ratio(sum(getattr(f, name) for f in every), sum(getattr(f, of) for f in every))
 
     return SizeRow(
         size=size,
-        plain_tokens_per_second=middle(plain, "tokens_per_second"),
-        tokens_per_second=middle(drafted, "tokens_per_second"),
+        plain_tokens_per_second=median(a for a, b in rates if a and b) if speeds else None,
+        tokens_per_second=median(b for a, b in rates if a and b) if speeds else None,
         speedup=median(speeds) if speeds else None,
         speedup_low=min(speeds, default=None),
         speedup_high=max(speeds, default=None),
-        acceptance_rate=middle(drafted, "acceptance_rate"),
-        mean_acceptance_length=middle(drafted, "mean_acceptance_length"),
-        padding=middle(drafted, "padding"),
-        idle_slots=middle(drafted, "idle_slots"),
-        other_share=middle(drafted, "other_share"),
+        acceptance_rate=share("accepted", "proposed"),
+        mean_acceptance_length=ratio(sum(f.emitted for f in every), sum(f.row_steps for f in every)),
+        padding=_lost(share("fed_needed", "fed")),
+        idle_slots=_lost(share("slots_needed", "slots")),
+        other_share=ratio(fsum(f.other_seconds for f in every), fsum(f.seconds - f.ttft for f in every)),
     )
 
 
+def _rate(batches: Sequence[BatchMetrics]) -> float | None:
+    """Tokens a second of batches one after the other."""
+    return ratio(sum(f.emitted for f in batches), fsum(f.seconds - f.ttft for f in batches))
+
+
+def _lost(used: float | None) -> float | None:
+    return None if used is None else 1 - used
+
+
 def _trend(rows: Sequence[SizeRow], crossover: int | None) -> str:
+    pays = [row.size for row in rows if row.speedup >= 1]
+    loses = [row.size for row in rows if row.speedup < 1]
     first, last = rows[0], rows[-1]
     ends = f"{first.speedup:.2f}× with {_rows(first.size)}"
     if last is not first:
         ends += f", {last.speedup:.2f}× with {_rows(last.size)}"
-    if crossover is None:
-        return f"Drafting pays at the largest size tried: {ends}."
-    if crossover == first.size:
-        return f"Drafting does not pay at any size tried: {ends}."
-    return f"Drafting pays below {_rows(crossover)} and not from there on: {ends}."
+    if not loses:
+        claim = "drafting pays at every size tried" if last is not first else "drafting pays"
+    elif not pays:
+        claim = "drafting does not pay at any size tried" if last is not first else "drafting does not pay"
+    elif max(pays) < min(loses):
+        claim = f"drafting pays below {_rows(crossover)} and not from there on"
+    else:
+        claim = f"drafting pays with {_listed(pays)} rows and not with {_listed(loses)}"
+    torn = [row.size for row in rows if row.speedup_low < 1 <= row.speedup_high]
+    doubt = f" The repeats disagree at {_listed(torn)}: repeat it on a quieter machine." if torn else ""
+    return f"{claim}: {ends}.{doubt}"
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    *some, last = (str(size) for size in sizes)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _rows(count: int) -> str:

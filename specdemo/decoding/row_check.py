@@ -24,7 +24,7 @@ def check_rows_apart(role: str, model: PreTrainedModel) -> None:
     try:
         worst = _worst_difference(model)
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
-        raise PairError(_message(role, model, f"{type(error).__name__}: {error}")) from error
+        raise PairError(_message(role, model, "it takes no positions or masks of the rows' own")) from error
     if not worst <= TOLERANCE.get(model.dtype, ROUGH_TOLERANCE):  # written so that NaN fails
         raise PairError(_message(role, model, "its rows come out otherwise than each alone"))
 

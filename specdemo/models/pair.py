@@ -40,7 +40,7 @@ class ModelPair:
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     _warm: bool = field(default=False, repr=False)
-    _batches: bool = field(default=False, repr=False)
+    _batches: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         for role, model in (("target", self.target), ("draft", self.draft)):
@@ -107,18 +107,19 @@ class ModelPair:
                         runner.forward([0] * count, keep=count)
         self._warm = True
 
-    def check_batches(self) -> None:
+    def check_batches(self, *, drafting: bool) -> None:
         """Find out by trying, once, whether the models decode rows of unequal lengths together.
+
+        Args:
+            drafting: whether the draft model takes part.
 
         Raises:
             PairError: a model's logits depend on the rows beside, or it takes no positions of its own.
         """
-        if self._batches:
-            return
-        for role, model in (("target", self.target), ("draft", self.draft)):
-            if model is not None:
+        for role, model in (("target", self.target), ("draft", self.draft if drafting else None)):
+            if model is not None and role not in self._batches:
                 check_rows_apart(role, model)
-        self._batches = True
+                self._batches.add(role)
 
 
 def context_of(model: PreTrainedModel) -> int | None:

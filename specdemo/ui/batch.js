@@ -44,7 +44,7 @@
     const { last } = cell;
     if (!last) return "";
     const time = cell.seconds - cell.begun;
-    const parts = [`${cell.emitted + 1} tokens`];
+    const parts = [cell.emitted ? `${cell.emitted + 1} tokens` : "1 token"];
     if (time > 0) parts.push(`${(cell.emitted / time).toFixed(0)} tok/s`);
     if (last.stop) parts.push(`${ENDS[last.stop] || last.stop} at ${cell.seconds.toFixed(2)} s`);
     else if (!running) parts.push("stopped");
@@ -155,8 +155,10 @@
         return time > 0 && emitted ? `${contender.title} ${(emitted / time).toFixed(0)} tok/s` : null;
       });
       const known = rates.filter(Boolean);
-      setText(this.totals, known.length ? `All ${this.rows.length} rows together: ${known.join(", ")}` : "");
+      const rows = this.rows.length > 1 ? `All ${this.rows.length} rows together` : "The row";
+      setText(this.totals, known.length ? `${rows}: ${known.join(", ")}` : "");
       setText(this.speedup, value.speedup ? `${value.speedup.toFixed(2)}×` : "");
+      this.speedup.toggleAttribute("data-slow", Boolean(value.speedup) && value.speedup < 1);
       this.speedup.hidden = !value.speedup && !running;
       const { verdict } = value;
       this.verdict.hidden = !verdict;

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, cycle, islice
 from threading import Event
 from typing import Any
 
@@ -26,7 +26,7 @@ from specdemo.trace import Round, Trace
 from specdemo.ui.batch_figures import batch_figures
 from specdemo.ui.job import MEMORY
 from specdemo.ui.lane_headers import lane_headers
-from specdemo.ui.progress_text import await_load
+from specdemo.ui.progress_text import await_load, counted
 from specdemo.ui.race_value import GRAVITY, bundled
 from specdemo.ui.worker import gathered
 
@@ -39,10 +39,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a visitor wants decoded: a prompt a row, and how it is drafted."""
+    """What a visitor wants decoded: so many rows, from the prompts in turn, and how they are drafted."""
 
     prompts: list[str]
+    rows: int
     settings: Settings
+
+    @property
+    def used(self) -> list[str]:
+        """The prompts that rows begin with."""
+        return self.prompts[: self.rows]
+
+    @property
+    def told(self) -> str:
+        """Which of the prompts these are, where it is not one a row."""
+        given = counted(len(self.prompts), "prompt")
+        if len(self.prompts) > self.rows:
+            return f" (the first {self.rows} of {given})" if self.rows > 1 else f" (the first of {given})"
+        return f" ({given} by turns)" if len(self.prompts) < self.rows else ""
 
     @property
     def contenders(self) -> tuple[Settings, Settings]:
@@ -78,7 +92,8 @@ def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> I
     Errors a person can cause, and any other, end as its message. Setting ``stop`` or closing the generator ends
     decoding within one round.
     """
-    view = BatchView([prompt[:SHOWN_PROMPT] for prompt in plan.prompts], lane_headers(plan.contenders))
+    shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(plan.used), plan.rows)]
+    view = BatchView(shown, lane_headers(plan.contenders))
     try:
         for view.message in await_load(load, stop):
             yield view
@@ -98,12 +113,12 @@ def _decode(
     thread: Executor, pair: ModelPair, plan: BatchPlan, stop: Event, view: BatchView
 ) -> Iterator[BatchView]:
     """Both contenders one after the other; leaves the view with its conclusion."""
-    ids = encode_all(pair, plan.prompts, plan.settings.chat)
+    ids = list(islice(cycle(encode_all(pair, plan.used, plan.settings.chat)), plan.rows))
     # What the second of the two cannot do is said before the first runs; the models may be tried for it.
     thread.submit(check_batch, pair, row_settings(plan.settings, len(ids))).result()
     batches: list[list[Trace]] = []
     for number, settings in enumerate(plan.contenders):
-        view.message = f"{view.contenders[number]['title']}: {len(ids)} rows…"
+        view.message = f"{view.contenders[number]['title']}: {counted(plan.rows, 'row')}{plan.told}…"
         rows = row_settings(settings, len(ids))
         rounds: list[list[Round]] = [[] for _ in ids]
         with closing(gathered(thread, lambda rows=rows: stream_batch(pair, ids, rows), stop)) as updates:
@@ -116,7 +131,7 @@ def _decode(
         batches.append([trace_of(pair, i, s, r) for i, s, r in zip(ids, rows, rounds, strict=True)])
         if not all(t.complete for t in batches[-1]):
             break
-    _conclude(view, batches)
+    _conclude(view, batches, plan)
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:
@@ -125,14 +140,14 @@ def _share(rounds: list[list[Round]], length: int) -> float:
     return sum(done) / (length * len(rounds))
 
 
-def _conclude(view: BatchView, batches: list[list[Trace]]) -> None:
+def _conclude(view: BatchView, batches: list[list[Trace]], plan: BatchPlan) -> None:
     begun = [batch for batch in batches if all(t.rounds for t in batch)]
     figures = [measure_batch(batch) for batch in begun]
     view.figures = batch_figures(figures)
     if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
         view.phase, view.message = "stopped", STOPPED
         return
-    view.phase, view.message = "done", _counted(figures)
+    view.phase, view.message = "done", _counted(figures, plan)
     plain, drafted = figures
     if plain.tokens_per_second and drafted.tokens_per_second:
         view.speedup = drafted.tokens_per_second / plain.tokens_per_second
@@ -140,12 +155,9 @@ def _conclude(view: BatchView, batches: list[list[Trace]]) -> None:
     view.why = explain_batch(plain, drafted)
 
 
-def _counted(figures: list[BatchMetrics]) -> str:
-    plain, drafted = figures
-    return (
-        f"Done: {plain.rows} rows, {plain.emitted + plain.rows:,} tokens plain and "
-        f"{drafted.emitted + drafted.rows:,} drafted."
-    )
+def _counted(figures: list[BatchMetrics], plan: BatchPlan) -> str:
+    tokens = [counted(f.emitted + f.rows, "token") for f in figures]
+    return f"Done: {counted(plan.rows, 'row')}{plan.told}, {tokens[0]} plain and {tokens[1]} drafted."
 
 
 def _verdict(plain: list[Trace], drafted: list[Trace]) -> dict[str, str]:

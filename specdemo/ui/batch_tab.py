@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def batch_plan(panel: Sequence[Any], rows: float | None, tokens: float | None, _
     """
     count = bounded("rows", rows, MOST_ROWS)
     settings, prompts = _drafted(panel, tokens, source)
-    return BatchPlan(list(islice(cycle(prompts), count)), settings)
+    return BatchPlan(prompts, count, settings)
 
 
 def sizes_plan(
@@ -83,8 +82,9 @@ def sizes_plan(
 
 def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[Settings, list[str]]:
     _, prompt, lanes = split(panel)
-    settings = replace(drafting(lanes), max_new_tokens=bounded("tokens a row", tokens, LONGEST_OUTPUT))
-    return settings, chosen_prompts(prompt, *source)
+    # Speeds begin after the first token, which is the prefill's.
+    length = bounded("tokens a row", tokens, LONGEST_OUTPUT, least=2)
+    return replace(drafting(lanes), max_new_tokens=length), chosen_prompts(prompt, *source, mixed=True)
 
 
 def create_batch_tab(controls: Controls, store: PairStore) -> Stops:
@@ -112,14 +112,14 @@ def create_batch_tab(controls: Controls, store: PairStore) -> Stops:
             elem_id="batch-view",
         )
         results = create_size_results()
-    say_what_drafts(controls, note)
+    say_what_drafts(controls, note, without=("early_exit",))
     return _connect(controls, store, choices, (run, sizes, stop), status, view, results)
 
 
 def _create_choices() -> BatchControls:
     with gr.Row(elem_classes="measuring-numbers"):
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        small: dict[str, Any] = {"precision": 0, "min_width": 90}
+        small: dict[str, Any] = {"min_width": 90}
         rows = gr.Number(8, label=f"Rows, up to {MOST_ROWS}", elem_id="batch-rows", **small)
         tokens = gr.Number(48, label="Tokens a row", elem_id="batch-tokens", **small)
         repeats = gr.Number(3, label="Repeats, for sizes", elem_id="batch-repeats", **small)
@@ -142,6 +142,9 @@ def _connect(
         stops.arm(request.session_hash or "")
         return [state_line("loading", "Waiting for a turn…"), *busy(True, run, sizes)]
 
+    # One result at a time: two large figures of different runs would be read together.
+    only_view, only_sizes = {results.area: gr.update(visible=False)}, {view: None}
+
     def decode(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
         signal = stops.signal(request.session_hash or "")
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
@@ -152,7 +155,10 @@ def _connect(
                 closing(batch_views(store.thread, load, wanted, signal)) as views,
             ):
                 for state in views:
-                    yield {status: state_line(state.phase, state.message, state.fraction), view: state.value()}
+                    update = {status: state_line(state.phase, state.message, state.fraction)}
+                    if state.rounds:  # not before: an error should not take away what was there
+                        update |= {view: state.value(), **only_view}
+                    yield update
         except SpecDemoError as error:
             yield {status: state_line("error", str(error))}
 
@@ -163,17 +169,19 @@ def _connect(
             wanted = sizes_plan(panel, *own)
             with store.using(pair_request(*split(panel)[0])) as load:
                 states = measure_states(store.thread, load, wanted.measurement, signal)
-                yield from measured_updates(
+                updates = measured_updates(
                     states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
                 )
+                for update in updates:
+                    yield update | only_sizes if results.area in update else update
         except SpecDemoError as error:
             yield {status: state_line("error", str(error))}
 
     def end(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
 
-    inputs = [*controls.inputs(), *choices.inputs()]
-    for start, work, outputs in ((run, decode, [status, view]), (sizes, measure, [status, *results.outputs()])):
+    inputs, outputs = [*controls.inputs(), *choices.inputs()], [status, view, *results.outputs()]
+    for start, work in ((run, decode), (sizes, measure)):
         prepared = start.click(prepare, None, [status, *buttons], trigger_mode="once", **QUIET)
         done = prepared.then(work, inputs, outputs, concurrency_id="batch", concurrency_limit=2, **UNSEEN)
         done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)

@@ -29,8 +29,14 @@ def drafting(lanes: Sequence[Any]) -> Settings:
     return found
 
 
-def say_what_drafts(controls: Controls, note: gr.HTML) -> None:
-    """Keep ``note`` saying which of the panel's lanes that is."""
+def say_what_drafts(controls: Controls, note: gr.HTML, without: Sequence[str] = ()) -> None:
+    """Keep ``note`` saying which of the panel's lanes that is.
+
+    Args:
+        controls: of the panel.
+        note: the line.
+        without: drafters that the tab cannot use, which the note says.
+    """
     inputs = controls.inputs()
 
     def say(*values: Any) -> str:
@@ -38,12 +44,14 @@ def say_what_drafts(controls: Controls, note: gr.HTML) -> None:
         methods = lanes[SHARED_INPUTS::LANE_INPUTS]
         number = next((n for n, m in enumerate(methods, start=1) if _drafts(m)), None)
         if number is None:
-            return f"<p>{escape(NO_LANE_DRAFTS.capitalize())}</p>"
+            return f"<p>{escape(NO_LANE_DRAFTS[0].upper() + NO_LANE_DRAFTS[1:])}</p>"
         try:
             settings = drafting(lanes)
         except SpecDemoError as error:
             return f"<p>{escape(str(error))}</p>"
         how = METHODS[methods[number - 1]][0].removeprefix("Speculative: ")
+        if settings.drafter in without:
+            return f"<p>Lane {number} of the panel drafts by {how}, which does not work here; choose another.</p>"
         rule = ACCEPTANCE_LABELS[settings.acceptance]
         warmth = "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
         return f"<p>Drafts as lane {number} of the panel does: {how}, {rule}, {warmth}.</p>"

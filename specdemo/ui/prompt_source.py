@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,20 @@ def create_prompt_source(tab: str, first: str) -> PromptSource:
 
 
 def chosen_prompts(
-    panel_prompt: str, source: str, domains: list[str] | None, own: str | None, file: str | None
+    panel_prompt: str,
+    source: str,
+    domains: list[str] | None,
+    own: str | None,
+    file: str | None,
+    *,
+    mixed: bool = False,
 ) -> list[str]:
     """The prompts in the order of the page.
+
+    Args:
+        panel_prompt: the panel's.
+        source, domains, own, file: what is chosen.
+        mixed: take the domains' prompts by turns, so that the first few are of all domains.
 
     Raises:
         PromptError: there is none, or a file cannot be read; says what to do.
@@ -78,7 +90,9 @@ def chosen_prompts(
     if source == PANEL:
         return [panel_prompt]
     if source == DOMAINS:
-        found = [e.prompt for name in domains or [] for e in by_domain().get(name, [])]
+        grouped = [[e.prompt for e in by_domain().get(name, [])] for name in domains or []]
+        turns = zip_longest(*grouped) if mixed else grouped
+        found = [prompt for group in turns for prompt in group if prompt is not None]
         if not found:
             raise PromptError("no domain is chosen; tick at least one.")
         return found

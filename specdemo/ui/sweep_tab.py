@@ -65,7 +65,9 @@ def plan(
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
     settings = replace(
-        drafting(lanes), adaptive_gamma=False, max_new_tokens=bounded("tokens a run", tokens, LONGEST_OUTPUT)
+        drafting(lanes),
+        adaptive_gamma=False,
+        max_new_tokens=bounded("tokens a run", tokens, LONGEST_OUTPUT, least=2),
     )
     prompts = chosen_prompts(prompt, *source)
     wanted = Plan(prompts, settings, range(low, high + 1), bounded("repeats", repeats, MOST_REPEATS))
@@ -99,7 +101,7 @@ def create_sweep_tab(controls: Controls, store: PairStore) -> Stops:
 def _create_choices() -> SweepControls:
     with gr.Row(elem_classes="measuring-numbers"):
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        small: dict[str, Any] = {"precision": 0, "min_width": 90}
+        small: dict[str, Any] = {"min_width": 90}
         first = gr.Number(2, label="γ from", elem_id="sweep-from", **small)
         last = gr.Number(8, label="γ to", elem_id="sweep-to", **small)
         repeats = gr.Number(3, label="Repeats", elem_id="sweep-repeats", **small)

@@ -39,12 +39,12 @@ def stopping(status: str) -> str:
     return STOPPING % status
 
 
-def bounded(field: str, value: float | None, most: int) -> int:
+def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:
     """
     Raises:
-        SettingsError: no whole number from 1 to ``most``; names the field.
+        SettingsError: no whole number from ``least`` to ``most``; names the field.
     """
     number = whole(field, value)
-    if not isinstance(number, int) or not 1 <= number <= most:
-        raise SettingsError(field, f"must be a whole number from 1 to {most:,}, not {number!r}.")
+    if not isinstance(number, int) or not least <= number <= most:
+        raise SettingsError(field, f"must be a whole number from {least} to {most:,}, not {number!r}.")
     return number
