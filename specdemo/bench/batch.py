@@ -58,9 +58,11 @@ def memory(pair: ModelPair, prompts: list[str], gamma: int) -> list[dict[str, fl
     with torch.no_grad():
         for weights in draft.parameters():
             weights.copy_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)) * 0.05)
-    settings = Settings(gamma=gamma, max_new_tokens=ROUNDS + 100)
+    settings = Settings(gamma=gamma, max_new_tokens=2 * ROUNDS)
     clock = lane_clock(pair)
     lanes = [open_lane(pair, ids, settings, clock) for ids in encode_all(pair, prompts)]
+    for lane in lanes:
+        lane.eos_ids = frozenset()  # an end would cut the measurement short
     runners = [RaggedRunner(model, len(lanes)) for model in (pair.target, draft)]
     found = []
     steps = batched_speculative(lanes, runners[0], BatchModelDrafter(runners[1]), clock)
