@@ -35,7 +35,7 @@ def test_a_batch_shows_every_row_twice_and_its_figures(page: Page) -> None:
     page.locator("#batch-own textarea").fill(f"Once upon a time\n{HOSTILE}\nمرحبا 你好 🐢")
     page.locator("#batch-own textarea").press("Tab")
     page.locator("#batch-run").click()
-    assert ended(page, "done") == "Done: 3 rows, 36 tokens plain and 36 drafted."
+    assert ended(page, "done") == "Done: 3 rows, 36 tokens plain and 36 tokens drafted."
     expect(page.locator("#batch-sizes")).to_be_hidden()
     assert page.title() != "broken"
     rows = page.locator(".batch-row")

@@ -10,7 +10,7 @@ from specdemo.analysis.repetition import distinct_share
 from specdemo.analysis.theory import expected_speedup
 from specdemo.settings import Settings
 from specdemo.trace import Round, Token, Trace
-from specdemo.ui import job
+from specdemo.ui import race_value
 
 PLAIN = Settings(strategy="autoregressive")
 SPECULATIVE = Settings(gamma=2)
@@ -176,11 +176,11 @@ def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
     """Guards against blaming speculation for what quantisation changed."""
     quantised, whole = [5, 6, 7, 1, 1, 1], IDS
     lanes = [weighed(whole, None), weighed(quantised, "int8"), weighed(quantised, "int8")]
-    verdict = job._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
+    verdict = race_value._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
     assert verdict == {"kind": "identical", "text": "Speculative: identical output, checked at all 6 tokens"}
-    assert job._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
+    assert race_value._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
     broken = [*lanes[:2], weighed(whole, "int8")]
-    assert job._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
+    assert race_value._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
 
 
 def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:
