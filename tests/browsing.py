@@ -33,3 +33,12 @@ def choose(page: Page, field: str, option: str) -> None:
             if time.monotonic() > deadline:
                 raise
             page.keyboard.press("Escape")
+
+
+def fill_numbers(page: Page, tab: str, prefix: str, numbers: dict[str, float]) -> None:
+    """Open a tab and fill in its fields, which are called ``prefix-name``."""
+    page.get_by_role("tab", name=tab).click()
+    for name, value in numbers.items():
+        field = page.locator(f"#{prefix}-{name} input")
+        field.fill(str(value))
+        field.press("Tab")

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from browsing import RUN_MS, choose
+from browsing import RUN_MS, choose, fill_numbers
 from playwright.sync_api import Page, expect
 
 pytest_plugins = ["browser_fixtures"]
@@ -14,12 +14,8 @@ pytest_plugins = ["browser_fixtures"]
 HOSTILE = "<img src=x onerror=document.title='broken'> ${alert(1)} {{7*7}}"
 
 
-def fill(page: Page, **numbers: int) -> None:
-    page.get_by_role("tab", name="Batch").click()
-    for name, value in numbers.items():
-        field = page.locator(f"#batch-{name} input")
-        field.fill(str(value))
-        field.press("Tab")
+def fill(page: Page, **numbers: float) -> None:
+    fill_numbers(page, "Batch", "batch", numbers)
 
 
 def ended(page: Page, phase: str) -> str:
@@ -81,6 +77,9 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     fill(page, rows=99)
     page.locator("#batch-run").click()
     assert "rows: must be a whole number from 1 to 16, not 99" in ended(page, "error")
+    fill(page, rows=1.5)
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-status")).to_contain_text("rows: must be a whole number from 1 to 16, not 1.5")
     fill(page, rows=1, tokens=1)
     page.locator("#batch-run").click()
     expect(page.locator("#batch-status")).to_contain_text("tokens a row: must be a whole number from 2 to 1,024")

@@ -7,18 +7,14 @@ import json
 import re
 from pathlib import Path
 
-from browsing import RUN_MS, choose
+from browsing import RUN_MS, choose, fill_numbers
 from playwright.sync_api import Page, expect
 
 pytest_plugins = ["browser_fixtures"]
 
 
 def fill(page: Page, **numbers: int) -> None:
-    page.get_by_role("tab", name="γ sweep").click()
-    for name, value in numbers.items():
-        field = page.locator(f"#sweep-{name} input")
-        field.fill(str(value))
-        field.press("Tab")
+    fill_numbers(page, "γ sweep", "sweep", numbers)
 
 
 def press_run_and_wait(page: Page, phase: str) -> str:

@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rules", nargs="+", default=list(RULES))
     parser.add_argument("--domain", default=next(iter(by_domain())), help="whose first prompt is continued")
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=100, help="pairs of runs a test, at most")
+    parser.add_argument("--runs", type=int, default=150, help="pairs of runs a test, at most")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of a run")
     parser.add_argument("--gamma", type=int, default=5)
     parser.add_argument("--error-rate", type=float, default=ERROR_RATE)

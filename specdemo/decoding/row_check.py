@@ -23,6 +23,8 @@ def check_rows_apart(role: str, model: PreTrainedModel) -> None:
     """
     try:
         worst = _worst_difference(model)
+    except torch.OutOfMemoryError:
+        raise  # says nothing of the model
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
         raise PairError(_message(role, model, "it takes no positions or masks of the rows' own")) from error
     if not worst <= TOLERANCE.get(model.dtype, ROUGH_TOLERANCE):  # written so that NaN fails
