@@ -146,7 +146,9 @@ def started(*words: str, **options: Any) -> subprocess.Popen[str]:
 
 def test_an_interrupt_ends_with_130_and_no_stack_trace() -> None:
     """Guards Ctrl-C in the middle of a run."""
-    process = started("run", PROMPT, "--max-new-tokens", "1000", "--threads", "1")
+    # So warm that the text does not end by itself, which a busy machine would wait for.
+    warm = ("--temperature", "2", "--acceptance", "sampling")
+    process = started("run", PROMPT, "--max-new-tokens", "1000", "--threads", "1", *warm)
     assert process.stdout.read(3), "it has begun to write"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
