@@ -39,3 +39,14 @@ def test_the_draft_may_run_on_another_device_than_the_target(draft_on_gpu: bool,
     assert len(trace.token_ids) == 48
     if temperature == 0:
         assert trace.token_ids == generate(target, prompt_ids(9), 48)
+
+
+@pytest.mark.parametrize("options", [{}, {"acceptance": "sampling", "temperature": 1.0}])
+def test_rows_of_a_batch_are_their_own_runs_on_the_gpu(options: dict[str, object]) -> None:
+    """Guards the ragged cache's places, masks and indices, which must be made where the model is."""
+    pair = ModelPair(on_cuda(endless_pair("llama").target), on_cuda(endless_pair("llama").draft), None)
+    ids = [prompt_ids(9), prompt_ids(40), prompt_ids(1)]
+    for prompt, trace in zip(
+        ids, specdemo.run_batch(pair, ids, Settings(max_new_tokens=32, **options)), strict=True
+    ):
+        assert trace.token_ids == specdemo.run(pair, prompt, trace.settings).token_ids

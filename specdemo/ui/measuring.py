@@ -43,7 +43,7 @@ class Measurement:
         counted: the line at its end, from the whole report.
     """
 
-    start: Callable[[ModelPair, Event], Iterator[Any]]
+    start: Callable[[ModelPair, Event], Iterator[Progress]]
     told: Callable[[Any], str]
     counted: Callable[[Any], str]
 
