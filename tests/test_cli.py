@@ -140,6 +140,8 @@ def started(*words: str, **options: Any) -> subprocess.Popen[str]:
         text=True,
         cwd=root,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # Whoever started the tests in the background has interrupts ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 

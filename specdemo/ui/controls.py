@@ -155,7 +155,8 @@ def _example_chips(prompt: gr.Textbox) -> None:
 def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> None:
     """Exact match means nothing above temperature 0: warming up turns it into its lossless counterpart."""
     temperature.change(
-        lambda t, *chosen: ["sampling" if t and rule == "exact" else rule for rule in chosen],
+        # What stays is not sent back: a slow answer would undo what was chosen meanwhile.
+        lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
         [temperature, *rules],
         rules,
         **QUIET,
