@@ -50,7 +50,7 @@ def run_batch(
 def stream_batch(
     pair: ModelPair, prompts: Sequence[Prompt], settings: Settings | Sequence[Settings] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """The same batch as it goes: (row, round), all rows' rounds of one step one after the other.
+    """The same batch as it goes: (row, round), the rows' rounds of one time one after the other.
 
     Closing the generator frees its caches. What ``run_batch`` raises before it decodes is raised here at once.
     """

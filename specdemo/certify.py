@@ -60,7 +60,7 @@ def stream_certificate(
     tokens: int = TOKENS,
     error_rate: float = ERROR_RATE,
 ) -> Iterator[Certificate]:
-    """The same a pair of runs at a time: what is known so far, and last the verdict.
+    """The same a few pairs of runs at a time: what is known so far, and last the verdict.
 
     What ``certify`` raises is raised here at once, not at the first pair.
     """
@@ -117,7 +117,7 @@ class Certifier:
         return self._bets.best >= 1 / self.error_rate
 
     def step(self) -> None:
-        """A few more pairs of runs, through the same loops as any lane; they count one by one, up to a verdict."""
+        """A few more pairs of runs, decoded as lanes or rows are; they count one by one, up to a verdict."""
         begin = time.perf_counter()
         if self._detective is None:
             self._detective = Detective(self.pair, self.ids, self.settings)

@@ -49,7 +49,7 @@ def test_a_batch_shows_every_row_twice_and_its_figures(page: Page) -> None:
         "all 3 rows: identical output, checked at all 36 tokens"
     )
     assert re.fullmatch(r"\d+\.\d\d×", page.locator('[data-role="batch-speedup"]').inner_text())
-    expect(page.locator('[data-role="batch-why"]')).to_contain_text("a step keeps")
+    expect(page.locator('[data-role="batch-why"]')).to_contain_text("a round keeps")
     page.locator(".specdemo-batch summary").click()
     expect(page.locator('[data-role="batch-figures"]')).to_contain_text("tokens/s of the batch")
 

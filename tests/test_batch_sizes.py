@@ -59,12 +59,12 @@ def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:
         return [r.figures for r in report.runs if (r.size, r.drafted, r.repeat) == wanted]
 
     def counts(size: int, drafted: bool) -> list[int]:
-        names = ("rows", "emitted", "proposed", "accepted", "row_steps")
+        names = ("rows", "emitted", "proposed", "accepted", "row_rounds")
         return [sum(getattr(f, name) for f in batches(size, drafted, 0)) for name in names]
 
     assert counts(1, False) == counts(2, False) == counts(4, False) == [4, 28, 0, 0, 28]
     assert counts(1, True) == counts(2, True) == counts(4, True)
-    _, emitted, proposed, accepted, row_steps = counts(4, True)
+    _, emitted, proposed, accepted, row_rounds = counts(4, True)
     for row in report.rows:
         rates = [
             sum(f.emitted for f in mine) / sum(f.seconds - f.ttft for f in mine)
@@ -75,7 +75,7 @@ def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:
         assert row.speedup == pytest.approx(sum(speedups) / 2)
         assert (row.speedup_low, row.speedup_high) == pytest.approx((min(speedups), max(speedups)))
         assert row.acceptance_rate == accepted / proposed
-        assert row.mean_acceptance_length == emitted / row_steps
+        assert row.mean_acceptance_length == emitted / row_rounds
 
 
 def test_sampled_rows_draw_alike_in_batches_of_every_size() -> None:
@@ -168,11 +168,11 @@ def test_what_cannot_be_measured_is_refused_at_once(change: dict[str, object], m
 
 def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None:
     """Guards the sentence: 10 plain steps of 10 ms each against 4 drafted ones of 15 ms that keep 2.5 tokens."""
-    plain = replace(figures, rows=2, steps=10, ttft=0.0, seconds=0.1, tokens_per_second=200.0, mean_rows=2.0)
+    plain = replace(figures, rows=2, rounds=10, ttft=0.0, seconds=0.1, tokens_per_second=200.0, mean_rows=2.0)
     drafted = replace(
         figures,
         rows=2,
-        steps=4,
+        rounds=4,
         draft_seconds=0.02,
         verify_seconds=0.036,
         other_seconds=0.004,
@@ -182,8 +182,8 @@ def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None
         padding=0.25,
     )
     assert explain_batch(plain, drafted) == (
-        "1.50×: a step keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass "
-        "of the target, 0.10 for everything else). Rows end apart, which leaves 1.50 of 2 in a drafted step on "
+        "1.50×: a round keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass "
+        "of the target, 0.10 for everything else). Rows end apart, which leaves 1.50 of 2 in a drafted round on "
         "average and 2.00 in a plain one. 25% of the positions computed only filled up shorter rows."
     )
     assert explain_batch(replace(plain, tokens_per_second=None), drafted) is None

@@ -1,6 +1,6 @@
 """The figures of a batch, from the traces of its rows: all rows began together and share one clock.
 
-Step r of the batch is round r of every row that was still in it; each row of a step has the same times.
+Round r of the batch is round r of every row that was still in it; the rows' rounds have the same times.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class BatchMetrics:
 
     Attributes:
         rows: prompts decoded together.
-        steps: target forwards after the prefill.
+        rounds: target forwards after the prefill.
         emitted: tokens of all rows kept after the prefill's.
         proposed, accepted: drafted tokens of all rows, and those kept.
         acceptance_rate: accepted / proposed.
-        mean_acceptance_length: τ, tokens a row keeps of a step it takes part in.
-        row_steps: rows that took part, summed over the steps.
-        mean_rows: row_steps / steps; the batch shrinks as rows end.
+        mean_acceptance_length: τ, tokens a row keeps of a round it takes part in.
+        row_rounds: rows that took part, summed over the rounds.
+        mean_rows: row_rounds / rounds; the batch shrinks as rows end.
         ttft: time to the first tokens, the prefill of all rows, seconds.
         seconds: the clock at the end of the last row.
         tokens_per_second: of the whole batch, emitted / (seconds − TTFT).
@@ -36,7 +36,7 @@ class BatchMetrics:
         row_waited: seconds for which each row's draft was done and others' was not.
         fed, fed_needed: token positions put through the models, prompts included, and those that a row needed;
             the difference filled up rows that had fewer than the longest. Both models count alike.
-        slots, slots_needed: KV cache slots read by the target over all steps, and those with a token of the row.
+        slots, slots_needed: KV cache slots read by the target over all rounds, and those with a token of the row.
         padding: share of positions that no row needed, 1 − fed_needed / fed.
         idle_slots: share of cache slots read for nothing, 1 − slots_needed / slots.
         draft_seconds, verify_seconds, other_seconds: time after the prefill by phase.
@@ -44,13 +44,13 @@ class BatchMetrics:
     """
 
     rows: int
-    steps: int
+    rounds: int
     emitted: int
     proposed: int
     accepted: int
     acceptance_rate: float | None
     mean_acceptance_length: float | None
-    row_steps: int
+    row_rounds: int
     mean_rows: float | None
     ttft: float
     seconds: float
@@ -84,34 +84,34 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         TraceError: these are not the rows of one batch, which share a clock and a strategy; or one has no rounds.
     """
     traces = _checked(traces)
-    steps = _steps(traces)
-    taken = sum(len(step) for step in steps)
+    rounds = _rounds(traces)
+    taken = sum(len(round_) for round_ in rounds)
     ttft = traces[0].rounds[0].seconds
     seconds = max(t.rounds[-1].seconds for t in traces)
     emitted, proposed, accepted = (
-        sum(of(r) for step in steps for r in step.values())
+        sum(of(r) for round_ in rounds for r in round_.values())
         for of in (lambda r: len(r.emitted), lambda r: r.drafted, lambda r: r.accepted)
     )
-    fed, needed = _positions(traces, steps)
-    slots, live = _slots(traces, steps)
-    firsts = [next(iter(step.values())) for step in steps]
+    fed, needed = _positions(traces, rounds)
+    slots, live = _slots(traces, rounds)
+    firsts = [next(iter(round_.values())) for round_ in rounds]
     phases = [fsum(getattr(r, f"{phase}_seconds") for r in firsts) for phase in ("draft", "verify", "other")]
     return BatchMetrics(
         rows=len(traces),
-        steps=len(steps),
+        rounds=len(rounds),
         emitted=emitted,
         proposed=proposed,
         accepted=accepted,
         acceptance_rate=ratio(accepted, proposed),
         mean_acceptance_length=ratio(emitted, taken),
-        row_steps=taken,
-        mean_rows=ratio(taken, len(steps)),
+        row_rounds=taken,
+        mean_rows=ratio(taken, len(rounds)),
         ttft=ttft,
         seconds=seconds,
         tokens_per_second=ratio(emitted, seconds - ttft),
         row_tokens_per_second=[t.metrics().tokens_per_second for t in traces],
         row_seconds=[t.rounds[-1].seconds for t in traces],
-        row_waited=[_waited(row, steps) for row in range(len(traces))],
+        row_waited=[_waited(row, rounds) for row in range(len(traces))],
         fed=fed,
         fed_needed=needed,
         slots=slots,
@@ -139,8 +139,8 @@ def _checked(traces: Iterable[Trace]) -> list[Trace]:
     return rows
 
 
-def _steps(traces: Sequence[Trace]) -> list[dict[int, Round]]:
-    """The rounds of each step after the prefill, by row."""
+def _rounds(traces: Sequence[Trace]) -> list[dict[int, Round]]:
+    """The rounds after the prefill, each by row."""
     last = max(len(t.rounds) for t in traces)
     return [{row: t.rounds[r] for row, t in enumerate(traces) if len(t.rounds) > r} for r in range(1, last)]
 
@@ -150,59 +150,59 @@ def _drafts_with_a_model(traces: Sequence[Trace]) -> bool:
     return settings.strategy == "speculative" and settings.drafter == "model"
 
 
-def _positions(traces: Sequence[Trace], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+def _positions(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
     """(fed, needed): a forward is as wide in every row as in its longest one."""
     prompts = [len(t.prompt_ids) for t in traces]
     fed, needed = max(prompts) * len(prompts), sum(prompts)
-    for step in steps:
-        drafted = [r.drafted for r in step.values()]
+    for round_ in rounds:
+        drafted = [r.drafted for r in round_.values()]
         fed += len(drafted) * (max(drafted) + 1)
         needed += sum(drafted) + len(drafted)
     if _drafts_with_a_model(traces):
-        by_draft = _draft_positions(prompts, steps)
+        by_draft = _draft_positions(prompts, rounds)
         fed, needed = fed + by_draft[0], needed + by_draft[1]
     return fed, needed
 
 
-def _draft_positions(prompts: Sequence[int], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+def _draft_positions(prompts: Sequence[int], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
     """The draft model's share: its first pass takes in what its cache lacks of each row, then one token a pass."""
     fed, needed = max(prompts) * len(prompts), sum(prompts)
     held = list(prompts)
     committed = [length + 1 for length in prompts]
-    for step in steps:
-        longest = max(r.drafted for r in step.values())
-        lacks = {row: committed[row] - held[row] for row in step}
+    for round_ in rounds:
+        longest = max(r.drafted for r in round_.values())
+        lacks = {row: committed[row] - held[row] for row in round_}
         if longest:
-            fed += len(step) * (max(lacks.values()) + longest - 1)
-            needed += sum(lacks[row] + r.drafted - 1 for row, r in step.items() if r.drafted)
-        for row, r in step.items():
+            fed += len(round_) * (max(lacks.values()) + longest - 1)
+            needed += sum(lacks[row] + r.drafted - 1 for row, r in round_.items() if r.drafted)
+        for row, r in round_.items():
             committed[row] += len(r.emitted)
             if longest:
                 held[row] = min(held[row] + lacks[row] + longest - 1, committed[row] - 1)
     return fed, needed
 
 
-def _slots(traces: Sequence[Trace], steps: Sequence[dict[int, Round]]) -> tuple[int, int]:
+def _slots(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
     """(read, live): a forward reads as many slots in every row as the longest row has behind it."""
     length = [len(t.prompt_ids) for t in traces]  # in the cache: all committed tokens but the last
     read = live = 0
-    for step in steps:
-        behind = {row: length[row] + r.drafted + 1 for row, r in step.items()}
-        width = max(length[row] for row in step) + max(r.drafted for r in step.values()) + 1
-        read += width * len(step)
+    for round_ in rounds:
+        behind = {row: length[row] + r.drafted + 1 for row, r in round_.items()}
+        width = max(length[row] for row in round_) + max(r.drafted for r in round_.values()) + 1
+        read += width * len(round_)
         live += sum(behind.values())
-        for row, r in step.items():
+        for row, r in round_.items():
             length[row] += len(r.emitted)
     return read, live
 
 
-def _waited(row: int, steps: Sequence[dict[int, Round]]) -> float:
-    """Drafting takes as many passes as the step's longest draft; rows with a shorter one wait for the rest."""
+def _waited(row: int, rounds: Sequence[dict[int, Round]]) -> float:
+    """Drafting takes as many passes as the round's longest draft; rows with a shorter one wait for the rest."""
     waits = []
-    for step in steps:
-        longest = max(r.drafted for r in step.values())
-        if row in step and longest:
-            own = step[row]
+    for round_ in rounds:
+        longest = max(r.drafted for r in round_.values())
+        if row in round_ and longest:
+            own = round_[row]
             waits.append(own.draft_seconds * (longest - own.drafted) / longest)
     return fsum(waits)
 

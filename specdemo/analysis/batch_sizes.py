@@ -73,7 +73,8 @@ class SizeReport:
         settings: of the drafted batches.
         sizes: asked for, in ascending order.
         prompts: how many there are. Every size decodes the same :attr:`rows_each` of them, smaller ones in several
-            batches: else sizes would differ by what they were given to say.
+            batches: else sizes would differ by what they were given to say. Where a size does not divide them, its
+            last batch is filled up from the first row.
         repeats: how many times over.
         runs: the finished batches, in the order in which they were made.
         ran_out: the smallest size that did not fit into memory; None if all did.
@@ -201,7 +202,7 @@ def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
         speedup_low=min(speeds, default=None),
         speedup_high=max(speeds, default=None),
         acceptance_rate=share("accepted", "proposed"),
-        mean_acceptance_length=ratio(sum(f.emitted for f in every), sum(f.row_steps for f in every)),
+        mean_acceptance_length=ratio(sum(f.emitted for f in every), sum(f.row_rounds for f in every)),
         padding=_lost(share("fed_needed", "fed")),
         idle_slots=_lost(share("slots_needed", "slots")),
         other_share=ratio(fsum(f.other_seconds for f in every), fsum(f.seconds - f.ttft for f in every)),

@@ -101,7 +101,7 @@
       this.tip.hide();
       this.run = value.run;
       this.seen = 0;
-      /** Of each batch, by step: the longest draft, and whose it is. */
+      /** Of each batch, by round: the longest draft, and whose it is. */
       this.leaders = value.contenders.map(() => []);
       const head = make("div", "batch-head");
       make("span", "", head, "row");

@@ -119,7 +119,7 @@ COLUMNS = (
     ("plain tokens/s", "of the whole batch", lambda r: number(r.plain_tokens_per_second, ".1f")),
     ("drafted tokens/s", "of the whole batch", lambda r: number(r.tokens_per_second, ".1f")),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
-    ("τ", "tokens a row keeps of a step", lambda r: number(r.mean_acceptance_length, ".2f")),
+    ("τ", "tokens a row keeps of a round", lambda r: number(r.mean_acceptance_length, ".2f")),
     ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),
     ("idle cache", "cache slots read that held nothing of their row", lambda r: number(r.idle_slots, ".1%")),
     ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),

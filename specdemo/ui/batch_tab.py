@@ -7,26 +7,24 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import SpecDemoError
 from specdemo.models.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.batch_job import BatchPlan, batch_views
 from specdemo.ui.batch_results import SizeResults, create_size_results, saved_sizes, shown_sizes
 from specdemo.ui.batch_sizes_job import SizesPlan
 from specdemo.ui.controls import LONGEST_OUTPUT, Controls, split
-from specdemo.ui.job import BUSY
 from specdemo.ui.measured import measured_updates
 from specdemo.ui.measuring import measure_states
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import DOMAINS, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
-from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
-from specdemo.ui.tab_parts import bounded, busy, state_line, stopping
+from specdemo.ui.tab_parts import bounded, connect, state_line
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
@@ -135,56 +133,33 @@ def _connect(
     view: gr.HTML,
     results: SizeResults,
 ) -> Stops:
-    stops = Stops()
-    run, sizes, stop = buttons
-
-    def prepare(request: gr.Request) -> list[Any]:
-        stops.arm(request.session_hash or "")
-        return [state_line("loading", "Waiting for a turn…"), *busy(True, run, sizes)]
-
     # One result at a time: two large figures of different runs would be read together.
     only_view, only_sizes = {results.area: gr.update(visible=False)}, {view: None}
 
-    def decode(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-        signal = stops.signal(request.session_hash or "")
+    def decode(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
-        try:
-            wanted = batch_plan(panel, *own)
-            with (
-                store.using(pair_request(*split(panel)[0])) as load,
-                closing(batch_views(store.thread, load, wanted, signal)) as views,
-            ):
-                for state in views:
-                    update = {status: state_line(state.phase, state.message, state.fraction)}
-                    if state.rounds:  # not before: an error should not take away what was there
-                        update |= {view: state.value(), **only_view}
-                    yield update
-        except SpecDemoError as error:
-            yield {status: state_line("error", str(error))}
+        wanted = batch_plan(panel, *own)
+        with (
+            store.using(pair_request(*split(panel)[0])) as load,
+            closing(batch_views(store.thread, load, wanted, signal)) as views,
+        ):
+            for state in views:
+                update = {status: state_line(state.phase, state.message, state.fraction)}
+                if state.rounds:  # not before: an error should not take away what was there
+                    update |= {view: state.value(), **only_view}
+                yield update
 
-    def measure(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-        signal = stops.signal(request.session_hash or "")
+    def measure(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
-        try:
-            wanted = sizes_plan(panel, *own)
-            with store.using(pair_request(*split(panel)[0])) as load:
-                states = measure_states(store.thread, load, wanted.measurement, signal)
-                updates = measured_updates(
-                    states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
-                )
-                for update in updates:
-                    yield update | only_sizes if results.area in update else update
-        except SpecDemoError as error:
-            yield {status: state_line("error", str(error))}
+        wanted = sizes_plan(panel, *own)
+        with store.using(pair_request(*split(panel)[0])) as load:
+            states = measure_states(store.thread, load, wanted.measurement, signal)
+            updates = measured_updates(
+                states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
+            )
+            for update in updates:
+                yield update | only_sizes if results.area in update else update
 
-    def end(request: gr.Request) -> None:
-        stops.stop(request.session_hash or "")
-
-    inputs, outputs = [*controls.inputs(), *choices.inputs()], [status, view, *results.outputs()]
-    for start, work in ((run, decode), (sizes, measure)):
-        prepared = start.click(prepare, None, [status, *buttons], trigger_mode="once", **QUIET)
-        done = prepared.then(work, inputs, outputs, concurrency_id="batch", concurrency_limit=2, **UNSEEN)
-        done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)
-        done.then(lambda: busy(False, run, sizes), None, list(buttons), **QUIET)
-    stop.click(end, None, None, js=stopping("batch-status"), **QUIET)
-    return stops
+    run, sizes, stop = buttons
+    inputs = [*controls.inputs(), *choices.inputs()]
+    return connect([(run, decode), (sizes, measure)], stop, status, inputs, [view, *results.outputs()])

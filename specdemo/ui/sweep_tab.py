@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Event
 from typing import Any
 
 import gradio as gr
@@ -13,17 +14,15 @@ from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.store import PairStore
 from specdemo.settings import MAX_GAMMA
 from specdemo.ui.controls import LONGEST_OUTPUT, Controls, split
-from specdemo.ui.job import BUSY
 from specdemo.ui.measured import measured_updates
 from specdemo.ui.measuring import measure_states
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import PANEL, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
-from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 from specdemo.ui.sweep_job import Plan
 from specdemo.ui.sweep_results import Results, create_results, saved, shown
-from specdemo.ui.tab_parts import bounded, busy, state_line, stopping
+from specdemo.ui.tab_parts import bounded, connect
 
 MOST_REPEATS = 20
 MOST_RUNS = 3000
@@ -117,40 +116,14 @@ def _connect(
     status: gr.HTML,
     results: Results,
 ) -> Stops:
-    stops = Stops()
-    run, stop = buttons
-
-    def prepare(request: gr.Request) -> list[Any]:
-        stops.arm(request.session_hash or "")
-        return [state_line("loading", "Waiting for a turn…"), *busy(True)]
-
-    def execute(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-        signal = stops.signal(request.session_hash or "")
+    def execute(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
         panel, own = values[:-SWEEP_INPUTS], values[-SWEEP_INPUTS:]
-        try:
-            wanted = plan(panel, *own)
-            with store.using(pair_request(*split(panel)[0])) as load:
-                states = measure_states(store.thread, load, wanted.measurement, signal)
-                yield from measured_updates(
-                    states, status, results.area, partial(shown, results), partial(saved, results)
-                )
-        except SpecDemoError as error:
-            yield {status: state_line("error", str(error))}
+        wanted = plan(panel, *own)
+        with store.using(pair_request(*split(panel)[0])) as load:
+            states = measure_states(store.thread, load, wanted.measurement, signal)
+            yield from measured_updates(
+                states, status, results.area, partial(shown, results), partial(saved, results)
+            )
 
-    def end(request: gr.Request) -> None:
-        stops.stop(request.session_hash or "")
-
-    refused = state_line("error", BUSY)
-    prepared = run.click(prepare, None, [status, *buttons], trigger_mode="once", **QUIET)
-    swept = prepared.then(
-        execute,
-        [*controls.inputs(), *choices.inputs()],
-        [status, *results.outputs()],
-        concurrency_id="sweep",
-        concurrency_limit=2,
-        **UNSEEN,
-    )
-    swept.failure(lambda: refused, None, status, **QUIET)
-    swept.then(lambda: busy(False), None, list(buttons), **QUIET)
-    stop.click(end, None, None, js=stopping("sweep-status"), **QUIET)
-    return stops
+    run, stop = buttons
+    return connect([(run, execute)], stop, status, [*controls.inputs(), *choices.inputs()], results.outputs())

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import SettingsError
+from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.ui.job import BUSY
 from specdemo.ui.lane_controls import whole
+from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.stops import Stops
 
+AT_ONCE = 2
+"""Visitors of a tab whose measurements take turns in the models' thread; more of them wait."""
 STOPPING = """
 () => {
   const line = document.querySelector("#%s .job-state:has(.bar) p");
@@ -37,6 +43,58 @@ def stopping(status: str) -> str:
     Not an update by the server, which could arrive after the last one of what was stopped and stay.
     """
     return STOPPING % status
+
+
+def connect(
+    starts: Sequence[tuple[gr.Button, Callable[..., Any]]],
+    stop: gr.Button,
+    status: gr.HTML,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+) -> Stops:
+    """Wire a tab's buttons; returns the visitors' stop signals.
+
+    Args:
+        starts: the buttons that start something, each with what it does: a generator that takes the stop signal
+            and the values of ``inputs``, and yields updates.
+        stop: the button that ends it.
+        status: the line that says how far it is; its id names the queue too.
+        inputs, outputs: of all that is started.
+    """
+    stops = Stops()
+    buttons = [start for start, _ in starts]
+
+    def prepare(request: gr.Request) -> list[Any]:
+        stops.arm(request.session_hash or "")
+        return [state_line("loading", "Waiting for a turn…"), *busy(True, *buttons)]
+
+    def end(request: gr.Request) -> None:
+        stops.stop(request.session_hash or "")
+
+    def told(work: Callable[..., Any]) -> Callable[..., Iterator[dict[Any, Any]]]:
+        def execute(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+            try:
+                yield from work(stops.signal(request.session_hash or ""), *values)
+            except SpecDemoError as error:
+                yield {status: state_line("error", str(error))}
+
+        return execute
+
+    for start, work in starts:
+        prepared = start.click(prepare, None, [status, *buttons, stop], trigger_mode="once", **QUIET)
+        done = prepared.then(
+            told(work),
+            list(inputs),
+            [status, *outputs],
+            concurrency_id=status.elem_id,
+            concurrency_limit=AT_ONCE,
+            **UNSEEN,
+        )
+        # What can go wrong ends as a message of its own; this is the queue refusing one more.
+        done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)
+        done.then(lambda: busy(False, *buttons), None, [*buttons, stop], **QUIET)
+    stop.click(end, None, None, js=stopping(status.elem_id), **QUIET)
+    return stops
 
 
 def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:
