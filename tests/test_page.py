@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import specdemo
 from specdemo.lanes import trace_of
+from specdemo.limits import PRIVATE
 from specdemo.models.request import request_pair
 from specdemo.models.store import Load, PairStore
 from specdemo.ui import job
@@ -319,7 +321,7 @@ def test_a_full_queue_says_so_and_leaves_run_usable(
     browser: Browser, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run decodes, one waits, and there is room for no third."""
-    monkeypatch.setattr("specdemo.ui.page.QUEUE_LENGTH", 1)
+    monkeypatch.setattr("specdemo.ui.page.limits", lambda: replace(PRIVATE, waiting=1))
     store, over = PairStore(), Event()
     demo = build(store)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())

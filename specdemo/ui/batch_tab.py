@@ -7,24 +7,25 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import gradio as gr
 
-from specdemo.models.store import PairStore
+from specdemo.limits import check_prompts, check_runs, limits
+from specdemo.models.store import Load, PairStore
 from specdemo.settings import Settings
 from specdemo.ui.batch_job import BatchPlan, batch_views
 from specdemo.ui.batch_results import SizeResults, create_size_results, saved_sizes, shown_sizes
 from specdemo.ui.batch_sizes_job import SizesPlan
-from specdemo.ui.controls import LONGEST_OUTPUT, Controls, split
+from specdemo.ui.controls import Controls, split
 from specdemo.ui.measured import measured_updates
 from specdemo.ui.measuring import measure_states
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import DOMAINS, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
-from specdemo.ui.stops import Stops
-from specdemo.ui.tab_parts import bounded, connect, state_line
+from specdemo.ui.stops import Stop, Stops
+from specdemo.ui.tab_parts import Job, bounded, connect, state_line
+from specdemo.ui.turns import Turns
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
@@ -75,17 +76,21 @@ def sizes_plan(
     most = bounded("rows", rows, MOST_ROWS)
     settings, prompts = _drafted(panel, tokens, source)
     sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
-    return SizesPlan(prompts, settings, sizes, bounded("repeats", repeats, MOST_REPEATS))
+    times = bounded("repeats", repeats, MOST_REPEATS)
+    check_runs(2 * times * most * len(sizes))  # every size decodes as many rows, plainly and drafted
+    return SizesPlan(prompts, settings, sizes, times)
 
 
 def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[Settings, list[str]]:
     _, prompt, lanes = split(panel)
     # Speeds begin after the first token, which is the prefill's.
-    length = bounded("tokens a row", tokens, LONGEST_OUTPUT, least=2)
-    return replace(drafting(lanes), max_new_tokens=length), chosen_prompts(prompt, *source, mixed=True)
+    length = bounded("tokens a row", tokens, limits().tokens, least=2)
+    prompts = chosen_prompts(prompt, *source, mixed=True)
+    check_prompts(prompts)
+    return replace(drafting(lanes), max_new_tokens=length), prompts
 
 
-def create_batch_tab(controls: Controls, store: PairStore) -> Stops:
+def create_batch_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
     """Build the tab in the current layout; returns the visitors' stop signals."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
         gr.HTML(
@@ -111,7 +116,7 @@ def create_batch_tab(controls: Controls, store: PairStore) -> Stops:
         )
         results = create_size_results()
     say_what_drafts(controls, note, without=("early_exit",))
-    return _connect(controls, store, choices, (run, sizes, stop), status, view, results)
+    return _connect(controls, store, line, choices, (run, sizes, stop), status, view, results)
 
 
 def _create_choices() -> BatchControls:
@@ -127,6 +132,7 @@ def _create_choices() -> BatchControls:
 def _connect(
     controls: Controls,
     store: PairStore,
+    line: Turns,
     choices: BatchControls,
     buttons: tuple[gr.Button, gr.Button, gr.Button],
     status: gr.HTML,
@@ -136,23 +142,25 @@ def _connect(
     # One result at a time: two large figures of different runs would be read together.
     only_view, only_sizes = {results.area: gr.update(visible=False)}, {view: None}
 
-    def decode(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
+    def decode(*values: Any) -> Job:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
         wanted = batch_plan(panel, *own)
-        with (
-            store.using(pair_request(*split(panel)[0])) as load,
-            closing(batch_views(store.thread, load, wanted, signal)) as views,
-        ):
-            for state in views:
-                update = {status: state_line(state.phase, state.message, state.fraction)}
-                if state.rounds:  # not before: an error should not take away what was there
-                    update |= {view: state.value(), **only_view}
-                yield update
 
-    def measure(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
+        def work(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
+            with closing(batch_views(store.thread, load, wanted, signal)) as views:
+                for state in views:
+                    update = {status: state_line(state.phase, state.message, state.fraction)}
+                    if state.rounds:  # not before: an error should not take away what was there
+                        update |= {view: state.value(), **only_view}
+                    yield update
+
+        return pair_request(*split(panel)[0]), work
+
+    def measure(*values: Any) -> Job:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
         wanted = sizes_plan(panel, *own)
-        with store.using(pair_request(*split(panel)[0])) as load:
+
+        def work(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
             states = measure_states(store.thread, load, wanted.measurement, signal)
             updates = measured_updates(
                 states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
@@ -160,6 +168,8 @@ def _connect(
             for update in updates:
                 yield update | only_sizes if results.area in update else update
 
+        return pair_request(*split(panel)[0]), work
+
     run, sizes, stop = buttons
-    inputs = [*controls.inputs(), *choices.inputs()]
-    return connect([(run, decode), (sizes, measure)], stop, status, inputs, [view, *results.outputs()])
+    inputs, outputs = [*controls.inputs(), *choices.inputs()], [view, *results.outputs()]
+    return connect([(run, decode), (sizes, measure)], stop, status, inputs, outputs, store, line)

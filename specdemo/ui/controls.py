@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.limits import limits
 from specdemo.models.catalog import catalog
 from specdemo.prompts import by_domain
 from specdemo.settings import Settings
@@ -25,7 +26,6 @@ from specdemo.ui.lane_controls import (
 from specdemo.ui.pair_controls import NONE, PAIR_INPUTS, PairControls, create_pair_controls, has_draft
 from specdemo.ui.quiet import QUIET
 
-LONGEST_OUTPUT = 1024
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
 SHARED_INPUTS = 6
 
@@ -104,7 +104,7 @@ def create_controls() -> Controls:
             with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
                 lanes.append(create_lane(number, method, optional=number > 1))
     max_new_tokens = gr.Slider(
-        1, LONGEST_OUTPUT, defaults.max_new_tokens, step=1, label="Length, tokens", elem_id="max-tokens"
+        1, limits().tokens, defaults.max_new_tokens, step=1, label="Length, tokens", elem_id="max-tokens"
     )
     with gr.Accordion("Sampling", open=False, elem_id="sampling"):
         temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature, 0 is greedy", elem_id="temperature")

@@ -36,6 +36,13 @@ def waiting(lanes: list[dict[str, Any]]) -> dict[str, Any]:
     return RaceView(lanes, phase="loading", message="Waiting for a turn…").value()
 
 
+def wait_updates(lanes: list[dict[str, Any]], told: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """The view of the same run while it is told what it waits for."""
+    view = RaceView(lanes, phase="loading")
+    for view.message in told:
+        yield view.value()
+
+
 def failed(message: str) -> dict[str, Any]:
     """The view of a run that could not begin."""
     return RaceView([], phase="error", message=message).value()

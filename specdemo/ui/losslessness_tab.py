@@ -9,6 +9,7 @@ import gradio as gr
 
 from specdemo.certify import RUNS, TOKENS
 from specdemo.errors import SpecDemoError
+from specdemo.limits import check_lanes, check_prompts, check_runs
 from specdemo.models.store import PairStore
 from specdemo.settings import DRAFTERS, MAX_GAMMA, Settings
 from specdemo.ui.controls import Controls
@@ -19,6 +20,7 @@ from specdemo.ui.pair_controls import PAIR_INPUTS, has_draft, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
+from specdemo.ui.turns import Turns, visitor_of
 
 DISTRIBUTION, GREEDY = "distribution", "greedy"
 INTRODUCTION = {
@@ -29,10 +31,9 @@ INTRODUCTION = {
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 DRAFTER_LABELS = {"model": "draft model", "prompt_lookup": "prompt lookup", "early_exit": "early exit"}
 BUSY = "Too many checks are waiting here. Press Check again in a minute."
-AT_ONCE = 2
 
 
-def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
+def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
     """Build the tab in the current layout; returns the visitors' stop signals."""
     stops = Stops()
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
@@ -79,7 +80,12 @@ def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
         stop = stops.signal(request.session_hash or "")
         try:
             plan = _plan(*values[PAIR_INPUTS:])
-            with store.using(pair_request(*values[:PAIR_INPUTS])) as load:
+            with (
+                store.using(pair_request(*values[:PAIR_INPUTS])) as load,
+                line.place(visitor_of(request)) as place,
+            ):
+                for text in place.wait(stop, [load]):
+                    yield render(CheckState("loading", text))
                 for state in check_states(store.thread, load, plan, stop):
                     yield render(state)
         except SpecDemoError as error:
@@ -92,9 +98,7 @@ def create_losslessness_tab(controls: Controls, store: PairStore) -> Stops:
     own = [mode, rule, drafter, gamma, temperature, runs, tokens]
     inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
     prepared = start.click(prepare, None, [view, *buttons], trigger_mode="once", **QUIET)
-    checked = prepared.then(
-        execute, inputs, view, concurrency_id="losslessness", concurrency_limit=AT_ONCE, **UNSEEN
-    )
+    checked = prepared.then(execute, inputs, view, concurrency_id="losslessness", concurrency_limit=None, **UNSEEN)
     checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
     checked.then(lambda: busy(False), None, buttons, **QUIET)
     halt.click(stop, None, None, **QUIET)
@@ -135,7 +139,12 @@ def _plan(
         chat=None if chat else False,
         max_new_tokens=whole("max_new_tokens", max_new_tokens),
     )
-    return Plan(prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
+    check_prompts([prompt or ""])
+    check_lanes([settings])
+    plan = Plan(prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
+    if mode == DISTRIBUTION:
+        check_runs(2 * plan.runs)
+    return plan
 
 
 def _offer(mode: str, rule: str) -> list[Any]:

@@ -7,20 +7,27 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.limits import limits
+from specdemo.models.request import is_public
 from specdemo.models.store import PairStore
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
+from specdemo.ui.endpoints import add_endpoints
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.quiet import QUIET
 from specdemo.ui.race_assets import race_css
 from specdemo.ui.race_tab import create_race_tab, race_head
-from specdemo.ui.recordings_panel import upload_limit
 from specdemo.ui.sweep_tab import create_sweep_tab
+from specdemo.ui.tab_parts import AT_ONCE
+from specdemo.ui.turns import Lines
 
 TITLE = "specdemo: speculative decoding, measured"
-QUEUE_LENGTH = 32
+EVENTS = 200
+"""Events that wait to begin. Jobs wait in a line of their own, so this fills only by a flood."""
+THREADS = 100
+"""Everyone who waits in line takes one for a tenth of a second at a time; pressing a button needs one too."""
 
 
 def build(store: PairStore | None = None) -> gr.Blocks:
@@ -31,6 +38,7 @@ def build(store: PairStore | None = None) -> gr.Blocks:
     """
     store = store or PairStore()
     loading = PairLoading(store)
+    lines = Lines(limits(), shared=is_public())
     with gr.Blocks(
         title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True
     ) as page:
@@ -44,13 +52,14 @@ def build(store: PairStore | None = None) -> gr.Blocks:
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    leavers = [*create_race_tab(controls, store, loading)]
+                    leavers = [*create_race_tab(controls, store, loading, lines.of("race"))]
                 with gr.Tab("γ sweep", id="sweep"):
-                    leavers.append(create_sweep_tab(controls, store))
+                    leavers.append(create_sweep_tab(controls, store, lines.of("sweep", AT_ONCE)))
                 with gr.Tab("Batch", id="batch"):
-                    leavers.append(create_batch_tab(controls, store))
+                    leavers.append(create_batch_tab(controls, store, lines.of("batch", AT_ONCE)))
                 with gr.Tab("Losslessness", id="losslessness"):
-                    leavers.append(create_losslessness_tab(controls, store))
+                    leavers.append(create_losslessness_tab(controls, store, lines.of("losslessness", AT_ONCE)))
+        add_endpoints(store, lines)
         connect_pair_card(page, controls.pair, controls.run, loading)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
@@ -61,7 +70,7 @@ def build(store: PairStore | None = None) -> gr.Blocks:
             loading.forget(request.session_hash or "")
 
         page.unload(leave)
-    page.queue(max_size=QUEUE_LENGTH)
+    page.queue(max_size=EVENTS)
     store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
     return page
 
@@ -74,8 +83,10 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
         "footer_links": [],
-        "show_error": True,
-        "max_file_size": upload_limit(),
+        "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown
+        "max_file_size": limits().upload,
+        "max_threads": THREADS,
+        "mcp_server": True,
     }
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
+from specdemo.limits import check_lanes, check_prompts
 from specdemo.models.request import PairRequest
 from specdemo.models.store import Load, PairStore
 from specdemo.ui.controls import Controls, race_settings, split, unquantized_lanes
-from specdemo.ui.job import BUSY, failed, race_updates, waiting
+from specdemo.ui.job import BUSY, failed, race_updates, wait_updates, waiting
 from specdemo.ui.kept import Kept
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.pair_controls import pair_request
@@ -23,6 +24,7 @@ from specdemo.ui.race_assets import HERE, plotly_js, race_scripts
 from specdemo.ui.recordings_panel import create_recordings, create_saves
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
+from specdemo.ui.turns import Turns, visitor_of
 
 CONNECT = """
 const show = () => window.SpecDemoPlayer.mount(element.querySelector(".race-root")).update(props.value);
@@ -40,10 +42,11 @@ def race_head() -> str:
     return f'<script src="gradio_api/file={plotly.as_posix()}" defer></script>{own}'
 
 
-def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) -> tuple[Stops, Kept]:
+def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading, line: Turns) -> tuple[Stops, Kept]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the visitors' stop signals and recordings, both to be told when one leaves.
+    Races take their turns in ``line``. Returns the visitors' stop signals and recordings, both to be told when one
+    leaves.
     """
     view = gr.HTML(
         value=None,
@@ -76,8 +79,14 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
         session = request.session_hash or ""
         stop = stops.signal(session)
         try:
+            check_prompts([prompt])
             lanes = race_settings(*panel)
-            with _loads(store, pair_request(*pair), unquantized_lanes(*panel)) as loads:
+            check_lanes(lanes)
+            with (
+                _loads(store, pair_request(*pair), unquantized_lanes(*panel)) as loads,
+                line.place(visitor_of(request)) as place,
+            ):
+                yield from wait_updates(_headers(values), place.wait(stop, loads))
                 yield from race_updates(store.thread, loads, prompt, lanes, stop, partial(kept.finish, session))
         except SpecDemoError as error:
             yield failed(str(error))
@@ -87,9 +96,9 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading) 
         loading.leave(request.session_hash or "", pair)
 
     inputs = controls.inputs()
-    # Decoding takes turns; what only touches the page does not wait in that queue.
+    # Decoding takes turns in a line of our own, which tells where one stands and hears Stop; Gradio's does not.
     prepared = controls.run.click(prepare, inputs, [view, *buttons], trigger_mode="once", **QUIET)
-    raced = prepared.then(execute, inputs, view, concurrency_id="model", concurrency_limit=1, **UNSEEN)
+    raced = prepared.then(execute, inputs, view, concurrency_id="race", concurrency_limit=None, **UNSEEN)
     # What can go wrong in a race ends as a message of its own; this is the queue refusing one more run.
     raced.failure(refused, None, [view, *buttons], **QUIET)
     # A run may have loaded its pair, and put another out of memory.

@@ -15,7 +15,7 @@ import gradio as gr
 from specdemo.errors import TraceError
 from specdemo.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.models.source import ASSETS
-from specdemo.recording import LARGEST_FILE, Recording
+from specdemo.recording import Recording
 from specdemo.ui.kept import Kept
 from specdemo.ui.quiet import QUIET
 from specdemo.ui.race_value import replay_value
@@ -145,11 +145,6 @@ def create_recordings(view: gr.HTML, saves: gr.Row, kept: Kept) -> None:
     for button, recording in zip(chosen, shipped(), strict=True):
         button.click(shower(recording), None, outputs, **QUIET)
     upload.upload(read, upload, outputs, **QUIET)
-
-
-def upload_limit() -> int:
-    """Bytes that the server takes of one file; a little more than a recording may have, to say so itself."""
-    return LARGEST_FILE + 1_000_000
 
 
 def _caption(recording: Recording) -> str:

@@ -5,11 +5,27 @@ from __future__ import annotations
 from threading import Event, Lock
 
 
+class Stop(Event):
+    """Ends a run within one round when it is set.
+
+    Attributes:
+        reason: a line for people, where it was not the visitor who set it.
+    """
+
+    reason: str | None = None
+
+    def end(self, reason: str) -> None:
+        """Set it for a reason; one that is set already keeps its own."""
+        if not self.is_set():
+            self.reason = reason
+        self.set()
+
+
 class Stops:
     """Keeps the stop signal of each visitor's run, from the press of Run to its end."""
 
     def __init__(self) -> None:
-        self._events: dict[str, Event] = {}
+        self._events: dict[str, Stop] = {}
         self._lock = Lock()
 
     def arm(self, session: str) -> None:
@@ -17,12 +33,12 @@ class Stops:
         with self._lock:
             if session in self._events:
                 self._events[session].set()
-            self._events[session] = Event()
+            self._events[session] = Stop()
 
-    def signal(self, session: str) -> Event:
+    def signal(self, session: str) -> Stop:
         """The signal of the visitor's run."""
         with self._lock:
-            return self._events.setdefault(session, Event())
+            return self._events.setdefault(session, Stop())
 
     def stop(self, session: str) -> None:
         """Tell the visitor's run, waiting or going, to end."""

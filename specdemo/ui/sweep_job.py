@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdemo.analysis.sweep_report import SweepReport
@@ -17,7 +18,7 @@ class Plan:
 
     prompts: list[str]
     settings: Settings
-    gammas: range
+    gammas: Sequence[int]
     repeats: int
 
     @property

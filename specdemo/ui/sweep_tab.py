@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event
 from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import SettingsError, SpecDemoError
-from specdemo.models.store import PairStore
+from specdemo.errors import SettingsError
+from specdemo.limits import check_prompts, check_runs, limits
+from specdemo.models.store import Load, PairStore
 from specdemo.settings import MAX_GAMMA
-from specdemo.ui.controls import LONGEST_OUTPUT, Controls, split
+from specdemo.ui.controls import Controls, split
 from specdemo.ui.measured import measured_updates
 from specdemo.ui.measuring import measure_states
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import PANEL, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
-from specdemo.ui.stops import Stops
+from specdemo.ui.stops import Stop, Stops
 from specdemo.ui.sweep_job import Plan
 from specdemo.ui.sweep_results import Results, create_results, saved, shown
-from specdemo.ui.tab_parts import bounded, connect
+from specdemo.ui.tab_parts import Job, bounded, connect
+from specdemo.ui.turns import Turns
 
 MOST_REPEATS = 20
-MOST_RUNS = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,16 @@ def plan(
     settings = replace(
         drafting(lanes),
         adaptive_gamma=False,
-        max_new_tokens=bounded("tokens a run", tokens, LONGEST_OUTPUT, least=2),
+        max_new_tokens=bounded("tokens a run", tokens, limits().tokens, least=2),
     )
     prompts = chosen_prompts(prompt, *source)
     wanted = Plan(prompts, settings, range(low, high + 1), bounded("repeats", repeats, MOST_REPEATS))
-    runs = (len(wanted.gammas) + 1) * len(prompts) * wanted.repeats
-    if runs > MOST_RUNS:
-        raise SpecDemoError(
-            f"These are {runs:,} runs, and {MOST_RUNS:,} are the most; take fewer prompts or repeats."
-        )
+    check_prompts(prompts)
+    check_runs((len(wanted.gammas) + 1) * len(prompts) * wanted.repeats)
     return wanted
 
 
-def create_sweep_tab(controls: Controls, store: PairStore) -> Stops:
+def create_sweep_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
     """Build the tab in the current layout; returns the visitors' stop signals."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         gr.HTML(
@@ -94,7 +91,7 @@ def create_sweep_tab(controls: Controls, store: PairStore) -> Stops:
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results = create_results()
     say_what_drafts(controls, drafts)
-    return _connect(controls, store, choices, (run, stop), status, results)
+    return _connect(controls, store, line, choices, (run, stop), status, results)
 
 
 def _create_choices() -> SweepControls:
@@ -111,19 +108,24 @@ def _create_choices() -> SweepControls:
 def _connect(
     controls: Controls,
     store: PairStore,
+    line: Turns,
     choices: SweepControls,
     buttons: tuple[gr.Button, gr.Button],
     status: gr.HTML,
     results: Results,
 ) -> Stops:
-    def execute(signal: Event, *values: Any) -> Iterator[dict[Any, Any]]:
+    def begin(*values: Any) -> Job:
         panel, own = values[:-SWEEP_INPUTS], values[-SWEEP_INPUTS:]
         wanted = plan(panel, *own)
-        with store.using(pair_request(*split(panel)[0])) as load:
+
+        def measure(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
             states = measure_states(store.thread, load, wanted.measurement, signal)
             yield from measured_updates(
                 states, status, results.area, partial(shown, results), partial(saved, results)
             )
 
+        return pair_request(*split(panel)[0]), measure
+
     run, stop = buttons
-    return connect([(run, execute)], stop, status, [*controls.inputs(), *choices.inputs()], results.outputs())
+    inputs = [*controls.inputs(), *choices.inputs()]
+    return connect([(run, begin)], stop, status, inputs, results.outputs(), store, line)

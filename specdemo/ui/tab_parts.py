@@ -9,13 +9,20 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.models.request import PairRequest
+from specdemo.models.store import Load, PairStore
 from specdemo.ui.job import BUSY
 from specdemo.ui.lane_controls import whole
 from specdemo.ui.quiet import QUIET, UNSEEN
-from specdemo.ui.stops import Stops
+from specdemo.ui.stops import Stop, Stops
+from specdemo.ui.turns import Turns, visitor_of
 
 AT_ONCE = 2
-"""Visitors of a tab whose measurements take turns in the models' thread; more of them wait."""
+"""Visitors of a tab whose measurements take turns in the models' thread where it is one's own; others wait."""
+
+Job = tuple[PairRequest, Callable[[Load, Stop], Iterator[dict[Any, Any]]]]
+"""The pair that is needed, and the updates that follow once it is there."""
+Start = Callable[..., Job]
 STOPPING = """
 () => {
   const line = document.querySelector("#%s .job-state:has(.bar) p");
@@ -46,20 +53,23 @@ def stopping(status: str) -> str:
 
 
 def connect(
-    starts: Sequence[tuple[gr.Button, Callable[..., Any]]],
+    starts: Sequence[tuple[gr.Button, Start]],
     stop: gr.Button,
     status: gr.HTML,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
+    store: PairStore,
+    line: Turns,
 ) -> Stops:
     """Wire a tab's buttons; returns the visitors' stop signals.
 
     Args:
-        starts: the buttons that start something, each with what it does: a generator that takes the stop signal
-            and the values of ``inputs``, and yields updates.
+        starts: the buttons that start something, each with the job that it makes of the values of ``inputs``.
         stop: the button that ends it.
         status: the line that says how far it is; its id names the queue too.
         inputs, outputs: of all that is started.
+        store: has the pairs.
+        line: where all that is started takes its turn.
     """
     stops = Stops()
     buttons = [start for start, _ in starts]
@@ -71,23 +81,28 @@ def connect(
     def end(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
 
-    def told(work: Callable[..., Any]) -> Callable[..., Iterator[dict[Any, Any]]]:
+    def told(begin: Start) -> Callable[..., Iterator[dict[Any, Any]]]:
         def execute(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+            signal = stops.signal(request.session_hash or "")
             try:
-                yield from work(stops.signal(request.session_hash or ""), *values)
+                wanted, work = begin(*values)
+                with store.using(wanted) as load, line.place(visitor_of(request)) as place:
+                    for text in place.wait(signal, [load]):
+                        yield {status: state_line("loading", text)}
+                    yield from work(load, signal)
             except SpecDemoError as error:
                 yield {status: state_line("error", str(error))}
 
         return execute
 
-    for start, work in starts:
+    for start, begin in starts:
         prepared = start.click(prepare, None, [status, *buttons, stop], trigger_mode="once", **QUIET)
         done = prepared.then(
-            told(work),
+            told(begin),
             list(inputs),
             [status, *outputs],
             concurrency_id=status.elem_id,
-            concurrency_limit=AT_ONCE,
+            concurrency_limit=None,
             **UNSEEN,
         )
         # What can go wrong ends as a message of its own; this is the queue refusing one more.

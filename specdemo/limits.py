@@ -1,0 +1,118 @@
+"""How much one job may ask for: little where strangers share a machine, a lot on one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdemo.errors import PromptError, SettingsError, SpecDemoError
+from specdemo.models.request import is_public
+from specdemo.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most of everything that a visitor can ask for.
+
+    Attributes:
+        characters: of one prompt.
+        tokens: of one output.
+        lanes: of one race.
+        prompts: of one measurement.
+        runs: of one measurement.
+        upload: bytes of one file.
+        seconds: that one job may have the models for; None is no limit.
+        waiting: jobs that wait for the models.
+        visitor: jobs of one visitor, waiting or running.
+        address: jobs from one network address, waiting or running; many visitors may share one.
+    """
+
+    characters: int
+    tokens: int
+    lanes: int
+    prompts: int
+    runs: int
+    upload: int
+    seconds: float | None
+    waiting: int
+    visitor: int
+    address: int
+
+
+PRIVATE = Limits(
+    characters=1_000_000,
+    tokens=1024,
+    lanes=4,
+    prompts=200,
+    runs=3000,
+    upload=21_000_000,  # a little more than a recording may have, to say so in its own words
+    seconds=None,
+    waiting=32,
+    visitor=8,
+    address=40,
+)
+PUBLIC = Limits(
+    characters=4_000,
+    tokens=256,
+    lanes=4,
+    prompts=16,
+    runs=240,
+    upload=6_000_000,
+    seconds=120.0,
+    waiting=24,
+    visitor=2,
+    address=12,
+)
+ELSEWHERE = "run the app on your own machine for more"
+
+
+def limits() -> Limits:
+    """Those of this app, by whether strangers use it."""
+    return PUBLIC if is_public() else PRIVATE
+
+
+def check_prompts(prompts: Sequence[str]) -> None:
+    """
+    Raises:
+        PromptError: there are too many, or one is too long.
+    """
+    most = limits()
+    if len(prompts) > most.prompts:
+        raise PromptError(f"there are {len(prompts):,}; give at most {most.prompts}{_hint()}.")
+    longest = max((len(prompt) for prompt in prompts), default=0)
+    if longest > most.characters:
+        raise PromptError(
+            f"it has {longest:,} characters, and {most.characters:,} are the most here; shorten it{_hint()}."
+        )
+
+
+def check_lanes(lanes: Sequence[Settings]) -> None:
+    """
+    Raises:
+        SettingsError: there are none or too many, or one is too long.
+    """
+    most = limits()
+    if not 1 <= len(lanes) <= most.lanes:
+        raise SettingsError("lanes", f"there are {len(lanes)}; give 1 to {most.lanes}.")
+    for settings in lanes:
+        if settings.max_new_tokens > most.tokens:
+            raise SettingsError(
+                "max_new_tokens",
+                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of one run here{_hint()}.",
+            )
+
+
+def check_runs(runs: int) -> None:
+    """
+    Raises:
+        SpecDemoError: a measurement of so many runs is too large.
+    """
+    most = limits().runs
+    if runs > most:
+        raise SpecDemoError(
+            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats{_hint()}."
+        )
+
+
+def _hint() -> str:
+    return f", or {ELSEWHERE}" if is_public() else ""
