@@ -7,11 +7,19 @@ class SpecDemoError(Exception):
     """Base of every error that a setting, a prompt or a choice of models can cause."""
 
 
+LONGEST_MESSAGE = 400
+
+
+def _bounded(message: str) -> str:
+    """Messages quote what was given, which may be anything; their end says what to do."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:250]}…{message[-100:]}"
+
+
 class SettingsError(SpecDemoError):
     """A knob of a run is out of its range. ``field`` names it."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
+        super().__init__(_bounded(f"{field}: {message}"))
         self.field = field
 
 
@@ -19,7 +27,7 @@ class PromptError(SpecDemoError):
     """The prompt cannot be decoded by this pair."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"prompt: {message}")
+        super().__init__(_bounded(f"prompt: {message}"))
 
 
 class PairError(SpecDemoError):

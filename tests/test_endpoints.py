@@ -63,7 +63,7 @@ def test_four_endpoints_are_public_and_typed_and_nothing_else(client: Client, ur
     assert set(named) == {"/pairs", "/run", "/race", "/sweep"}
     assert client.view_api(return_format="dict")["unnamed_endpoints"] == {}
     settings = {p["parameter_name"]: p["type"] for p in named["/run"]["parameters"]}["settings"]
-    assert set(settings["properties"]) == {f for f in Settings.__dataclass_fields__}
+    assert set(settings["properties"]) == set(Settings.__dataclass_fields__)
     assert settings["properties"]["acceptance"]["enum"][:2] == ["exact", "sampling"]
     tools = {tool["name"]: tool for tool in httpx.get(f"{url}gradio_api/mcp/schema").json()}
     assert set(tools) == {"pairs", "run", "race", "sweep"}

@@ -126,3 +126,11 @@ def test_settings_cannot_be_changed_after_validation() -> None:
     """Guards against a lane whose settings change under it."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().gamma = 99
+
+
+def test_a_message_quotes_no_more_than_fits_a_line_or_two() -> None:
+    """What was given may be a novel; what to do still stands at the end."""
+    with pytest.raises(SettingsError) as caught:
+        Settings(gamma="9" * 100_000)
+    assert len(str(caught.value)) <= 400
+    assert str(caught.value).startswith("gamma: must be a whole number from 1 to 16")

@@ -1,7 +1,7 @@
 """The public API: what programs and agents may call. Everything else on the page is private.
 
-Gradio reads the types of these functions, so there are no postponed annotations here, and the first line of what is
-said of each parameter.
+Gradio reads the types of these functions, so there are no postponed annotations here, and of what is said of each
+parameter the first line.
 """
 
 import json
@@ -29,7 +29,6 @@ from specdemo.ui.tab_parts import AT_ONCE
 from specdemo.ui.turns import Lines, is_agent, visitor_of
 
 TOLD_SECONDS = 1.0
-LONGEST_MESSAGE = 600
 GAMMAS = [2, 3, 4, 5, 6, 7, 8]
 LANES = [{"strategy": "autoregressive"}, {"strategy": "speculative"}]
 _log = logging.getLogger(__name__)
@@ -169,7 +168,7 @@ def _clear_errors() -> Iterator[None]:
     try:
         yield
     except SpecDemoError as error:
-        raise gr.Error(str(error)[:LONGEST_MESSAGE], print_exception=False) from None
+        raise gr.Error(str(error), print_exception=False) from None
     except Exception as error:
         _log.exception("a call failed")
         raise gr.Error(f"The call failed: {type(error).__name__}.", print_exception=False) from None

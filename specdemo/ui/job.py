@@ -26,7 +26,9 @@ from specdemo.ui.race_value import RaceView
 from specdemo.ui.worker import gathered
 
 STOPPED = "Stopped. Press Run to start again."
-BUSY = "Too many runs are waiting here. Press Run again in a minute."
+BUSY = (
+    "The run could not begin: too many are waiting, or a value is not valid. Check the panel and press Run again."
+)
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 _log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from specdemo.limits import check_lanes, check_prompts, check_runs
 from specdemo.models.store import PairStore
 from specdemo.settings import DRAFTERS, MAX_GAMMA, Settings
 from specdemo.ui.controls import Controls
+from specdemo.ui.job import BUSY
 from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, whole
 from specdemo.ui.losslessness_job import CheckState, Plan, check_states
 from specdemo.ui.losslessness_view import render
@@ -30,7 +31,6 @@ INTRODUCTION = {
 }
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 DRAFTER_LABELS = {"model": "draft model", "prompt_lookup": "prompt lookup", "early_exit": "early exit"}
-BUSY = "Too many checks are waiting here. Press Check again in a minute."
 
 
 def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
