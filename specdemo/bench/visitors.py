@@ -1,7 +1,7 @@
 """``python -m specdemo.bench.visitors``: what happens when many use a public page at once?
 
 The app runs in a process of its own, in public mode, on the builtin pair. Visitors (gradio_client) race again and
-again, each with prompts of their own and from an address of their own; who is refused comes back later. Counted are
+again, each with prompts and an address of their own; who is refused comes back later. Counted are
 answers, refusals and failures, answers that are not the visitor's own, how long the page takes to load
 meanwhile, and the server's memory before and after.
 """
