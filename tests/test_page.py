@@ -296,10 +296,13 @@ def test_two_visitors_take_turns_and_see_only_their_own_run(page: Page, browser:
     other = browser.new_page()
     other.goto(address)
     other.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
-    set_length(page, 150)
+    set_length(page, 400)
     set_length(other, 20)
     page.locator("#run").click()
-    press_run_and_wait(other)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "running", timeout=RUN_MS)
+    other.locator("#run").click()
+    expect(other.locator("[data-role=message]")).to_contain_text("number 1 in line", timeout=RUN_MS)
+    expect(other.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
     expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
     assert int(other.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) <= 20
     assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) > 20

@@ -28,6 +28,8 @@ from specdemo.ui.turns import Lines
 
 TITLE = "specdemo: speculative decoding, measured"
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
+KEPT_SECONDS = (3600, 3600)
+"""How often files of visitors are looked through, and how old they may grow."""
 EVENTS = 200
 """Events that wait to begin. Jobs wait in a line of their own, so this fills only by a flood."""
 THREADS = 100
@@ -63,7 +65,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
     store = store or PairStore()
     loading = PairLoading(store)
     lines = lines or Lines(limits(), shared=is_public())
-    with Page(title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True) as page:
+    with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
         with gr.Row(elem_id="page"):
             with gr.Column(scale=0, min_width=300, elem_id="panel"):
                 gr.HTML(
