@@ -21,6 +21,7 @@ class Limits:
         prompts: of one measurement.
         runs: of one measurement.
         upload: bytes of one file.
+        uploads: bytes of all visitors' files together.
         seconds: that one job may have the models for; None is no limit.
         waiting: jobs that wait for the models.
         visitor: jobs of one visitor, waiting or running.
@@ -33,6 +34,7 @@ class Limits:
     prompts: int
     runs: int
     upload: int
+    uploads: int
     seconds: float | None
     waiting: int
     visitor: int
@@ -46,6 +48,7 @@ PRIVATE = Limits(
     prompts=200,
     runs=3000,
     upload=21_000_000,  # a little more than a recording may have, to say so in its own words
+    uploads=10_000_000_000,
     seconds=None,
     waiting=32,
     visitor=8,
@@ -58,6 +61,7 @@ PUBLIC = Limits(
     prompts=16,
     runs=240,
     upload=6_000_000,
+    uploads=500_000_000,
     seconds=120.0,
     waiting=24,
     visitor=2,

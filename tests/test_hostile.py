@@ -219,6 +219,20 @@ def test_a_file_too_large_is_refused_while_it_comes(wire: Wire) -> None:
     check(big.text, "exceed")
 
 
+def test_no_number_of_files_fills_the_disk(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only each is bounded, but all together; what lies there already counts."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    lying = tmp_path / "somebody" / "file.bin"
+    lying.parent.mkdir()
+    with lying.open("wb") as file:
+        file.truncate(PUBLIC.uploads)
+    refused = wire.http.post(f"{wire.url}/gradio_api/upload", files={"files": ("x.json", b"{}")})
+    assert refused.status_code == 507
+    check(refused.text, "Try again in an hour")
+    lying.unlink()
+    assert upload(wire, b"{}")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.route_utils import FnIndexInferError
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -25,10 +26,11 @@ from specdemo.ui.race_tab import create_race_tab, race_head
 from specdemo.ui.sweep_tab import create_sweep_tab
 from specdemo.ui.tab_parts import AT_ONCE
 from specdemo.ui.turns import Lines
+from specdemo.ui.uploads import UploadBound
 
 TITLE = "specdemo: speculative decoding, measured"
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
-KEPT_SECONDS = (3600, 3600)
+KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
 EVENTS = 200
 """Events that wait to begin. Jobs wait in a line of their own, so this fills only by a flood."""
@@ -115,7 +117,10 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": limits().upload,
         "max_threads": THREADS,
         "mcp_server": True,
-        "app_kwargs": {"exception_handlers": {FnIndexInferError: _unknown, Exception: _unforeseen}},
+        "app_kwargs": {
+            "exception_handlers": {FnIndexInferError: _unknown, Exception: _unforeseen},
+            "middleware": [Middleware(UploadBound, most=limits().uploads)],
+        },
     }
 
 
