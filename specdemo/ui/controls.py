@@ -23,7 +23,14 @@ from specdemo.ui.lane_controls import (
     whole,
 )
 from specdemo.ui.link_buttons import create_link_buttons
-from specdemo.ui.pair_controls import NONE, PAIR_INPUTS, PairControls, create_pair_controls, has_draft
+from specdemo.ui.pair_controls import (
+    NONE,
+    PAIR_INPUTS,
+    PairControls,
+    create_pair_controls,
+    has_draft,
+    held_as,
+)
 from specdemo.ui.quiet import QUIET
 
 LONGEST_OUTPUT = 1024
@@ -192,11 +199,15 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
             updates.append(gr.update(choices=choices, value=kept))
         return updates
 
-    named = [pair.pair, pair.target, pair.draft, pair.target_quantization]
+    def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
+        return offer(name, target, draft, held_as(name)[0], wishes)
+
+    named = [pair.pair, pair.target, pair.draft]
+    pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
     # A draft that was left empty is no change, but leaving the field says that there is none.
-    triggers = [c.change for c in (pair.pair, pair.draft, pair.target_quantization)]
-    triggers += [pair.draft.blur, pair.draft.submit]
-    gr.on(triggers, offer, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
+    inputs = [*named, pair.target_quantization, wished]
+    gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
     for method in methods:  # by hand only: what is set above is nobody's wish
         method.input(lambda *chosen: list(chosen), methods, wished, **QUIET)
     return wished

@@ -93,9 +93,12 @@ def lane_field(number: int, name: str) -> str:
     return name if number == SHORT_LANE else f"lane{number}.{name}"
 
 
+METHOD_FIELDS = tuple(lane_field(number, "method") for number in range(1, len(FIRST_LANES) + 1))
+
+
 def _without_draft(pair: str) -> dict[str, Any]:
     """What a pair without a draft model begins with; of a custom one that is known only with its names."""
-    drafting = [lane_field(n, "method") for n in _numbers() if FIRST_LANES[n - 1] == "draft"]
+    drafting = [name for name, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first == "draft"]
     if pair == CUSTOM:
         return dict.fromkeys([*drafting, "losslessness.drafter"])
     if catalog()[pair].draft is not None:

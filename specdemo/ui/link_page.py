@@ -14,10 +14,10 @@ from specdemo.models.request import is_public
 from specdemo.models.store import PairStore
 from specdemo.ui.controls import Controls
 from specdemo.ui.lane_controls import NO_LANE, method_choices
-from specdemo.ui.link_fields import TABS, link_fields, table
+from specdemo.ui.link_fields import METHOD_FIELDS, TABS, Field, link_fields, table
 from specdemo.ui.links import LONGEST_QUERY, from_query
 from specdemo.ui.losslessness_tab import drafters_of, rules_of
-from specdemo.ui.pair_controls import has_draft, pair_request
+from specdemo.ui.pair_controls import NONE, has_draft, pair_request
 from specdemo.ui.pair_loading import LOOKS
 from specdemo.ui.quiet import QUIET, UNSEEN
 
@@ -43,24 +43,35 @@ def link_css() -> str:
 def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: PairStore) -> None:
     """Read the page's link when it opens, then write every change into the address.
 
-    The order is what makes the page show exactly what the link says: all values arrive in one answer, couplings
-    between controls act on a person's input only, and nothing is written before.
+    The order is what makes the page show exactly what the link says: couplings between controls act on a person's
+    input only, and nothing is written before all values have arrived.
     """
     said = gr.JSON(value=None, visible=False, elem_id="link-said")
     linked = linked_controls(page)
     components = [linked[f.name] for f in link_fields() if f.element]
 
+    methods = [lane.method for lane in controls.lanes]
+
+    def read_methods(request: gr.Request) -> list[Any]:
+        values, _ = from_query(dict(request.query_params))
+        return [*_methods(values), [values[name] for name in METHOD_FIELDS]]
+
     def read(request: gr.Request) -> list[Any]:
         values, notices = from_query(dict(request.query_params))
         page_values = {f.name: values[f.name] for f in link_fields() if not f.element}
         flags = {"page": page_values, "notices": notices, "start": False}
-        wished = [values[f.name] for f in link_fields() if f.element.endswith("-method")]
-        return [*_updates(values), wished, gr.Tabs(selected=values["tab"]), flags]
+        return [*_updates(values), gr.Tabs(selected=values["tab"]), flags]
+
+    def narrow(request: gr.Request) -> list[Any]:
+        return _choices(from_query(dict(request.query_params))[0])
 
     def judge(flags: dict[str, Any], *pair: Any) -> Any:
         return _judged(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
 
-    loaded = page.load(read, None, [*components, controls.wished, tabs, said], **QUIET)
+    # Controls change one by one and tell others on the way; Gradio refuses what is no choice at that moment.
+    widened = page.load(read_methods, None, [*methods, controls.wished], **QUIET)
+    filled = widened.then(read, None, [*components, tabs, said], **QUIET)
+    loaded = filled.then(narrow, None, methods, **QUIET)
     ready = loaded.then(None, [said, *components], None, js=READY, **QUIET)
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
     judged = ready.then(judge, [said, *controls.pair.inputs()], said, **waits)
@@ -76,27 +87,46 @@ def linked_controls(page: gr.Blocks) -> dict[str, Any]:
     return {f.name: found[f.element] for f in link_fields() if f.element}
 
 
+def _methods(values: dict[str, Any]) -> list[Any]:
+    """What each lane's method is told. All are choices for now: what is still as it was must be one too."""
+    return [
+        gr.skip() if values[f.name] == f.default else gr.update(choices=_offered(f), value=values[f.name])
+        for f in _method_fields()
+    ]
+
+
+def _choices(values: dict[str, Any]) -> list[Any]:
+    """The choices that the pair leaves to each lane, once all values are there."""
+    drafts = has_draft(values["pair"], values["target"], values["draft"])
+    quantized = values["target-weights"] != NONE
+    if drafts and not quantized and all(values[f.name] == f.default for f in _method_fields()):
+        return [gr.skip() for _ in METHOD_FIELDS]
+    offered = [_offered(f, has_draft=drafts, quantized=quantized) for f in _method_fields()]
+    return [gr.update(choices=choices) for choices in offered]
+
+
+def _method_fields() -> list[Field]:
+    return [f for f in link_fields() if f.name in METHOD_FIELDS]
+
+
+def _offered(field: Field, *, has_draft: bool = True, quantized: bool = True) -> list[tuple[str, str]]:
+    return method_choices(has_draft=has_draft, quantized=quantized, optional=NO_LANE in field.choices)
+
+
 def _updates(values: dict[str, Any]) -> list[Any]:
     """What each control is told; nothing where it is as it was, so that whoever was quicker keeps their choice."""
     first, _ = from_query({})
     drafts = has_draft(values["pair"], values["target"], values["draft"])
     updates = []
-    for field in link_fields():
-        if not field.element:
-            continue
-        value = values[field.name]
-        if value == first[field.name]:
+    for name in (f.name for f in link_fields() if f.element):
+        if name in METHOD_FIELDS or values[name] == first[name]:
             updates.append(gr.skip())
-        elif field.name == "losslessness.rule":
-            updates.append(gr.update(choices=rules_of(values["losslessness.mode"]), value=value))
-        elif field.name == "losslessness.drafter":
-            updates.append(gr.update(choices=drafters_of(has_model=drafts), value=value))
-        elif field.element.endswith("-method"):
-            # All there are: what is still as it was must be a choice too, until the change of the pair narrows them.
-            choices = method_choices(has_draft=True, quantized=True, optional=NO_LANE in field.choices)
-            updates.append(gr.update(choices=choices, value=value))
+        elif name == "losslessness.rule":
+            updates.append(gr.update(choices=rules_of(values["losslessness.mode"]), value=values[name]))
+        elif name == "losslessness.drafter":
+            updates.append(gr.update(choices=drafters_of(has_model=drafts), value=values[name]))
         else:
-            updates.append(value)
+            updates.append(values[name])
     return updates
 
 

@@ -15,8 +15,17 @@ from urllib.parse import quote
 
 from specdemo.models.request import is_public
 from specdemo.models.source import shorten
-from specdemo.ui.lane_controls import method_choices
-from specdemo.ui.link_fields import EXACT_IN_BROWSERS, SHORT_LANE, Field, Rule, lane_field, link_fields, link_rules
+from specdemo.ui.lane_controls import NO_LANE, method_choices
+from specdemo.ui.link_fields import (
+    EXACT_IN_BROWSERS,
+    METHOD_FIELDS,
+    SHORT_LANE,
+    Field,
+    Rule,
+    lane_field,
+    link_fields,
+    link_rules,
+)
 from specdemo.ui.losslessness_tab import drafters_of, rules_of
 from specdemo.ui.pair_controls import NONE, has_draft
 
@@ -199,10 +208,9 @@ def _check(field: Field, value: Any, values: Mapping[str, Any]) -> None:
             raise _Unusable("this public page runs the pairs of its catalogue only.")
         if value.strip().startswith(NETWORK):
             raise _Unusable("a link may not make this machine ask another one for a folder.")
-    elif field.element.endswith("-method"):
-        number = int(field.element[4])
-        quantized = values["target-weights"] != NONE
-        choices = method_choices(has_draft=_has_draft(values), quantized=quantized, optional=number > 1)
+    elif field.name in METHOD_FIELDS:
+        quantized, optional = values["target-weights"] != NONE, NO_LANE in field.choices
+        choices = method_choices(has_draft=_has_draft(values), quantized=quantized, optional=optional)
         _one_of(value, [name for _, name in choices])
     elif field.name == "losslessness.rule":
         _one_of(value, [name for _, name in rules_of(values["losslessness.mode"])])
