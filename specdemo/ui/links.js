@@ -193,6 +193,7 @@
     Object.assign(extra, said.page, extra); // what a person did meanwhile is newer
     notify(said.notices);
     changed(values);
+    if (extra.view === "talk") window.SpecDemoTalk.enter();
     if (said.page.recording) document.getElementById(`recording-${said.page.recording}`).click();
   }
 

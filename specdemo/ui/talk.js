@@ -30,7 +30,7 @@
 
   function show(shown) {
     page.classList.toggle("talk-view", shown);
-    if (shown && document.body) sayKeys();
+    if (shown) sayKeys();
     window.SpecDemoLinks.set("view", shown ? "talk" : "page");
   }
 
@@ -74,10 +74,8 @@
     event.stopPropagation();
   }, true);
 
-  if (new URLSearchParams(location.search).get("view") === "talk") {
-    page.classList.add("talk-view"); // at once, so that the page does not flash
-    document.addEventListener("DOMContentLoaded", sayKeys);
-  }
+  // At once, so that the page does not flash; the rest follows when the link was read.
+  if (new URLSearchParams(location.search).get("view") === "talk") page.classList.add("talk-view");
 
   window.SpecDemoTalk = { enter, leave: () => show(false), active };
 })();
