@@ -125,7 +125,7 @@ def create_controls() -> Controls:
     with gr.Row(elem_classes="actions", elem_id="run-row"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
-    create_link_buttons()
+        create_link_buttons()
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
     # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
     pair.pair.input(chats, pair.pair, chat, **QUIET)

@@ -9,8 +9,7 @@ from specdemo.ui.quiet import QUIET
 
 def create_link_buttons() -> None:
     """Build them in the current layout."""
-    with gr.Row(elem_id="link-row"):
-        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", min_width=60)
-        talk = gr.Button("Talk view", size="sm", elem_id="enter-talk", min_width=60)
+    copy = gr.Button("Copy link", size="sm", elem_id="copy-link", elem_classes="quiet-button", min_width=60)
+    talk = gr.Button("Talk view", size="sm", elem_id="enter-talk", elem_classes="quiet-button", min_width=60)
     copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
     talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
