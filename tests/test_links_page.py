@@ -300,10 +300,10 @@ def image_size(content: bytes) -> tuple[int, int]:
 
 
 def saved(page: Page, card: str) -> tuple[str, bytes, float]:
-    """Name and content of a chart's image, and how wide the chart is on the page."""
+    """Name and content of a chart's image, and how wide it must be."""
     plot = page.locator(f"{card}:has(.chart-png) .js-plotly-plot").first
     plot.wait_for(timeout=RUN_MS)
-    width = plot.evaluate("e => e.clientWidth")
+    width = max(plot.evaluate("e => e.clientWidth"), 640)  # titles need so much
     with page.expect_download(timeout=RUN_MS) as waiting:
         page.locator(f"{card} .chart-png").first.click()
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes(), width

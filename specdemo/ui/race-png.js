@@ -8,7 +8,9 @@
   "use strict";
 
   const SCALE = 2;
+  /** Pixels for the title and the lines' names, and the least width that a title needs. */
   const HEAD = 64;
+  const LEAST_WIDTH = 640;
   const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
 
   /** The first ground above an element that one cannot see through. */
@@ -45,10 +47,10 @@
 
   /** Downloads `plot` as it stands. @param {HTMLElement} plot what Plotly drew in */
   function save(plot, title) {
-    const { clientWidth: width, clientHeight } = plot;
+    const width = Math.max(plot.clientWidth, LEAST_WIDTH);
     const name = title.toLowerCase().replace(/γ/g, "gamma").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
     return window.Plotly.downloadImage(standing(plot, title),
-      { format: "png", scale: SCALE, width, height: clientHeight + HEAD, filename: `specdemo-${name}` });
+      { format: "png", scale: SCALE, width, height: plot.clientHeight + HEAD, filename: `specdemo-${name}` });
   }
 
   /** The heading and the drawing of the card that a button stands in; null while there is nothing to see. */
