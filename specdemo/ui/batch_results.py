@@ -11,7 +11,7 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.ui.charts import HERO, PLAIN, bars, dress, line
+from specdemo.ui.charts import HERO, PLAIN, bars, dress, figure_head, line
 from specdemo.ui.measured_table import NOTHING, number, spread, table_html
 
 CAPTION = (
@@ -42,7 +42,7 @@ def create_size_results() -> SizeResults:
     with gr.Column(visible=False, elem_id="batch-sizes") as area:
         headline = gr.HTML(value=None, padding=False, elem_classes="measured-headline")
         with gr.Column(elem_classes="measured-figure"):
-            gr.HTML("<h3>Speed-up by batch size</h3>", padding=False)
+            gr.HTML(figure_head("Speed-up by batch size"), padding=False)
             plot = gr.Plot(show_label=False, container=False, elem_id="batch-sizes-plot")
             gr.HTML(f"<p>{CAPTION}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_classes="measured-table")

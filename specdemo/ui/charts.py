@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -170,6 +171,12 @@ def time_figure(report: SweepReport) -> go.Figure:
     figure.update_layout(barmode="stack", bargap=0.3)
     figure.update_yaxes(title_text="ms a round", rangemode="tozero")
     return figure
+
+
+def figure_head(title: str) -> str:
+    """A figure's heading, with the button that saves it: see race-png.js."""
+    button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
+    return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
 
 
 def line(colour: str) -> dict[str, Any]:

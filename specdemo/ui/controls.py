@@ -23,7 +23,15 @@ from specdemo.ui.lane_controls import (
     method_choices,
     whole,
 )
-from specdemo.ui.pair_controls import NONE, PAIR_INPUTS, PairControls, create_pair_controls, has_draft
+from specdemo.ui.link_buttons import create_link_buttons
+from specdemo.ui.pair_controls import (
+    NONE,
+    PAIR_INPUTS,
+    PairControls,
+    create_pair_controls,
+    has_draft,
+    held_as,
+)
 from specdemo.ui.quiet import QUIET
 
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
@@ -43,6 +51,7 @@ class Controls:
     chat: gr.Checkbox
     max_new_tokens: gr.Slider
     lanes: list[LaneControls]
+    wished: gr.State
     run: gr.Button
     stop: gr.Button
 
@@ -116,9 +125,11 @@ def create_controls() -> Controls:
     with gr.Row(elem_classes="actions", elem_id="run-row"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
+        create_link_buttons()
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
-    pair.pair.change(lambda name: name not in catalog() or catalog()[name].chat, pair.pair, chat, **QUIET)
-    _offer_methods(pair, [lane.method for lane in lanes])
+    # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
+    pair.pair.input(chats, pair.pair, chat, **QUIET)
+    wished = _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
         pair=pair,
         prompt=prompt,
@@ -129,6 +140,7 @@ def create_controls() -> Controls:
         chat=chat,
         max_new_tokens=max_new_tokens,
         lanes=lanes,
+        wished=wished,
         run=run,
         stop=stop,
     )
@@ -154,7 +166,8 @@ def _example_chips(prompt: gr.Textbox) -> None:
 
 def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> None:
     """Exact match means nothing above temperature 0: warming up turns it into its lossless counterpart."""
-    temperature.change(
+    gr.on(
+        [temperature.input, temperature.release],  # the second for the button that resets it
         # What stays is not sent back: a slow answer would undo what was chosen meanwhile.
         lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
         [temperature, *rules],
@@ -163,8 +176,16 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
     )
 
 
-def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> None:
-    """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again."""
+def chats(pair: str) -> bool:
+    """Whether a pair's prompts go into its chat template unless one says otherwise."""
+    return pair not in catalog() or catalog()[pair].chat
+
+
+def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
+    """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again.
+
+    Returns what each lane was last wished to do.
+    """
     wished = gr.State(list(FIRST_LANES))
 
     def offer(name: str, target: str, draft: str, quantization: str, wishes: list[str]) -> list[Any]:
@@ -178,10 +199,15 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> None:
             updates.append(gr.update(choices=choices, value=kept))
         return updates
 
-    named = [pair.pair, pair.target, pair.draft, pair.target_quantization]
+    def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
+        return offer(name, target, draft, held_as(name)[0], wishes)
+
+    named = [pair.pair, pair.target, pair.draft]
+    pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
     # A draft that was left empty is no change, but leaving the field says that there is none.
-    triggers = [c.change for c in (pair.pair, pair.draft, pair.target_quantization)]
-    triggers += [pair.draft.blur, pair.draft.submit]
-    gr.on(triggers, offer, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
+    inputs = [*named, pair.target_quantization, wished]
+    gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
     for method in methods:  # by hand only: what is set above is nobody's wish
         method.input(lambda *chosen: list(chosen), methods, wished, **QUIET)
+    return wished

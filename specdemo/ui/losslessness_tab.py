@@ -40,14 +40,14 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
         mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
         rule = gr.Dropdown(
-            _rules(sampled=True),
+            rules_of(DISTRIBUTION),
             value="sampling",
             label="Acceptance rule",
             elem_id="losslessness-rule",
             min_width=200,
         )
         drafter = gr.Dropdown(
-            _drafters(has_model=True),
+            drafters_of(has_model=True),
             value=DRAFTERS[0],
             label="Drafts with",
             elem_id="losslessness-drafter",
@@ -102,9 +102,11 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
     checked.then(lambda: busy(False), None, buttons, **QUIET)
     halt.click(stop, None, None, **QUIET)
-    mode.change(_offer, [mode, rule], [introduction, rule, temperature, runs, tokens], **QUIET)
+    mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
+    # By hand only: a link says for itself what goes with its pair and its kind of check.
+    mode.input(_swapped, [mode, rule], rule, **QUIET)
     named = [controls.pair.pair, controls.pair.target, controls.pair.draft]
-    gr.on([c.change for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
+    gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
     return stops
 
 
@@ -147,12 +149,16 @@ def _plan(
     return plan
 
 
-def _offer(mode: str, rule: str) -> list[Any]:
-    """A greedy check has one run, as long as the panel says; exact match has a meaning only there."""
+def _shown(mode: str) -> list[Any]:
+    """A greedy check has one run, as long as the panel says."""
+    return [_introduced(mode), *(gr.update(visible=mode == DISTRIBUTION) for _ in range(3))]
+
+
+def _swapped(mode: str, rule: str) -> Any:
+    """Exact match has a meaning only in a greedy check, where it is what rejection sampling comes down to."""
     sampled = mode == DISTRIBUTION
     swapped = {True: {"exact": "sampling"}, False: {"sampling": "exact"}}[sampled]
-    rules = gr.update(choices=_rules(sampled=sampled), value=swapped.get(rule, rule))
-    return [_introduced(mode), rules, *(gr.update(visible=sampled) for _ in range(3))]
+    return gr.update(choices=rules_of(mode), value=swapped.get(rule, rule))
 
 
 def _introduced(mode: str) -> str:
@@ -160,17 +166,17 @@ def _introduced(mode: str) -> str:
     return f"<p class='losslessness-intro'>{text}</p>"
 
 
-def _rules(*, sampled: bool) -> list[tuple[str, str]]:
+def rules_of(mode: str) -> list[tuple[str, str]]:
     """(label, name) of the rules: exact match compares single best tokens, which sampling has not."""
-    return [(label, name) for name, label in ACCEPTANCE_LABELS.items() if not (sampled and name == "exact")]
+    return [(label, name) for name, label in ACCEPTANCE_LABELS.items() if mode == GREEDY or name != "exact"]
 
 
 def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
     """What the pair can draft with; who has no draft model copies from the prompt."""
-    choices = _drafters(has_model=has_draft(pair, target, draft))
+    choices = drafters_of(has_model=has_draft(pair, target, draft))
     kept = drafter if drafter in [name for _, name in choices] else "prompt_lookup"
     return gr.update(choices=choices, value=kept)
 
 
-def _drafters(*, has_model: bool) -> list[tuple[str, str]]:
+def drafters_of(*, has_model: bool) -> list[tuple[str, str]]:
     return [(DRAFTER_LABELS[name], name) for name in DRAFTERS if has_model or name != "model"]

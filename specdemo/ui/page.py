@@ -17,6 +17,7 @@ from specdemo.models.store import PairStore
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.endpoints import add_endpoints
+from specdemo.ui.link_page import connect_links, link_css, link_head
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.pair_loading import PairLoading, connect_pair_card
@@ -87,6 +88,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
                     leavers.append(create_losslessness_tab(controls, store, lines.of("losslessness", AT_ONCE)))
         add_endpoints(store, lines)
         connect_pair_card(page, controls.pair, controls.run, loading)
+        connect_links(page, controls, tabs, store)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
@@ -111,7 +113,7 @@ def launch_options() -> dict[str, Any]:
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),
-        "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
+        "head": f"<style>{own}{race_css()}{batch_css()}{link_css()}</style>{race_head()}{link_head()}",
         "footer_links": [],
         "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown
         "max_file_size": limits().upload,

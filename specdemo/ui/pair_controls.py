@@ -114,26 +114,28 @@ def create_pair_controls() -> PairControls:
             dtype = gr.Dropdown(
                 ["auto", *DTYPES], value=first.dtype or "auto", label="Type", min_width=110, elem_id="dtype"
             )
-            device = gr.Dropdown(_devices(), value=BEST, label="Device", min_width=110, elem_id="device")
+            device = gr.Dropdown(devices(), value=BEST, label="Device", min_width=110, elem_id="device")
     controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
-    pair.change(_defaults, pair, [custom, *controls.inputs()[3:]], **QUIET)
+    # What shows follows the value; what is chosen follows the person, since a link chooses for itself.
+    pair.change(lambda name: gr.update(visible=name == CUSTOM), pair, custom, **QUIET)
+    pair.input(lambda name: list(held_as(name)), pair, controls.inputs()[3:], **QUIET)
     return controls
 
 
-def _defaults(pair: str) -> list[Any]:
-    """The fields of a custom pair, and how the chosen one is held unless one says otherwise."""
+def held_as(pair: str) -> tuple[str, str, str, str]:
+    """Both quantisations, type and device of a pair unless one says otherwise, as the controls say it."""
     entry = catalog().get(pair)
     if entry is None:
-        return [gr.update(visible=True), NONE, NONE, "auto", BEST]
-    quantizations = [_quantization(entry, role) for role in ("target", "draft")]
-    return [gr.update(visible=False), *quantizations, entry.dtype or "auto", entry.device or BEST]
+        return NONE, NONE, "auto", BEST
+    quantizations = (_quantization(entry, role) for role in ("target", "draft"))
+    return *quantizations, entry.dtype or "auto", entry.device or BEST
 
 
 def _quantization(entry: Any, role: str) -> str:
     return getattr(entry, f"{role}_quantization") or NONE
 
 
-def _devices() -> list[tuple[str, str]]:
+def devices() -> list[tuple[str, str]]:
     """What this machine has; names as torch gives them."""
     found = [("CPU", "cpu"), *((f"GPU {n}", f"cuda:{n}") for n in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():

@@ -2,8 +2,9 @@
  * The player of the race view: it hands the view what a lane's clock had shown at that moment.
  *
  * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js, feeds it, and knows nothing of
- * Gradio. A value without `replay` is a run that happens now and goes straight through. Recordings are untrusted
- * like all that models write: they only ever become text nodes.
+ * Gradio. A value without `replay` is a run that happens now and goes straight through, until somebody holds it:
+ * then what has come so far is played like a recording that still grows, until it has caught up. Recordings are
+ * untrusted like all that models write: they only ever become text nodes.
  *
  * @typedef {{title: string, label: string, date: string, prompt: ?string, facts: [string, string][]}} Replay
  */
@@ -14,6 +15,8 @@
   /** Seconds that may pass between two frames; more means that the page was hidden, and the clock stood still. */
   const LONGEST_FRAME = 0.25;
   const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  const OVER = new Set(["done", "stopped", "error"]);
+  const HELD = { running: "Paused; decoding goes on behind it", over: "The run that just ended" };
 
   const mounted = new WeakMap();
   const { make } = window.SpecDemoTokens;
@@ -69,6 +72,8 @@
       this.facts = make("details", "race-card race-facts", this.view.frame, null, { "data-role": "facts" });
       this.view.frame.insertBefore(this.parts.bar, this.view.laneRow);
       this.value = null;
+      this.live = null;
+      this.held = false;
       this.rounds = [];
       this.frame = 0;
       this.show(false);
@@ -77,8 +82,11 @@
 
     /** Shows a run as it is, or begins to play a recording. */
     update(value) {
-      if (!value || !value.replay) {
+      if (value && this.held && value.run === this.value.run) {
+        this.grow(value);
+      } else if (!value || !value.replay) {
         this.leave();
+        this.live = value;
         this.view.update(value);
       } else if (!this.value || this.value.run !== value.run) {
         this.open(value);
@@ -89,14 +97,10 @@
 
     open(value) {
       this.leave();
-      this.value = value;
-      this.rounds = roundsOf(value);
+      this.live = null;
+      this.take(value);
       this.shown = null;
       this.shownUntil = 0;
-      this.length = this.rounds.length ? this.rounds[this.rounds.length - 1].seconds : 0;
-      this.speed = 1;
-      this.parts.speed.value = "1";
-      this.parts.seek.max = this.length || 1;
       this.about(value.replay);
       this.show(true);
       if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
@@ -104,6 +108,14 @@
       this.moveTo(0);
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);
       else this.play();
+    }
+
+    /** What is to be played from now on. */
+    take(value) {
+      this.value = value;
+      this.rounds = roundsOf(value);
+      this.length = this.rounds.length ? this.rounds[this.rounds.length - 1].seconds : 0;
+      this.parts.seek.max = this.length || 1;
     }
 
     about(replay) {
@@ -120,11 +132,70 @@
     leave() {
       this.pause();
       this.value = null;
+      this.held = false;
+      this.speed = 1;
+      this.parts.speed.value = "1";
       this.show(false);
     }
 
     show(shown) {
-      this.parts.bar.hidden = this.facts.hidden = !shown;
+      this.parts.bar.hidden = !shown;
+      this.facts.hidden = !shown || this.held;
+    }
+
+    // ---- a run that happens now, held ----------------------------------------------------------------------------
+
+    /** Whether more rounds may come. */
+    get growing() {
+      return this.held && !OVER.has(this.value.phase);
+    }
+
+    /** Holds the view where it is; true if there is a run to hold. What is shown stays as it is. */
+    hold() {
+      if (this.value || !this.live || !this.live.rounds.length) return false;
+      this.held = true;
+      this.take(this.live);
+      this.shown = this.rounds.length;
+      this.clock = this.shownUntil = this.length;
+      this.about({ label: HELD[this.growing ? "running" : "over"] });
+      this.show(true);
+      this.showClock();
+      this.showState();
+      return true;
+    }
+
+    /** More of the held run came: it can be stepped through, but nothing moves by itself. */
+    grow(value) {
+      this.live = value;
+      if (value.phase === "stopped" || value.phase === "error") {
+        this.release();
+        return;
+      }
+      this.take(value);
+      this.shown = this.rounds.filter((round) => round.seconds <= this.clock).length;
+      if (!this.growing) this.parts.label.textContent = HELD.over;
+      this.showClock();
+      this.showState();
+    }
+
+    /** Shows the run as it happens again. */
+    release() {
+      const { live } = this;
+      this.leave();
+      this.view.update(live);
+    }
+
+    /** Plays, or pauses what plays or happens now. */
+    toggle() {
+      if (this.playing) this.pause();
+      else if (this.value) this.play();
+      else if (this.hold() && !this.growing) this.play(); // a run that is over is played again
+    }
+
+    /** One round on or back, of whatever is shown. */
+    stepAny(by) {
+      this.hold();
+      this.step(by);
     }
 
     // ---- the clock -----------------------------------------------------------------------------------------------
@@ -135,6 +206,10 @@
 
     play() {
       if (!this.value || this.playing) return;
+      if (this.shown === this.rounds.length && this.growing) {
+        this.release();
+        return;
+      }
       if (this.shown === this.rounds.length) this.moveTo(0);
       this.last = performance.now();
       this.frame = requestAnimationFrame((now) => this.tick(now));
@@ -176,32 +251,41 @@
       this.shown = shown;
       this.shownUntil = shown ? this.rounds[shown - 1].seconds : 0;
       this.render(changed);
-      if (shown === this.rounds.length && this.playing) this.pause();
+      if (shown < this.rounds.length || !this.playing) return;
+      if (this.growing) this.release(); // it has caught up
+      else this.pause();
     }
 
     /** Hands the view the rounds so far; figures and verdict belong to the end. */
     render(changed) {
+      this.showClock();
+      if (!changed) return;
+      this.showState();
+      const over = this.shown === this.rounds.length;
+      const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
+      // The rounds of a held run are counted one by one, so to the view it is another run.
+      const run = this.held ? `${this.value.run} held` : this.value.run;
+      this.view.update({ ...this.value, ...ends, run, rounds: this.rounds.slice(0, this.shown) });
+    }
+
+    showClock() {
       const { seek, time } = this.parts;
       seek.value = this.clock;
       const text = `${this.clock.toFixed(2)} of ${this.length.toFixed(2)} s`;
       if (time.textContent !== text) time.textContent = text;
       seek.setAttribute("aria-valuetext", text);
-      if (!changed) return;
-      this.showState();
-      const over = this.shown === this.rounds.length;
-      const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
-      this.view.update({ ...this.value, ...ends, rounds: this.rounds.slice(0, this.shown) });
     }
 
     // ---- the controls --------------------------------------------------------------------------------------------
 
     showState() {
       const { play, back, forward } = this.parts;
-      const over = this.value && this.shown === this.rounds.length;
+      const end = this.value && this.shown === this.rounds.length;
+      const over = end && !this.growing;
       play.dataset.state = this.playing ? "playing" : over ? "over" : "paused";
       play.lastChild.textContent = this.playing ? "Pause" : over ? "Play again" : "Play";
       back.disabled = !this.shown;
-      forward.disabled = Boolean(over);
+      forward.disabled = Boolean(end);
     }
 
     listen() {

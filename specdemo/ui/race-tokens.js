@@ -286,6 +286,7 @@
       area.addEventListener("keydown", (event) => this.onKey(event));
       area.addEventListener("blur", () => tip.hide());
       area.addEventListener("scroll", () => this.onScroll(), { passive: true });
+      new ResizeObserver(() => this.follow && this.elements.length && area.scrollTo(0, 1e9)).observe(area);
     }
 
     /** Follows the end until the user scrolls up, and again once they are back at the end. */

@@ -233,6 +233,7 @@
     const head = make("div", "race-card-head", chart);
     make("h3", "", head, "Tokens per second, on each lane’s own clock");
     const keys = make("div", "race-lines", head);
+    head.append(window.SpecDemoPng.button());
     const plot = make("div", "race-chart", chart, null, { "data-role": "chart" });
     const reason = make("section", "race-card", below);
     make("h3", "", reason, "Why");
@@ -249,6 +250,7 @@
     for (const name of window.SpecDemoTimeline ? window.SpecDemoTimeline.phases : []) {
       make("span", "phase-" + name.split(" ")[0], keys, name).prepend(make("i", "", null));
     }
+    head.append(window.SpecDemoPng.button());
     const plot = make("div", "race-timeline", card, null, { "data-role": "timeline" });
     const figures = make("details", "race-card race-figures", after);
     make("summary", "", figures, "All figures, and how they are computed");

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race.js", "race-player.js")
-STYLES = ("race.css", "race-player.css")
+SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race-png.js", "race.js", "race-player.js")
+STYLES = ("race.css", "race-player.css", "race-png.css")
 
 
 def race_scripts() -> list[str]:

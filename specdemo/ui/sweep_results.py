@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.ui.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
+from specdemo.ui.charts import CAPTIONS, accepted_figure, figure_head, speed_figure, speedup_figure, time_figure
 from specdemo.ui.measured_table import NOTHING, number, spread, table_html
 
 FIGURES = (
@@ -81,7 +81,7 @@ def create_results() -> Results:
         with gr.Row(elem_classes="measured-figures"):
             for name, title, _ in FIGURES:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
-                    gr.HTML(f"<h3>{title}</h3>", padding=False)
+                    gr.HTML(figure_head(title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"sweep-{name}"))
                     gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id="sweep-table", elem_classes="measured-table")

@@ -1,0 +1,216 @@
+/*
+ * Links to the page as it stands: writes the controls' values into the address bar, copies the address, and shows
+ * what of a link could not be used.
+ *
+ * A plain script that defines `window.SpecDemoLinks`; `SpecDemoLinkTable` stands before it, the table of fields and
+ * rules that the server reads links with. What a link says is untrusted: it only ever becomes a text node.
+ *
+ * @typedef {{name: string, kind: string, default: *, choices: string[]}} Field
+ * @typedef {{field: string, text: string, negated: boolean, defaults: Object<string, *>}} Rule
+ */
+(function () {
+  "use strict";
+
+  const { fields, rules, longest } = window.SpecDemoLinkTable;
+  const NAMES = new Set(fields.map((field) => field.name));
+  const SHORT = /^lane2\./; // the long names of parameters that need no lane
+  const SPACE = "https://huggingface.co";
+  /** Milliseconds without a change before the address is written; browsers refuse to have it written too often. */
+  const PAUSE = 300;
+  const THEME = "__theme";
+
+  /** What the page's controls hold, in the order of the fields; null until the link was read. */
+  let held = null;
+  /** What is no control, by name. */
+  const extra = {};
+  let timer = 0;
+  let started = false;
+
+  // ---- the query -----------------------------------------------------------------------------------------------
+
+  /** A value as text, before it is escaped; null for a field that was emptied. */
+  function encode(field, value) {
+    if (field.kind === "text") return (value || "").replace(/\p{Surrogate}/gu, "\uFFFD");
+    if (value === null || value === undefined) return null;
+    if (field.kind === "switch") return value ? "1" : "0";
+    if (field.kind === "several") return field.choices.filter((name) => value.includes(name)).join(",");
+    return field.kind === "choice" ? String(value) : String(Number(Number(value).toFixed(4)));
+  }
+
+  /** What a field begins with beside these others. */
+  function defaultOf(field, texts) {
+    let found = field.default;
+    for (const rule of rules) {
+      if (field.name in rule.defaults && (texts[rule.field] === rule.text) !== rule.negated) found = rule.defaults[field.name];
+    }
+    return found;
+  }
+
+  /** The query for values by name, and the texts that are too long for it. */
+  function toQuery(values) {
+    const texts = Object.fromEntries(fields.map((field) => [field.name, encode(field, values[field.name])]));
+    const parts = new Map();
+    for (const field of fields) {
+      const usual = defaultOf(field, texts);
+      if (texts[field.name] === null || (usual !== null && texts[field.name] === encode(field, usual))) continue;
+      parts.set(field.name, encodeURIComponent(texts[field.name]));
+    }
+    const left = [];
+    const length = () => [...parts].reduce((sum, [name, text]) => sum + name.length + text.length + 2, 0);
+    while (length() > longest) {
+      const long = fields.filter((field) => field.kind === "text" && parts.has(field.name))
+        .reduce((a, b) => (parts.get(b.name).length > parts.get(a.name).length ? b : a)).name;
+      parts.delete(long);
+      left.push(long);
+    }
+    return { query: [...parts].map(([name, text]) => `${name}=${text}`).join("&"), left };
+  }
+
+  function now() {
+    const values = Object.fromEntries(fields.map((field, i) => [field.name, held[i]]));
+    return toQuery({ ...values, ...extra });
+  }
+
+  const nameOf = (part) => {
+    try {
+      return decodeURIComponent(part.split("=")[0].replace(/\+/g, " "));
+    } catch {
+      return part; // escaped by nobody we know
+    }
+  };
+
+  /** The parts of the present address that are not ours, as they stand. */
+  function others() {
+    return location.search.slice(1).split("&").filter((part) => {
+      const name = nameOf(part);
+      return part && !NAMES.has(name) && !NAMES.has(name.replace(SHORT, "")) && !NAMES.has(name.replace(SHORT, "lane1."));
+    });
+  }
+
+  const joined = (...parts) => parts.filter(Boolean).join("&");
+  const asked = (query) => (query ? "?" + query : "");
+
+  // ---- the address ---------------------------------------------------------------------------------------------
+
+  function write() {
+    clearTimeout(timer);
+    timer = 0;
+    if (!held) return;
+    const { query } = now();
+    const search = asked(joined(...others(), query));
+    if (search === location.search) return;
+    history.replaceState(history.state, "", location.pathname + search + location.hash);
+    if (window.parent !== window) {
+      const outer = others().filter((part) => !nameOf(part).startsWith("__")); // what the Space gave its frame is no one else's
+      window.parent.postMessage({ queryString: asked(joined(...outer, query)) }, SPACE);
+    }
+  }
+
+  /** The controls changed. @param {Array} values in the order of the fields */
+  function changed(values) {
+    if (!started) return; // the link has not been read yet
+    held = values;
+    clearTimeout(timer);
+    timer = setTimeout(write, PAUSE);
+  }
+
+  /** What is no control changed: the tab, the view, the recording. */
+  function set(name, value) {
+    extra[name] = value;
+    if (started) changed(held);
+  }
+
+  // ---- notices -------------------------------------------------------------------------------------------------
+
+  /** Sentences over the page's lower edge, until they are closed. */
+  function notify(lines) {
+    document.querySelector(".link-notices")?.remove();
+    if (!lines.length) return;
+    const box = document.createElement("div");
+    box.className = "link-notices";
+    box.setAttribute("role", "status");
+    for (const line of lines) box.append(Object.assign(document.createElement("p"), { textContent: line }));
+    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "×" });
+    close.setAttribute("aria-label", "Close");
+    close.addEventListener("click", () => box.remove());
+    box.append(close);
+    document.body.append(box);
+  }
+
+  // ---- copying -------------------------------------------------------------------------------------------------
+
+  /** The address for others: without what a Space gave this visitor, its key to a private Space above all. */
+  function address() {
+    const theme = others().filter((part) => nameOf(part) === THEME);
+    return location.origin + location.pathname + asked(joined(...theme, now().query));
+  }
+
+  /** Pages that are not served over https have no clipboard of their own. */
+  function copySelected(text) {
+    const field = Object.assign(document.createElement("textarea"), { value: text, className: "link-field", readOnly: true });
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    return copied;
+  }
+
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return copySelected(text);
+    }
+  }
+
+  /** Copies the link, and says so on the button for a moment. */
+  async function copy() {
+    if (!held) return;
+    write();
+    const { left } = now();
+    const text = address();
+    const button = document.getElementById("copy-link");
+    const lines = left.map((name) => `${name}: too long for a link, so it is left out.`);
+    if (await copied(text)) {
+      button.dataset.said = button.dataset.said || button.textContent;
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = button.dataset.said; }, 1600);
+    } else {
+      lines.unshift(`This browser does not let a page copy. The link: ${text}`);
+    }
+    notify(lines);
+  }
+
+  // ---- from the server -----------------------------------------------------------------------------------------
+
+  /**
+   * The link was read, and the controls hold what it says.
+   * @param {{page: Object<string, *>, notices: string[]}} said  @param {Array} values in the order of the fields
+   */
+  function ready(said, values) {
+    started = true;
+    Object.assign(extra, said.page, extra); // what a person did meanwhile is newer
+    notify(said.notices);
+    changed(values);
+    if (extra.view === "talk") window.SpecDemoTalk.enter();
+    if (said.page.recording) document.getElementById(`recording-${said.page.recording}`).click();
+  }
+
+  /** Whether to start at once. @param {{start: boolean, notices: string[]}} said */
+  function told(said) {
+    if (!said.page.autorun) return;
+    notify(said.notices);
+    if (said.start) document.getElementById("run").click();
+  }
+
+  // A press of Run or of a recording changes what a link would show.
+  document.addEventListener("click", (event) => {
+    const pressed = event.target.closest?.("#run, #gallery > button");
+    if (!pressed) return;
+    set("tab", "race");
+    set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
+  }, true);
+
+  window.SpecDemoLinks = { toQuery, changed, set, ready, told, copy, address, notify };
+})();
