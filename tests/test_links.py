@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
+from checkpoints import checkpoint
+from hub import Hub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdemo.models.catalog import catalog
+from specdemo.models.store import PairStore
 from specdemo.ui.controls import race_settings
 from specdemo.ui.lane_controls import NO_LANE, method_choices
 from specdemo.ui.link_fields import METHOD_FIELDS, Field, link_fields
-from specdemo.ui.link_page import linked_controls
+from specdemo.ui.link_page import linked_controls, start_flags
 from specdemo.ui.links import LONGEST_QUERY, from_query, to_query, too_long
 from specdemo.ui.losslessness_tab import drafters_of, rules_of
 from specdemo.ui.page import build
@@ -245,3 +249,23 @@ def test_strangers_choose_from_the_catalogue_only(monkeypatch: pytest.MonkeyPatc
     )
     assert len(notices) == 3
     assert "this public page runs the pairs of its catalogue only" in notices[0]
+
+
+def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards whoever follows a link: only what is here starts by itself, but on a public page all does."""
+    flags = {"page": {"autorun": True}, "notices": ["before"], "start": False}
+    held = ("none", "none", "auto", "best")
+    with Hub() as hub:
+        hub.add("org/big", checkpoint(tmp_path / "big", "qwen3", layers=1))
+        hub.adopt(monkeypatch, tmp_path / "cache")
+        store = PairStore()
+        assert start_flags(flags, ("builtin", "", "", *held), store) == {**flags, "start": True}
+        far = start_flags(flags, (CUSTOM, "org/big", "", *held), store)
+        assert not far["start"]
+        assert far["notices"][0] == "before"
+        assert "must be downloaded; press Run." in far["notices"][1]
+        assert "org/nowhere" in start_flags(flags, (CUSTOM, "org/nowhere", "", *held), store)["notices"][1]
+        monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+        assert start_flags(flags, ("gpt2", "", "", *held), store)["start"]

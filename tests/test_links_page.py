@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -11,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from browsing import RUN_MS, choose, set_length
 from hypothesis import HealthCheck, given, settings
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 from test_links import HOSTILE, states
 
 import specdemo
@@ -290,6 +291,29 @@ def test_a_link_opens_a_recording_and_a_run_takes_it_out_again(visit: Callable[[
     set_length(page, 4)
     page.locator("#run").click()
     wait_for_query(page, "length=4")
+
+
+def test_in_a_space_the_outer_address_follows(browser: Browser, address: str) -> None:
+    """A Space frames the app, hands its query in, and takes a new one by message; its key stays inside."""
+    context = browser.new_context()
+    with suppress(
+        Error
+    ):  # older browsers let a public page frame a local one unasked, and know no such permission
+        context.grant_permissions(["local-network-access"])
+    outer = context.new_page()
+    frame = f'<iframe src="{address}?__sign=secret&gamma=3" width="1200" height="800"></iframe>'
+    listener = "<script>window.heard = []; onmessage = e => window.heard.push(e.data.queryString)</script>"
+    outer.route(
+        "https://huggingface.co/**",
+        lambda route: route.fulfill(content_type="text/html", body=listener + frame),
+    )
+    outer.goto("https://huggingface.co/spaces/somebody/specdemo?gamma=3")
+    inner = outer.frame_locator("iframe")
+    expect(inner.locator("#lane2-gamma input[type=number]")).to_have_value("3", timeout=RUN_MS)
+    inner.locator("#prompt textarea").fill("tea & biscuits")
+    outer.wait_for_function("window.heard.includes('?prompt=tea%20%26%20biscuits&gamma=3')", timeout=RUN_MS)
+    assert "secret" not in outer.evaluate("JSON.stringify(window.heard)")
+    context.close()
 
 
 def image_size(content: bytes) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         return _choices(from_query(dict(request.query_params))[0])
 
     def judge(flags: dict[str, Any], *pair: Any) -> Any:
-        return _judged(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
+        return start_flags(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
 
     # Controls change one by one and tell others on the way; Gradio refuses what is no choice at that moment.
     widened = page.load(read_methods, None, [*methods, controls.wished], **QUIET)
@@ -130,17 +130,23 @@ def _updates(values: dict[str, Any]) -> list[Any]:
     return updates
 
 
-def _judged(flags: dict[str, Any], pair: tuple[Any, ...], store: PairStore) -> dict[str, Any]:
-    """Whether to start at once: a link that somebody follows must not fetch gigabytes to their own machine."""
+def start_flags(flags: dict[str, Any], pair: tuple[Any, ...], store: PairStore) -> dict[str, Any]:
+    """Whether to start at once: a link that somebody follows must not fetch gigabytes to their own machine.
+
+    Args:
+        flags: as the page got them.
+        pair: the values of its controls.
+        store: knows what is here.
+    """
     try:
         request = pair_request(*pair)
-        download = 0 if is_public() or store.find(request) else store.look(request).download
+        if is_public() or store.find(request):
+            return {**flags, "start": True}
+        report = store.look(request)
     except SpecDemoError as error:
         return {**flags, "notices": [*flags["notices"], f"autorun is ignored: {error}"]}
-    if not download:
+    if report.ok and not report.download:
         return {**flags, "start": True}
-    size = gigabytes(download)
-    return {
-        **flags,
-        "notices": [*flags["notices"], f"autorun waits for you: {size} must be downloaded; press Run."],
-    }
+    waits = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
+    notice = waits if report.ok else f"autorun is ignored: {report.conclusion}"
+    return {**flags, "notices": [*flags["notices"], notice]}
