@@ -147,7 +147,7 @@ class PairStore:
         except BaseException as error:
             with self._lock:
                 self._drop(load)
-            load.future.set_exception(error)
+            load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
 
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         load.progress.check()  # before other pairs make room for one that nobody wants any more
@@ -199,6 +199,13 @@ class PairStore:
     def _drop(self, load: Load) -> None:
         if self._loads.get(load.request) is load:
             del self._loads[load.request]
+
+
+def _ended(load: Load, error: BaseException) -> PairError:
+    """What is no ``Exception``, such as ``SystemExit`` inside a library, would end the server that waits here."""
+    told = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
+    told.__cause__ = error
+    return told
 
 
 def _on(device: str, loads: list[Load]) -> list[Load]:

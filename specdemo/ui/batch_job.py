@@ -28,7 +28,7 @@ from specdemo.ui.job import MEMORY
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load, counted
 from specdemo.ui.race_value import GRAVITY, bundled
-from specdemo.ui.worker import gathered
+from specdemo.ui.worker import gathered, in_thread, named
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
@@ -104,7 +104,7 @@ def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> I
     except Exception as error:
         if not out_of_memory(error):
             _log.exception("a batch failed")
-        failed = f"The batch failed: {type(error).__name__}. Run it again."
+        failed = f"The batch failed: {named(error)}. Run it again."
         view.phase, view.message = "error", MEMORY if out_of_memory(error) else failed
     yield view
 
@@ -115,7 +115,7 @@ def _decode(
     """Both contenders one after the other; leaves the view with its conclusion."""
     ids = list(islice(cycle(encode_all(pair, plan.used, plan.settings.chat)), plan.rows))
     # What the second of the two cannot do is said before the first runs; the models may be tried for it.
-    thread.submit(check_batch, pair, row_settings(plan.settings, len(ids))).result()
+    in_thread(thread, check_batch, pair, row_settings(plan.settings, len(ids)))
     batches: list[list[Trace]] = []
     for number, settings in enumerate(plan.contenders):
         view.message = f"{view.contenders[number]['title']}: {counted(plan.rows, 'row')}{plan.told}…"

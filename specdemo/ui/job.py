@@ -23,7 +23,7 @@ from specdemo.trace import Round, Trace
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load
 from specdemo.ui.race_value import RaceView
-from specdemo.ui.worker import gathered
+from specdemo.ui.worker import gathered, named
 
 STOPPED = "Stopped. Press Run to start again."
 BUSY = "Too many runs are waiting here. Press Run again in a minute."
@@ -80,7 +80,7 @@ def race_updates(
             yield view.value()
             return
         _log.exception("a race failed")
-        view.phase, view.message = "error", f"The run failed: {type(error).__name__}. Press Run to try again."
+        view.phase, view.message = "error", f"The run failed: {named(error)}. Press Run to try again."
     if view.phase != "running":
         yield view.value()
 

@@ -22,6 +22,7 @@ from specdemo.prompt import encode
 from specdemo.settings import Settings
 from specdemo.trace import Round
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.worker import in_thread, named
 
 UPDATE_SECONDS = 0.5
 MEMORY = "Memory ran out. Choose fewer tokens, a smaller pair or a quantisation, and check again."
@@ -70,7 +71,7 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
     except SpecDemoError as error:
         message = str(error)
     except Exception as error:
-        message = f"The check failed: {type(error).__name__}. Press Check to try again."
+        message = f"The check failed: {named(error)}. Press Check to try again."
         if out_of_memory(error):
             message = MEMORY
         else:
@@ -81,10 +82,10 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
 def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
     yield CheckState("running", "Waiting for a turn…")
     # In the models' thread, since the models may be tried for what they can do.
-    certifier = thread.submit(Certifier, pair, plan.prompt, plan.settings, plan.runs, plan.tokens).result()
+    certifier = in_thread(thread, Certifier, pair, plan.prompt, plan.settings, plan.runs, plan.tokens)
     told = 0.0
     while not certifier.done and not stop.is_set():
-        thread.submit(certifier.step).result()
+        in_thread(thread, certifier.step)
         if time.monotonic() - told >= UPDATE_SECONDS and not certifier.done:
             told = time.monotonic()
             yield CheckState("running", result=certifier.certificate())
@@ -95,10 +96,10 @@ def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Itera
     ids = encode(pair, plan.prompt, plan.settings.chat)
     rounds: list[Round] = []
     yield CheckState("running", "Decoding…")
-    with closing(thread.submit(stream, pair, ids, plan.settings).result()) as decoding:
+    with closing(in_thread(thread, stream, pair, ids, plan.settings)) as decoding:
         told = time.monotonic()
         while not stop.is_set():
-            round_ = thread.submit(next, decoding, None).result()
+            round_ = in_thread(thread, next, decoding, None)
             if round_ is None:
                 break
             rounds.append(round_)
@@ -110,5 +111,5 @@ def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Itera
         raise LoadCancelled("Stopped before the first token. Press Check to start again.")
     # Dropped caches are freed here; the check reads the finished text in one forward.
     trace = trace_of(pair, ids, plan.settings, rounds)
-    result = thread.submit(check_greedy, pair, trace).result()
+    result = in_thread(thread, check_greedy, pair, trace)
     yield CheckState("done" if trace.complete else "stopped", result=result)

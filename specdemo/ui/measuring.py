@@ -16,6 +16,7 @@ from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.worker import in_thread, named
 
 UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
@@ -88,7 +89,7 @@ def measure_states(thread: Executor, load: Load, measurement: Measurement, stop:
     except Exception as error:
         if not out_of_memory(error):
             _log.exception("a measurement failed")
-        failed = f"The measurement failed: {type(error).__name__}. Run it again."
+        failed = f"The measurement failed: {named(error)}. Run it again."
         yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
 
 
@@ -96,10 +97,10 @@ def _runs(thread: Executor, pair: ModelPair, measurement: Measurement, stop: Eve
     state = MeasureState("running", "Warming up…")
     yield state
     told = time.monotonic()
-    events = thread.submit(measurement.start, pair, stop).result()
+    events = in_thread(thread, measurement.start, pair, stop)
     try:
         while not stop.is_set():
-            progress = thread.submit(next, events, None).result()
+            progress = in_thread(thread, next, events, None)
             if progress is None:
                 break
             fraction = progress.done / max(progress.total, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Event, Lock
+from weakref import WeakSet
 
 
 class Stops:
@@ -11,6 +12,7 @@ class Stops:
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
         self._lock = Lock()
+        _everyone.add(self)
 
     def arm(self, session: str) -> None:
         """A fresh signal for a new run; an older run of the same visitor is told to end."""
@@ -30,8 +32,23 @@ class Stops:
             if session in self._events:
                 self._events[session].set()
 
+    def stop_all(self) -> None:
+        """Tell the runs of all visitors to end."""
+        with self._lock:
+            for event in self._events.values():
+                event.set()
+
     def forget(self, session: str) -> None:
         """The visitor left: end their run and keep nothing of them."""
         self.stop(session)
         with self._lock:
             self._events.pop(session, None)
+
+
+_everyone: WeakSet[Stops] = WeakSet()
+
+
+def stop_everyone() -> None:
+    """The program ends: tell all runs of all tabs."""
+    for stops in list(_everyone):
+        stops.stop_all()
