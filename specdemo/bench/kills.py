@@ -1,4 +1,4 @@
-"""``python -m specdemo.bench.kills``: runs ended by Stop, a closed tab and crashes, and what each leaves behind."""
+"""``python -m specdemo.bench.kills``: runs ended by Stop, closed tabs and crashes, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from specdemo.prompt import encode_all
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.batch_figures import batch_figures
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.job import MEMORY
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load, counted
@@ -86,6 +88,7 @@ class BatchView:
         return {**{name: getattr(self, name) for name in names}, "rounds": list(self.rounds)}
 
 
+@on_gpu(lambda plan: sum(map(decode_seconds, plan.contenders)))
 def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> Iterator[BatchView]:
     """Decode in ``thread`` and yield the view about ten times a second, the last one final.
 

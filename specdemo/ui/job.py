@@ -20,6 +20,8 @@ from specdemo.record import record
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load
 from specdemo.ui.race_value import RaceView
@@ -41,6 +43,7 @@ def failed(message: str) -> dict[str, Any]:
     return RaceView([], phase="error", message=message).value()
 
 
+@on_gpu(lambda prompt, lanes: sum(map(decode_seconds, lanes)))
 def race_updates(
     thread: Executor,
     loads: Sequence[Load],

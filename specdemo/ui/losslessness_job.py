@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from specdemo.analysis.certificate import Certificate
@@ -21,6 +21,8 @@ from specdemo.models.store import Load
 from specdemo.prompt import encode
 from specdemo.settings import Settings
 from specdemo.trace import Round
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.progress_text import await_load
 from specdemo.ui.worker import in_thread, named
 
@@ -38,6 +40,15 @@ class Plan:
     runs: int
     tokens: int
 
+    @property
+    def seconds(self) -> float:
+        """What it takes on a large GPU, roughly."""
+        if self.settings.greedy:
+            return decode_seconds(self.settings)
+        settings = replace(self.settings, max_new_tokens=self.tokens)
+        plain = replace(settings, strategy="autoregressive")
+        return self.runs * (decode_seconds(plain) + decode_seconds(settings))
+
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
@@ -54,6 +65,7 @@ class CheckState:
     result: Certificate | GreedyCheck | None = None
 
 
+@on_gpu(lambda plan: plan.seconds)
 def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Iterator[CheckState]:
     """Check in ``thread``, a pair of runs or a round a job, so that other visitors' runs come in between.
 

@@ -15,6 +15,7 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
+from specdemo.ui.gpu_jobs import on_gpu
 from specdemo.ui.progress_text import await_load
 from specdemo.ui.worker import in_thread, named
 
@@ -42,11 +43,13 @@ class Measurement:
         start: begins it on a pair; the event ends it within one round.
         told: a line for people on what was just done.
         counted: the line at its end, from the whole report.
+        seconds: what it takes on a large GPU, roughly.
     """
 
     start: Callable[[ModelPair, Event], Iterator[Progress]]
     told: Callable[[Any], str]
     counted: Callable[[Any], str]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class MeasureState:
     report: Any = None
 
 
+@on_gpu(lambda measurement: measurement.seconds)
 def measure_states(thread: Executor, load: Load, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
     """Measure in ``thread``, one job a run, so that other visitors' runs come in between; the last state is final.
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.models.request import is_zero_gpu
 from specdemo.models.store import PairStore
+from specdemo.models.zero_gpu import ZeroGpuStore
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.losslessness_tab import create_losslessness_tab
@@ -24,12 +26,12 @@ QUEUE_LENGTH = 32
 
 
 def build(store: PairStore | None = None) -> gr.Blocks:
-    """The whole app; loading the builtin pair begins at once, in the background.
+    """The whole app; loading the builtin pair begins at once, in the background (on ZeroGPU: before the launch).
 
     Args:
         store: where the pairs are kept and run; a new one if none is given.
     """
-    store = store or PairStore()
+    store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
     with gr.Blocks(
         title="specdemo: speculative decoding, measured", analytics_enabled=False, fill_width=True

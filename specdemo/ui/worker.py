@@ -53,8 +53,12 @@ def outcome(job: Future[T]) -> T:
         del job, error, chain  # the error's own traceback leads here
 
 
-def gathered(thread: Executor, start: Callable[[], Iterator[T]], stop: Event) -> Iterator[list[T]]:
+def gathered(
+    thread: Executor, start: Callable[[], Iterator[T]], stop: Event, *, beats: bool = False
+) -> Iterator[list[T]]:
     """Run a generator in ``thread``; yields what it gave, gathered about ten times a second.
+
+    With ``beats`` it yields as often when nothing is new, so that whoever looks on can look elsewhere too.
 
     Decoding never waits for the browser: the models' thread only puts into a queue. Setting ``stop`` or closing
     this iterator ends the generator at its next value. Raises what the generator raised, as :func:`outcome` does.
@@ -78,7 +82,7 @@ def gathered(thread: Executor, start: Callable[[], Iterator[T]], stop: Event) ->
             news = []
             while not values.empty():
                 news.append(values.get())
-            if news:
+            if news or beats:
                 yield news
         outcome(worker)  # raises what ended the worker, if anything did
     finally:
