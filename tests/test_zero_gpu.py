@@ -107,6 +107,13 @@ def test_stop_reaches_a_worker_and_what_was_decoded_is_shown(found: dict[str, An
     assert found["stopped"] == ["stopped", True]
 
 
+def test_a_job_ends_before_its_time_on_the_gpu_does(found: dict[str, Any]) -> None:
+    """Guards what was decoded: a worker that the platform aborts takes it along."""
+    phase, partial, told = found["over"]
+    assert (phase, partial) == ("stopped", True)
+    assert [text for text in told if "as long as a run may" in text]
+
+
 def test_a_pair_that_came_after_the_launch_is_loaded_by_the_worker(
     found: dict[str, Any], expected: list[int]
 ) -> None:
@@ -122,7 +129,7 @@ def test_time_on_the_gpu_is_asked_for_within_bounds_and_given_back(
     asked = [int(query["durationSeconds"]) for name, query in service.calls if name == "schedule"]
     released = [query for name, query in service.calls if name == "release"]
     assert ("startup-report", {}) in service.calls, "Spaces end a program that decorates nothing"
-    assert len(asked) == len(released) == 8
+    assert len(asked) == len(released) == 9
     assert all(query["fail"] == "false" for query in released)
     assert len({name for name, _ in service.calls}) == 4
     assert all(SHORTEST <= seconds <= LONGEST for seconds in asked)

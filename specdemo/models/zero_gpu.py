@@ -44,7 +44,7 @@ class ZeroGpuStore(PairStore):
             load.finish(pair)
         else:
             load.weights = {model.role: model.weights for model in load.report.models}
-            load.place = "Fetched, a run puts it on the GPU"
+            load.place = "Fetched for the next run on the GPU"
             load.future.set_result(None)
 
 

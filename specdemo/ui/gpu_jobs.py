@@ -124,7 +124,7 @@ def _sent(
             while (update := _next(updates)) is not None:
                 if stop.is_set():
                     file.touch()
-                for thing in update.kept:
+                for thing in update.kept if keep else ():
                     keep(thing)
                 if update.over and not told:
                     told = True
