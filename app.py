@@ -1,7 +1,8 @@
 """The entry of the app: ``python app.py`` on a laptop, and of the Space."""
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.page import build, launch_options
+from specdemo.ui.page import build
+from specdemo.ui.serving import serve
 
 try:
     demo = build()
@@ -9,4 +10,4 @@ except SpecDemoError as error:  # such as a bad environment variable: a sentence
     raise SystemExit(str(error)) from None
 
 if __name__ == "__main__":
-    demo.launch(**launch_options())
+    serve(demo)

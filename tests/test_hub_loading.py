@@ -15,6 +15,7 @@ import transformers
 from checkpoints import checkpoint_pair, trained_tokenizer
 from conftest import build, generate, living_models, raced
 from hub import Hub
+from huggingface_hub import constants, get_token
 
 import specdemo
 from specdemo import LoadCancelled, PairError, Settings
@@ -161,11 +162,25 @@ def test_a_gated_repository_needs_its_token(hub: Hub, folders: Folders, monkeypa
         said = failure(name)
         assert "org/target is gated: accept its licence at huggingface.co/org/target" in said
         assert "HF_TOKEN" in said
+        assert token is None or token not in said
         assert len(specdemo.preflight(name, device="cpu").problems) == 2
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     report = specdemo.preflight(name, device="cpu")
     assert report.ok
     assert [m.gated for m in report.models] == [True, True]
+    assert load_pair(name).target is not None
+
+
+def test_a_token_comes_from_the_environment_only(
+    hub: Hub, folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against visitors who use what the owner of the machine once logged in with."""
+    name = hub.add_pair(folders("llama"), gated=True, token="hf_right")
+    (tmp_path / "token").write_text("hf_right")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    assert get_token() == "hf_right", "the library would send it"
+    assert "org/target is gated" in failure(name)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
     assert load_pair(name).target is not None
 
 

@@ -37,6 +37,10 @@ class Visitor:
                     chunks.append(chunk)
         return first or 0.0, [round_ for chunk in chunks for round_ in json.loads(chunk)]
 
+    def answers(self, name: str, data: list[Any]) -> str:
+        """All that the page is told by one of its events, as JSON."""
+        return json.dumps(list(self._stream(name, data)), ensure_ascii=False)
+
     def _call(self, name: str, data: list[Any]) -> None:
         for _ in self._stream(name, data):
             pass

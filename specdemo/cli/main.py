@@ -47,15 +47,17 @@ def _parser() -> argparse.ArgumentParser:
     # Here, so that an interrupt while the libraries are imported, which takes seconds, ends like any other.
     from specdemo.cli.pairs import add_pairs
     from specdemo.cli.runs import add_race, add_run
+    from specdemo.cli.space import add_space
     from specdemo.cli.sweeps import add_sweep
 
     parser = Parser(prog="python -m specdemo", description="Speculative decoding, measured, in a terminal.")
-    commands = parser.add_subparsers(required=True, metavar="run | race | sweep | pairs")
+    commands = parser.add_subparsers(required=True, metavar="run | race | sweep | pairs | space")
     for name, text, add in (
         ("run", "decode one prompt once", add_run),
         ("race", "decode one prompt in several lanes, side by side", add_race),
         ("sweep", "measure every γ against plain decoding", add_sweep),
         ("pairs", "list the pairs that can be named", add_pairs),
+        ("space", "write a folder that can be pushed as a Hugging Face Space", add_space),
     ):
         add(commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}."))
     return parser

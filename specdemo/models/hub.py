@@ -8,6 +8,7 @@ weights are gigabytes, so this one keeps the part and goes on from there, and co
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ class HubCheckpoint(Checkpoint):
                     )
                 part.replace(blob)
         # The library finds the content under its hash and only links it into its snapshot.
-        hf_hub_download(self.source.name, name, revision=self.commit)
+        hf_hub_download(self.source.name, name, revision=self.commit, token=_token())
 
     def _stream(self, name: str, part: Path, progress: Progress) -> None:
         """Fill ``part`` to the file's size, going on where an earlier try ended."""
@@ -127,7 +128,7 @@ class HubCheckpoint(Checkpoint):
 
     def _stream_from(self, name: str, part: Path, had: int, progress: Progress) -> None:
         url = hf_hub_url(self.source.name, name, revision=self.commit)
-        headers = build_hf_headers() | ({"Range": f"bytes={had}-"} if had else {})
+        headers = build_hf_headers(token=_token()) | ({"Range": f"bytes={had}-"} if had else {})
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
         # No retries of the library's: it would ask for the same range again.
         with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=0) as response:
@@ -159,7 +160,9 @@ def open_repository(source: ModelSource) -> Checkpoint:
         HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
     """
     try:
-        info = HfApi().model_info(source.name, revision=source.revision, files_metadata=True, timeout=10)
+        info = HfApi(token=_token()).model_info(
+            source.name, revision=source.revision, files_metadata=True, timeout=10
+        )
     except (*OFFLINE, HfHubHTTPError) as error:
         if _refused(error):
             raise
@@ -175,6 +178,11 @@ def open_repository(source: ModelSource) -> Checkpoint:
         licence=_licence(card.get("license") if card else None),
         gated=bool(info.gated),
     )
+
+
+def _token() -> str | bool:
+    """From the environment only; False keeps the library from sending one that somebody left on this machine."""
+    return os.environ.get("HF_TOKEN") or False
 
 
 def _licence(stated: object) -> str | None:

@@ -22,7 +22,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, resolve_dtype
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import config_of
-from specdemo.models.request import PairRequest, request_pair
+from specdemo.models.request import PairRequest, is_zero_gpu, request_pair
 from specdemo.models.source import ModelSource
 
 _hook_lock = RLock()
@@ -92,16 +92,16 @@ def fetch(found: list[Examined], progress: Progress) -> None:
             examined.checkpoint.read([name], progress)
 
 
-def assemble(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
-    """Read the weights into memory and run them once; if anything goes wrong, none of it stays there."""
+def assemble(report: Preflight, found: list[Examined], progress: Progress, *, warm: bool = True) -> ModelPair:
+    """Read the weights into memory and run them once (if ``warm``); if anything goes wrong, none stays there."""
     try:
-        return _assemble(report, found, progress)
+        return _assemble(report, found, progress, warm)
     except BaseException as error:
         _forget(error)
         raise
 
 
-def _assemble(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+def _assemble(report: Preflight, found: list[Examined], progress: Progress, warm: bool) -> ModelPair:
     models = [_load_model(examined, report.request, progress) for examined in found]
     tokenizers = [examined.tokenizer for examined in found]
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
@@ -112,6 +112,8 @@ def _assemble(report: Preflight, found: list[Examined], progress: Progress) -> M
         name=report.request.name,
         draft_tokenizer=tokenizers[1] if reencoded else None,
     )
+    if not warm:
+        return pair
     compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
     progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
     with explained(report.request.target):
@@ -129,7 +131,9 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
         options["quantization_config"] = config_of(report.quantization)
     if request.device == "auto":
         options["device_map"] = "auto"
-    elif is_accelerate_available():  # straight onto the device: main memory need not hold what goes to a GPU
+    # Straight onto the device: main memory need not hold what goes to a GPU. ZeroGPU's stand-in for CUDA belongs
+    # to the thread that imported it, and the library reads weights in threads of its own.
+    elif is_accelerate_available() and not is_zero_gpu():
         options["device_map"] = {"": request.device}
     with explained(source), _reporting(progress):
         model, info = _from_pretrained(folder, options)

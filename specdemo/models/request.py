@@ -110,6 +110,11 @@ def is_public() -> bool:
     return bool(os.environ.get("SPACE_ID")) if asked is None else asked not in ("", "0")
 
 
+def is_zero_gpu() -> bool:
+    """Whether this is a Space on ZeroGPU: this program has no GPU, the workers it starts have one for a while."""
+    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
 def _check_private(name: str) -> None:
     """Strangers choose from the catalogue only."""
     if is_public():

@@ -16,7 +16,7 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.loading import assemble, check, fetch
-from specdemo.models.memory import free_memory
+from specdemo.models.memory import Footprint, free_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
@@ -32,11 +32,13 @@ class Load:
 
     Attributes:
         request: what was asked for.
-        future: the pair, or what went wrong.
+        future: the pair (None where only workers on ZeroGPU hold it), or what went wrong.
         progress: what is being done.
         report: the preflight, once it was made.
         notes: what happened on the way, such as which pair had to go.
-        bytes: what the weights take, once they are there.
+        weights: what target and draft take, once they are there.
+        place: where that is, for people.
+        bytes: of this program's memory.
     """
 
     request: PairRequest
@@ -44,8 +46,16 @@ class Load:
     progress: Progress = field(default_factory=Progress)
     report: Preflight | None = None
     notes: list[str] = field(default_factory=list)
+    weights: dict[str, Footprint] = field(default_factory=dict)
+    place: str = "In memory"
     bytes: int = 0
     users: int = 0
+
+    def finish(self, pair: ModelPair) -> None:
+        """The pair is in memory: tell those who wait."""
+        self.weights = pair.footprints()
+        self.bytes = sum(f.held for f in self.weights.values())
+        self.future.set_result(pair)
 
     @property
     def ready(self) -> bool:
@@ -102,6 +112,13 @@ class PairStore:
         load.future.add_done_callback(leave)
         return load, leave
 
+    def adopt(self, request: PairRequest, pair: ModelPair) -> None:
+        """Take over a pair that is in memory already."""
+        load = Load(request)
+        load.finish(pair)
+        with self._lock:
+            self._loads[request] = load
+
     def find(self, request: PairRequest) -> Load | None:
         """The pair if it is in memory or on its way."""
         with self._lock:
@@ -142,19 +159,21 @@ class PairStore:
                 load.report = report
                 check(report)
                 fetch(found, load.progress)
-            load.progress.begin("Waiting for a run to end")
-            self.thread.submit(self._assemble, load, report, found).result()
+            self._bring_in(load, found)
         except BaseException as error:
             with self._lock:
                 self._drop(load)
-            load.future.set_exception(error)
+            load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
+
+    def _bring_in(self, load: Load, found: list[Examined]) -> None:
+        """From what was fetched to a pair that can run."""
+        load.progress.begin("Waiting for a run to end")
+        self.thread.submit(self._assemble, load, load.report, found).result()
 
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         load.progress.check()  # before other pairs make room for one that nobody wants any more
         self._make_room(load, report)
-        pair = assemble(report, found, load.progress)
-        load.bytes = sum(f.held for f in pair.footprints().values())
-        load.future.set_result(pair)  # here, so that the next load in this thread counts it
+        load.finish(assemble(report, found, load.progress))  # here, so that the next load in this thread counts it
 
     def _make_room(self, load: Load, report: Preflight) -> None:
         """Put pairs out of memory that nobody uses, the least recently used first, until this one fits.
@@ -199,6 +218,13 @@ class PairStore:
     def _drop(self, load: Load) -> None:
         if self._loads.get(load.request) is load:
             del self._loads[load.request]
+
+
+def _ended(load: Load, error: BaseException) -> PairError:
+    """What is no ``Exception``, such as ``SystemExit`` inside a library, would end the server that waits here."""
+    told = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
+    told.__cause__ = error
+    return told
 
 
 def _on(device: str, loads: list[Load]) -> list[Load]:

@@ -24,11 +24,14 @@ from specdemo.prompt import encode_all
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.batch_figures import batch_figures
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.job import MEMORY
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load, counted
 from specdemo.ui.race_value import GRAVITY, bundled
-from specdemo.ui.worker import gathered
+from specdemo.ui.stops import reason_of
+from specdemo.ui.worker import gathered, in_thread, named
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
@@ -86,6 +89,7 @@ class BatchView:
         return {**{name: getattr(self, name) for name in names}, "rounds": list(self.rounds)}
 
 
+@on_gpu(lambda plan: sum(map(decode_seconds, plan.contenders)))
 def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> Iterator[BatchView]:
     """Decode in ``thread`` and yield the view about ten times a second, the last one final.
 
@@ -104,7 +108,7 @@ def batch_views(thread: Executor, load: Load, plan: BatchPlan, stop: Event) -> I
     except Exception as error:
         if not out_of_memory(error):
             _log.exception("a batch failed")
-        failed = f"The batch failed: {type(error).__name__}. Run it again."
+        failed = f"The batch failed: {named(error)}. Run it again."
         view.phase, view.message = "error", MEMORY if out_of_memory(error) else failed
     yield view
 
@@ -115,7 +119,7 @@ def _decode(
     """Both contenders one after the other; leaves the view with its conclusion."""
     ids = list(islice(cycle(encode_all(pair, plan.used, plan.settings.chat)), plan.rows))
     # What the second of the two cannot do is said before the first runs; the models may be tried for it.
-    thread.submit(check_batch, pair, row_settings(plan.settings, len(ids))).result()
+    in_thread(thread, check_batch, pair, row_settings(plan.settings, len(ids)))
     batches: list[list[Trace]] = []
     for number, settings in enumerate(plan.contenders):
         view.message = f"{view.contenders[number]['title']}: {counted(plan.rows, 'row')}{plan.told}…"
@@ -131,7 +135,7 @@ def _decode(
         batches.append([trace_of(pair, i, s, r) for i, s, r in zip(ids, rows, rounds, strict=True)])
         if not all(t.complete for t in batches[-1]):
             break
-    _conclude(view, batches, plan)
+    _conclude(view, batches, plan, reason_of(stop, STOPPED))
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:
@@ -140,12 +144,12 @@ def _share(rounds: list[list[Round]], length: int) -> float:
     return sum(done) / (length * len(rounds))
 
 
-def _conclude(view: BatchView, batches: list[list[Trace]], plan: BatchPlan) -> None:
+def _conclude(view: BatchView, batches: list[list[Trace]], plan: BatchPlan, stopped: str) -> None:
     begun = [batch for batch in batches if all(t.rounds for t in batch)]
     figures = [measure_batch(batch) for batch in begun]
     view.figures = batch_figures(figures)
     if len(batches) < 2 or not all(t.complete for batch in batches for t in batch):
-        view.phase, view.message = "stopped", STOPPED
+        view.phase, view.message = "stopped", stopped
         return
     view.phase, view.message = "done", _counted(figures, plan)
     plain, drafted = figures

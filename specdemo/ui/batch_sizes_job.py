@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from threading import Event
 
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.batch_sizes import SizeProgress, stream_batch_sizes
+from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.measuring import Measurement
 from specdemo.ui.progress_text import counted, left
 
@@ -23,13 +27,14 @@ class SizesPlan:
     @property
     def measurement(self) -> Measurement:
         """How to do it."""
-        return Measurement(
-            start=lambda pair, stop: stream_batch_sizes(
-                pair, self.prompts, self.settings, self.sizes, self.repeats, stop
-            ),
-            told=_told,
-            counted=_counted,
-        )
+        plain = replace(self.settings, strategy="autoregressive")
+        both = decode_seconds(plain) + decode_seconds(self.settings)
+        # Every size decodes the prompts of the largest, in so many batches.
+        batches = sum(-(-max(self.sizes) // size) for size in self.sizes) * self.repeats
+        return Measurement(self._start, _told, _counted, both * batches)
+
+    def _start(self, pair: ModelPair, stop: Event) -> Iterator[SizeProgress]:
+        return stream_batch_sizes(pair, self.prompts, self.settings, self.sizes, self.repeats, stop)
 
 
 def _told(progress: SizeProgress) -> str:

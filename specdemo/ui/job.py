@@ -20,10 +20,13 @@ from specdemo.record import record
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.progress_text import await_load
 from specdemo.ui.race_value import RaceView
-from specdemo.ui.worker import gathered
+from specdemo.ui.stops import reason_of
+from specdemo.ui.worker import gathered, named
 
 STOPPED = "Stopped. Press Run to start again."
 BUSY = (
@@ -50,6 +53,7 @@ def failed(message: str) -> dict[str, Any]:
     return RaceView([], phase="error", message=message).value()
 
 
+@on_gpu(lambda prompt, lanes: sum(map(decode_seconds, lanes)))
 def race_updates(
     thread: Executor,
     loads: Sequence[Load],
@@ -89,7 +93,7 @@ def race_updates(
             yield view.value()
             return
         _log.exception("a race failed")
-        view.phase, view.message = "error", f"The run failed: {type(error).__name__}. Press Run to try again."
+        view.phase, view.message = "error", f"The run failed: {named(error)}. Press Run to try again."
     if view.phase != "running":
         yield view.value()
 
@@ -128,6 +132,6 @@ class _Job:
         lanes = zip(self._pairs, self._lanes, self._rounds, strict=True)
         self.traces = [trace_of(pair, self.ids, settings, rounds) for pair, settings, rounds in lanes]
         stopped = not all(t.complete for t in self.traces)
-        view.phase, view.message = ("stopped", STOPPED) if stopped else ("done", None)
+        view.phase, view.message = ("stopped", reason_of(self._stop, STOPPED)) if stopped else ("done", None)
         if all(t.rounds for t in self.traces):
             view.conclude(self.traces)

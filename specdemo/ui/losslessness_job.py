@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from specdemo.analysis.certificate import Certificate
@@ -21,7 +21,11 @@ from specdemo.models.store import Load
 from specdemo.prompt import encode
 from specdemo.settings import Settings
 from specdemo.trace import Round
+from specdemo.ui.gpu_jobs import on_gpu
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.stops import reason_of
+from specdemo.ui.worker import in_thread, named
 
 UPDATE_SECONDS = 0.5
 MEMORY = "Memory ran out. Choose fewer tokens, a smaller pair or a quantisation, and check again."
@@ -37,6 +41,15 @@ class Plan:
     runs: int
     tokens: int
 
+    @property
+    def seconds(self) -> float:
+        """What it takes on a large GPU, roughly."""
+        if self.settings.greedy:
+            return decode_seconds(self.settings)
+        settings = replace(self.settings, max_new_tokens=self.tokens)
+        plain = replace(settings, strategy="autoregressive")
+        return self.runs * (decode_seconds(plain) + decode_seconds(settings))
+
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
@@ -44,7 +57,7 @@ class CheckState:
 
     Attributes:
         phase: ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end it.
-        message: a line for people, where there is no result to show.
+        message: a line for people, where there is no result to show or it is not whole.
         result: what is known so far.
     """
 
@@ -53,6 +66,7 @@ class CheckState:
     result: Certificate | GreedyCheck | None = None
 
 
+@on_gpu(lambda plan: plan.seconds)
 def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Iterator[CheckState]:
     """Check in ``thread``, a pair of runs or a round a job, so that other visitors' runs come in between.
 
@@ -70,7 +84,7 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
     except SpecDemoError as error:
         message = str(error)
     except Exception as error:
-        message = f"The check failed: {type(error).__name__}. Press Check to try again."
+        message = f"The check failed: {named(error)}. Press Check to try again."
         if out_of_memory(error):
             message = MEMORY
         else:
@@ -81,24 +95,24 @@ def check_states(thread: Executor, load: Load, plan: Plan, stop: Event) -> Itera
 def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
     yield CheckState("running", "Waiting for a turn…")
     # In the models' thread, since the models may be tried for what they can do.
-    certifier = thread.submit(Certifier, pair, plan.prompt, plan.settings, plan.runs, plan.tokens).result()
+    certifier = in_thread(thread, Certifier, pair, plan.prompt, plan.settings, plan.runs, plan.tokens)
     told = 0.0
     while not certifier.done and not stop.is_set():
-        thread.submit(certifier.step).result()
+        in_thread(thread, certifier.step)
         if time.monotonic() - told >= UPDATE_SECONDS and not certifier.done:
             told = time.monotonic()
             yield CheckState("running", result=certifier.certificate())
-    yield CheckState("done" if certifier.done else "stopped", result=certifier.certificate())
+    yield _ended(certifier.done, certifier.certificate(), stop)
 
 
 def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
     ids = encode(pair, plan.prompt, plan.settings.chat)
     rounds: list[Round] = []
     yield CheckState("running", "Decoding…")
-    with closing(thread.submit(stream, pair, ids, plan.settings).result()) as decoding:
+    with closing(in_thread(thread, stream, pair, ids, plan.settings)) as decoding:
         told = time.monotonic()
         while not stop.is_set():
-            round_ = thread.submit(next, decoding, None).result()
+            round_ = in_thread(thread, next, decoding, None)
             if round_ is None:
                 break
             rounds.append(round_)
@@ -110,5 +124,9 @@ def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Itera
         raise LoadCancelled("Stopped before the first token. Press Check to start again.")
     # Dropped caches are freed here; the check reads the finished text in one forward.
     trace = trace_of(pair, ids, plan.settings, rounds)
-    result = thread.submit(check_greedy, pair, trace).result()
-    yield CheckState("done" if trace.complete else "stopped", result=result)
+    result = in_thread(thread, check_greedy, pair, trace)
+    yield _ended(trace.complete, result, stop)
+
+
+def _ended(whole: bool, result: Certificate | GreedyCheck, stop: Event) -> CheckState:
+    return CheckState("done" if whole else "stopped", "" if whole else reason_of(stop, "Stopped."), result)

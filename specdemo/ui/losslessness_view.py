@@ -31,7 +31,7 @@ def render(state: CheckState) -> str:
     parts = []
     if state.phase == "error":
         parts.append(_head("error", state.message))
-    elif state.result is None:
+    elif state.result is None or state.message:
         parts.append(f'<p class="waiting" role="status">{escape(state.message)}</p>')
     if isinstance(state.result, Certificate):
         parts.append(_certificate(state.result, state.phase))
@@ -97,7 +97,7 @@ def _row(outcome: Outcome, plain: float, speculative: float, widest: float) -> s
 
 
 def _greedy(found: GreedyCheck, phase: str) -> str:
-    text = found.text if phase != "stopped" else f"Stopped. As far as it got: {found.text}"
+    text = found.text if phase != "stopped" else f"As far as it got: {found.text}"
     strip = "".join(_place(number, position) for number, position in enumerate(found.positions, start=1))
     return (
         _head(found.outcome, text)

@@ -15,7 +15,10 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
+from specdemo.ui.gpu_jobs import on_gpu
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.stops import reason_of
+from specdemo.ui.worker import in_thread, named
 
 UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
@@ -41,11 +44,13 @@ class Measurement:
         start: begins it on a pair; the event ends it within one round.
         told: a line for people on what was just done.
         counted: the line at its end, from the whole report.
+        seconds: what it takes on a large GPU, roughly.
     """
 
     start: Callable[[ModelPair, Event], Iterator[Progress]]
     told: Callable[[Any], str]
     counted: Callable[[Any], str]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class MeasureState:
     report: Any = None
 
 
+@on_gpu(lambda measurement: measurement.seconds)
 def measure_states(thread: Executor, load: Load, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
     """Measure in ``thread``, one job a run, so that other visitors' runs come in between; the last state is final.
 
@@ -81,14 +87,14 @@ def measure_states(thread: Executor, load: Load, measurement: Measurement, stop:
         if state.report is not None and state.report.complete:
             yield replace(state, phase="done", message=measurement.counted(state.report))
         else:
-            measured = state.report is not None and state.report.runs
-            yield replace(state, phase="stopped", message=STOPPED if measured else STOPPED_EARLY)
+            told = STOPPED if state.report is not None and state.report.runs else STOPPED_EARLY
+            yield replace(state, phase="stopped", message=reason_of(stop, told))
     except SpecDemoError as error:
         yield replace(state, phase="error", message=str(error))
     except Exception as error:
         if not out_of_memory(error):
             _log.exception("a measurement failed")
-        failed = f"The measurement failed: {type(error).__name__}. Run it again."
+        failed = f"The measurement failed: {named(error)}. Run it again."
         yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
 
 
@@ -96,10 +102,10 @@ def _runs(thread: Executor, pair: ModelPair, measurement: Measurement, stop: Eve
     state = MeasureState("running", "Warming up…")
     yield state
     told = time.monotonic()
-    events = thread.submit(measurement.start, pair, stop).result()
+    events = in_thread(thread, measurement.start, pair, stop)
     try:
         while not stop.is_set():
-            progress = thread.submit(next, events, None).result()
+            progress = in_thread(thread, next, events, None)
             if progress is None:
                 break
             fraction = progress.done / max(progress.total, 1)

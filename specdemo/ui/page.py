@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.route_utils import FnIndexInferError
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from specdemo.limits import limits
-from specdemo.models.request import is_public
+from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.models.store import PairStore
+from specdemo.models.zero_gpu import ZeroGpuStore
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.endpoints import add_endpoints
+from specdemo.ui.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.link_page import connect_links, link_css, link_head
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
@@ -30,7 +29,6 @@ from specdemo.ui.turns import Lines
 from specdemo.ui.uploads import UploadBound
 
 TITLE = "specdemo: speculative decoding, measured"
-UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
 KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
 EVENTS = 200
@@ -39,36 +37,17 @@ THREADS = 100
 """Everyone who waits in line takes one for a tenth of a second at a time; pressing a button needs one too."""
 
 
-class Page(gr.Blocks):
-    """Blocks that answer what no page of ours sends with a sentence, where Gradio's own code would stumble."""
-
-    async def preprocess_data(self, block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """As in Gradio; a call of an endpoint may leave out its last values.
-
-        Raises:
-            gr.Error: values of other kinds or of another number than the event takes.
-        """
-        if block_fn.api_visibility == "public":
-            inputs = [*inputs, *(c.value for c in block_fn.inputs[len(inputs) :])]
-        try:
-            return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
-        except gr.Error:
-            raise
-        except Exception as error:
-            raise gr.Error(UNREADABLE, print_exception=False) from error
-
-
 def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Blocks:
-    """The whole app; loading the builtin pair begins at once, in the background.
+    """The whole app; loading the builtin pair begins at once, in the background (on ZeroGPU: before the launch).
 
     Args:
         store: where the pairs are kept and run; a new one if none is given.
         lines: where jobs wait for their turn; new ones if none are given.
     """
-    store = store or PairStore()
+    store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
     lines = lines or Lines(limits(), shared=is_public())
-    with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
+    with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
         with gr.Row(elem_id="page"):
             with gr.Column(scale=0, min_width=300, elem_id="panel"):
                 gr.HTML(
@@ -100,9 +79,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
     page.queue(max_size=EVENTS, api_open=False)
-    for event in page.fns.values():
-        if event.api_visibility == "private":
-            event.api_name = None  # Gradio only leaves private events out of the list; by their names they answer
+    close_private(page)
     store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
     return page
 
@@ -120,19 +97,10 @@ def launch_options() -> dict[str, Any]:
         "max_threads": THREADS,
         "mcp_server": True,
         "app_kwargs": {
-            "exception_handlers": {FnIndexInferError: _unknown, Exception: _unforeseen},
+            "exception_handlers": HANDLERS,
             "middleware": [Middleware(UploadBound, most=limits().uploads)],
         },
     }
-
-
-async def _unknown(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": "There is no endpoint of this name, only pairs, run, race and sweep."}, 404)
-
-
-async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
-    """What a request is told that no route foresaw; the trace stays in the server's own log."""
-    return JSONResponse({"detail": "This request is not one that the page sends."}, status_code=500)
 
 
 def theme() -> gr.themes.Base:

@@ -47,10 +47,10 @@ def checked(report: Preflight) -> str:
 
 def loaded(load: Load) -> str:
     """A pair in memory, with the bytes that were counted there."""
-    held = load.future.result().footprints()
+    held = load.weights
     total = gigabytes(sum(f.held for f in held.values()))
     notes = [*map(_line, load.notes), *_remarks(load.report)]
-    return _card("ready", f"In memory, {total}.", *notes, _details(_facts(load.report, held), opened=False))
+    return _card("ready", f"{load.place}, {total}.", *notes, _details(_facts(load.report, held), opened=False))
 
 
 def _card(state: str, conclusion: str, *parts: str) -> str:

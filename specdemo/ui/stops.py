@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from threading import Event, Lock
+from weakref import WeakSet
+
+_all: WeakSet[Stop] = WeakSet()
+_all_lock = Lock()
+
+
+def stop_everyone() -> None:
+    """The program ends: tell all runs, whoever began them."""
+    with _all_lock:
+        stops = list(_all)
+    for stop in stops:
+        stop.set()
 
 
 class Stop(Event):
@@ -14,11 +26,21 @@ class Stop(Event):
 
     reason: str | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        with _all_lock:
+            _all.add(self)
+
     def end(self, reason: str) -> None:
         """Set it for a reason; one that is set already keeps its own."""
         if not self.is_set():
             self.reason = reason
         self.set()
+
+
+def reason_of(stop: Event, otherwise: str) -> str:
+    """Why a run was stopped, for people; ``otherwise`` if it was the visitor, or nobody said."""
+    return getattr(stop, "reason", None) or otherwise
 
 
 class Stops:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
 
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 from specdemo.sweep import SweepProgress, stream_sweep
+from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.measuring import Measurement
 from specdemo.ui.progress_text import counted, left
 
@@ -24,13 +27,13 @@ class Plan:
     @property
     def measurement(self) -> Measurement:
         """How to do it."""
-        return Measurement(
-            start=lambda pair, stop: stream_sweep(
-                pair, self.prompts, self.settings, self.gammas, self.repeats, stop
-            ),
-            told=_told,
-            counted=_counted,
-        )
+        plain = replace(self.settings, strategy="autoregressive")
+        contenders = [plain, *(replace(self.settings, gamma=gamma) for gamma in self.gammas)]
+        seconds = sum(map(decode_seconds, contenders)) * len(self.prompts) * self.repeats
+        return Measurement(self._start, _told, _counted, seconds)
+
+    def _start(self, pair: ModelPair, stop: Event) -> Iterator[SweepProgress]:
+        return stream_sweep(pair, self.prompts, self.settings, self.gammas, self.repeats, stop)
 
 
 def _told(progress: SweepProgress) -> str:

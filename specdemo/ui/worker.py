@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, Future, wait
 from contextlib import closing
 from queue import SimpleQueue
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 UPDATE_SECONDS = 0.1
 T = TypeVar("T")
 
 
-def gathered(thread: Executor, start: Callable[[], Iterator[T]], stop: Event) -> Iterator[list[T]]:
+class WorkerCrash(RuntimeError):
+    """A run was ended by what is no ``Exception``, such as ``SystemExit`` raised inside a library."""
+
+
+def named(error: Exception) -> str:
+    """What went wrong, as people call it."""
+    return type(error.__cause__ if isinstance(error, WorkerCrash) else error).__name__
+
+
+def in_thread(thread: Executor, work: Callable[..., T], *arguments: Any) -> T:
+    """What ``work`` returns in ``thread``; waits for it, and raises what it raised as :func:`outcome` does."""
+    return outcome(thread.submit(work, *arguments))
+
+
+def outcome(job: Future[T]) -> T:
+    """What a job in the models' thread returned, once it is over.
+
+    Raises what the job raised, without the local variables on its way: they hold the caches of the lanes, which
+    would stay in memory for as long as somebody looks at the error.
+
+    Raises:
+        WorkerCrash: it was no ``Exception``. Passed on as it was, it would end the server instead of the run.
+    """
+    wait([job])
+    error = job.exception()
+    if error is None:
+        return job.result()
+    chain: BaseException | None = error
+    while chain is not None:
+        traceback.clear_frames(chain.__traceback__)
+        chain = chain.__cause__ or chain.__context__
+    try:
+        if isinstance(error, Exception):
+            raise error
+        raise WorkerCrash(f"{type(error).__name__}: {error}") from error
+    finally:
+        del job, error, chain  # the error's own traceback leads here
+
+
+def gathered(
+    thread: Executor, start: Callable[[], Iterator[T]], stop: Event, *, beats: bool = False
+) -> Iterator[list[T]]:
     """Run a generator in ``thread``; yields what it gave, gathered about ten times a second.
 
+    With ``beats`` it yields as often when nothing is new, so that whoever looks on can look elsewhere too.
+
     Decoding never waits for the browser: the models' thread only puts into a queue. Setting ``stop`` or closing
-    this iterator ends the generator at its next value. Raises what the generator raised.
+    this iterator ends the generator at its next value. Raises what the generator raised, as :func:`outcome` does.
     """
     values: SimpleQueue[T] = SimpleQueue()
     left = Event()
@@ -38,9 +82,9 @@ def gathered(thread: Executor, start: Callable[[], Iterator[T]], stop: Event) ->
             news = []
             while not values.empty():
                 news.append(values.get())
-            if news:
+            if news or beats:
                 yield news
-        worker.result()  # raises what ended the worker, if anything did
+        outcome(worker)  # raises what ended the worker, if anything did
     finally:
         left.set()
         wait([worker])

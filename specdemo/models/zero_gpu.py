@@ -1,0 +1,56 @@
+"""Pairs on ZeroGPU, where this program has no GPU and the workers forked from it have one for a while."""
+
+from __future__ import annotations
+
+from specdemo.models.loading import assemble
+from specdemo.models.pair import ModelPair
+from specdemo.models.preflight import Examined
+from specdemo.models.request import PairRequest
+from specdemo.models.store import Load, PairStore
+
+_before_launch: dict[PairRequest, ModelPair] = {}
+"""What forked workers find in their memory; a plain dict, since a lock could be held when they are forked."""
+
+
+class ZeroGpuStore(PairStore):
+    """Loads what is asked for before the launch, and only fetches what is asked for later.
+
+    ZeroGPU stands in for CUDA in the thread that imported ``spaces``, keeps what was put on ``cuda`` there until
+    the launch, and hands it to every worker. Nothing of it can be computed with here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._here: Load | None = None
+
+    def preload(self, request: PairRequest) -> Load:
+        """Load a pair in the calling thread, which must be the one that imported ``spaces``.
+
+        Raises:
+            PairError: it cannot be had.
+        """
+        load = Load(request)
+        with self._lock:
+            self._loads[request] = load
+        self._here = load
+        self._bring(load)
+        load.future.result()
+        return load
+
+    def _bring_in(self, load: Load, found: list[Examined]) -> None:
+        if load is self._here:
+            pair = assemble(load.report, found, load.progress, warm=False)
+            _before_launch[load.request] = pair
+            load.finish(pair)
+        else:
+            load.weights = {model.role: model.weights for model in load.report.models}
+            load.place = "Fetched for the next run on the GPU"
+            load.future.set_result(None)
+
+
+def worker_store() -> PairStore:
+    """A store of a worker's own: it has what was loaded before the launch, and loads other pairs when needed."""
+    store = PairStore()
+    for request, pair in _before_launch.items():
+        store.adopt(request, pair)
+    return store

@@ -1,0 +1,32 @@
+"""How long a run may hold a shared GPU, from its tokens and γ."""
+
+from __future__ import annotations
+
+import math
+
+from specdemo.settings import Settings
+
+STEP_SECONDS = 0.03
+"""A forward of a model of 4 to 8 billion parameters in 16 bit, without a compiler."""
+DRAFT_SHARE = 0.5
+"""Of that, a step of its draft."""
+TOKENS_A_ROUND = 2
+"""What drafting gives at least where it is worth a try; who drafts worse takes longer than was asked for."""
+LOAD_SECONDS = 10
+"""For the weights on their way to the GPU, and the first, slow forward."""
+SHORTEST, LONGEST = 15, 120
+"""Bounds of what is asked for. A visitor without an account has two minutes of ZeroGPU a day, with a free account
+three and a half, and what is asked for must be left of it."""
+
+
+def decode_seconds(settings: Settings) -> float:
+    """Seconds of one run on a large GPU, roughly and rather too long than too short."""
+    if settings.strategy == "autoregressive":
+        return settings.max_new_tokens * STEP_SECONDS
+    steps = settings.gamma if settings.drafter != "prompt_lookup" else 0
+    return settings.max_new_tokens / TOKENS_A_ROUND * STEP_SECONDS * (1 + DRAFT_SHARE * steps)
+
+
+def gpu_seconds(work: float) -> int:
+    """What to ask for, for so many seconds of decoding."""
+    return min(max(math.ceil(LOAD_SECONDS + work), SHORTEST), LONGEST)

@@ -1,0 +1,51 @@
+"""What no page of ours sends is answered in a sentence, where Gradio's own code would stumble or answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+from gradio.route_utils import FnIndexInferError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
+
+
+class GuardedBlocks(gr.Blocks):
+    """Blocks that tell whoever sends values of other kinds than the page does."""
+
+    async def preprocess_data(self, block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """As in Gradio; a call of an endpoint may leave out its last values.
+
+        Raises:
+            gr.Error: values of other kinds or of another number than the event takes.
+        """
+        if block_fn.api_visibility == "public":
+            inputs = [*inputs, *(c.value for c in block_fn.inputs[len(inputs) :])]
+        try:
+            return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
+        except gr.Error:
+            raise
+        except Exception as error:
+            raise gr.Error(UNREADABLE, print_exception=False) from error
+
+
+def close_private(page: gr.Blocks) -> None:
+    """Private events answer to no name: Gradio only leaves them out of its list."""
+    for event in page.fns.values():
+        if event.api_visibility == "private":
+            event.api_name = None
+
+
+async def _unknown(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": "There is no endpoint of this name, only pairs, run, race and sweep."}, 404)
+
+
+async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    """What a request is told that no route foresaw; the trace stays in the server's own log."""
+    return JSONResponse({"detail": "This request is not one that the page sends."}, status_code=500)
+
+
+HANDLERS = {FnIndexInferError: _unknown, Exception: _unforeseen}
+"""For the server's routes, by what they raised."""
