@@ -60,7 +60,8 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         values, notices = from_query(dict(request.query_params))
         page_values = {f.name: values[f.name] for f in link_fields() if not f.element}
         flags = {"page": page_values, "notices": notices, "start": False}
-        return [*_updates(values), gr.Tabs(selected=values["tab"]), flags]
+        chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
+        return [*_updates(values), chosen, flags]
 
     def narrow(request: gr.Request) -> list[Any]:
         return _choices(from_query(dict(request.query_params))[0])
