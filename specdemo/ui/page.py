@@ -76,6 +76,7 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
         "footer_links": [],
+        "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": True,
         "max_file_size": upload_limit(),
     }
