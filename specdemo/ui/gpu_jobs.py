@@ -96,7 +96,7 @@ def on_gpu(seconds: Callable[..., float]) -> Callable[[Job], Job]:
             del given["thread"]
             loads = given.pop("loads", None) or [given.pop("load")]
             stop, keep = given.pop("stop"), given.pop("keep", None)
-            # What was not given has its default there too; functions that belong to this program stay here.
+            # The thread, the signal and ``keep`` belong to this program; the worker has its own.
             yield from _sent(away, loads, given, gpu_seconds(seconds(**given)), stop, keep)
 
         return away

@@ -92,6 +92,7 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{batch_css()}{link_css()}</style>{race_head()}{link_head()}",
         "footer_links": [],
+        "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown
         "max_file_size": limits().upload,
         "max_threads": THREADS,
