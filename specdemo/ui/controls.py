@@ -172,6 +172,7 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
         lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
         [temperature, *rules],
         rules,
+        trigger_mode="always_last",
         **QUIET,
     )
 
