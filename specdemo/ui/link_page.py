@@ -12,7 +12,7 @@ from specdemo.export import script_json
 from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
 from specdemo.models.store import PairStore
-from specdemo.ui.controls import Controls
+from specdemo.ui.controls import FIRST_LANES, Controls
 from specdemo.ui.lane_controls import NO_LANE, method_choices
 from specdemo.ui.link_fields import METHOD_FIELDS, TABS, Field, link_fields, table
 from specdemo.ui.links import LONGEST_QUERY, from_query
@@ -54,7 +54,8 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
 
     def read_methods(request: gr.Request) -> list[Any]:
         values, _ = from_query(dict(request.query_params))
-        return [*_methods(values), [values[name] for name in METHOD_FIELDS]]
+        wished = [values[name] for name in METHOD_FIELDS]
+        return [*_methods(values), gr.skip() if wished == list(FIRST_LANES) else wished]
 
     def read(request: gr.Request) -> list[Any]:
         values, notices = from_query(dict(request.query_params))
