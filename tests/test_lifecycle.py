@@ -213,8 +213,8 @@ def test_the_app_ends_cleanly_in_the_middle_of_a_run(number: signal.Signals) -> 
     app, url = started()
     try:
         with Tab(url, httpx.get(f"{url}/config", timeout=30).json()) as tab:
-            tab.press("prepare", panel(1000))
-            for view in tab.start("execute", panel(1000)):
+            tab.press("run", panel(1000))
+            for view in tab.start("run", panel(1000)):
                 if view["rounds"]:
                     break
             children = psutil.Process(app.pid).children(recursive=True)

@@ -111,7 +111,7 @@ def test_a_job_ends_before_its_time_on_the_gpu_does(found: dict[str, Any]) -> No
     """Guards what was decoded: a worker that the platform aborts takes it along."""
     phase, partial, told = found["over"]
     assert (phase, partial) == ("stopped", True)
-    assert [text for text in told if "as long as a run may" in text]
+    assert "as long as a run may" in told
 
 
 def test_a_pair_that_came_after_the_launch_is_loaded_by_the_worker(

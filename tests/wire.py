@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-PRESSED = "click"
+from specdemo.bench.tab import events, reading
 
 
 class Wire:
@@ -24,17 +24,13 @@ class Wire:
         self.components = {c["id"]: c for c in self.config["components"]}
         self.named = {c["props"].get("elem_id"): c["id"] for c in self.config["components"]}
 
-    def events(self, name: str, trigger: str = PRESSED) -> list[dict[str, Any]]:
-        """What follows a trigger of a component: its own events, then those that follow them."""
-        every = self.config["dependencies"]
-        chain = [d for d in every if [self.named[name], trigger] in d["targets"] and d["backend_fn"]]
-        for event in chain:
-            chain += [d for d in every if d["trigger_after"] == event["id"] and d not in chain]
-        return chain
+    def events(self, name: str, trigger: str = "click") -> list[dict[str, Any]]:
+        """What follows a trigger of a component."""
+        return events(self.config, name, trigger)
 
     def job(self, name: str) -> dict[str, Any]:
-        """The event behind a button that computes: of those that may wait in the queue the one that reads most."""
-        return max((d for d in self.events(name) if d["queue"] is not False), key=lambda d: len(d["inputs"]))
+        """The event behind a button that computes."""
+        return reading(self.events(name), queued=True)
 
     def values(self, event: dict[str, Any], **changed: Any) -> list[Any]:
         """What the page sends with an event: every input as it stands at first, but for those named otherwise."""

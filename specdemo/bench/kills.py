@@ -142,16 +142,16 @@ class Bench:
     def whole(self, tokens: int) -> dict[str, Any]:
         """A run that nobody ends; its last view."""
         with Tab(self._url, self._config) as tab:
-            tab.press("prepare", panel(tokens))
-            *_, last = tab.start("execute", panel(tokens))
+            tab.press("run", panel(tokens))
+            *_, last = tab.start("run", panel(tokens))
         return last
 
     def kill(self, way: str, fault: type[BaseException] | None, at: int) -> Kill:
         """Start a run, end it after ``at`` rounds, and wait until the models' thread is free."""
         with Tab(self._url, self._config) as tab:
-            tab.press("prepare", panel(TOKENS))
+            tab.press("run", panel(TOKENS))
             before = self._probe.rounds
-            updates = tab.start("execute", panel(TOKENS))
+            updates = tab.start("run", panel(TOKENS))
             self._await_round(before + at)
             at, pressed, last = self._probe.rounds - before, time.perf_counter(), None
             self._probe.known = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -11,6 +10,27 @@ from uuid import uuid4
 
 import httpx
 from gradio_client.utils import apply_diff
+
+
+def events(config: dict[str, Any], name: str, trigger: str = "click") -> list[dict[str, Any]]:
+    """What follows when a component is pressed: its own events, then those that follow them.
+
+    Args:
+        config: the page's, as the app serves it.
+        name: of the component in the page.
+        trigger: what happens to it.
+    """
+    number = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == name)
+    every = [d for d in config["dependencies"] if d["backend_fn"]]
+    chain = [d for d in every if [number, trigger] in d["targets"]]
+    for event in chain:
+        chain += [d for d in every if d["trigger_after"] == event["id"] and d not in chain]
+    return chain
+
+
+def reading(found: list[dict[str, Any]], *, queued: bool) -> dict[str, Any]:
+    """Of events that wait in the queue, or of those that do not, the one that reads most of the page."""
+    return max((d for d in found if (d["queue"] is not False) == queued), key=lambda d: len(d["inputs"]))
 
 
 class Tab:
@@ -34,14 +54,16 @@ class Tab:
         """The tab is closed, in the middle of whatever it does."""
         self._open.close()
 
-    def press(self, name: str, data: list[Any]) -> None:
-        """An event that does not wait in the queue, such as Stop."""
-        body = {"data": data, "fn_index": self._index(name), "session_hash": self._session}
+    def press(self, button: str, data: list[Any]) -> None:
+        """What a button does at once, such as Stop."""
+        event = reading(events(self._config, button), queued=False)
+        body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
         httpx.post(f"{self.url}/run/predict", json=body, timeout=60).raise_for_status()
 
-    def start(self, name: str, data: list[Any]) -> Iterator[Any]:
-        """An event of the queue; yields the first of its outputs as the page has it after every update."""
-        body = {"data": data, "fn_index": self._index(name), "session_hash": self._session}
+    def start(self, button: str, data: list[Any]) -> Iterator[Any]:
+        """What it computes then; yields the first of its outputs as the page has it after every update."""
+        event = reading(events(self._config, button), queued=True)
+        body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
         httpx.post(f"{self.url}/queue/join", json=body, timeout=60).raise_for_status()
         return self._outputs()
 
@@ -65,8 +87,3 @@ class Tab:
         client = self._open.enter_context(httpx.Client(timeout=120))
         answer = self._open.enter_context(client.stream("GET", self.url + path))
         return answer.iter_lines()
-
-    def _index(self, name: str) -> int:
-        """The first event whose function has this name; the race tab's stand before those of other tabs."""
-        named = (d for d in self._config["dependencies"] if re.fullmatch(rf"{name}(_\d+)?", d["api_name"] or ""))
-        return next(named)["id"]

@@ -28,6 +28,7 @@ from specdemo.models.store import Load, PairStore
 from specdemo.models.zero_gpu import worker_store
 from specdemo.ui.gpu_time import gpu_seconds
 from specdemo.ui.progress_text import await_load
+from specdemo.ui.stops import Stop, reason_of
 from specdemo.ui.worker import gathered
 
 MARGIN_SECONDS = 4
@@ -49,8 +50,8 @@ class Task:
         requests: the pair of each load the job takes.
         arguments: the others, by name.
         seconds: what was asked for on the GPU.
-        stop: a file that appears when the job shall stop. Events are only shared with processes that are forked
-            later, and this worker may be older than the run.
+        stop: a file that appears when the job shall stop, and says why if it is not the visitor's wish. Events are
+            only shared with processes that are forked later, and this worker may be older than the run.
     """
 
     job: Job
@@ -67,12 +68,10 @@ class Update:
     Attributes:
         value: the newest of the job's values, pickled as it was when it came; None if there was none.
         kept: what the job handed to ``keep`` meanwhile.
-        over: whether its time on the GPU has run out.
     """
 
     value: bytes | None
     kept: tuple[Any, ...]
-    over: bool
 
 
 def on_gpu(seconds: Callable[..., float]) -> Callable[[Job], Job]:
@@ -119,16 +118,12 @@ def _sent(
     with TemporaryDirectory(prefix="specdemo-") as folder:
         file = Path(folder) / "stop"
         task = Task(job, tuple(load.request for load in loads), given, seconds, str(file))
-        told = False
         with closing(run_task(task)) as updates:
             while (update := _next(updates)) is not None:
                 if stop.is_set():
-                    file.touch()
+                    file.write_text(reason_of(stop, ""), encoding="utf-8")
                 for thing in update.kept if keep else ():
                     keep(thing)
-                if update.over and not told:
-                    told = True
-                    gr.Warning(OVER)
                 if update.value is not None:
                     yield pickle.loads(update.value)
 
@@ -148,18 +143,19 @@ def _work(task: Task) -> Iterator[Update]:
     global _store
     _store = _store or worker_store()
     ends = time.monotonic() + task.seconds - MARGIN_SECONDS
-    stop, never, over = Event(), Event(), False
+    stop, never = Stop(), Event()
     with (
         ThreadPoolExecutor(1, "job") as looker,
         closing(gathered(looker, lambda: _values(task, _store, stop), never, beats=True)) as updates,
     ):
         try:
             for news in updates:
-                over = over or time.monotonic() > ends
-                if over or Path(task.stop).exists():
-                    stop.set()
+                if time.monotonic() > ends:
+                    stop.end(OVER)
+                elif (told := Path(task.stop)).exists():
+                    stop.end(told.read_text(encoding="utf-8"))
                 kept = tuple(thing for _, things in news for thing in things)
-                yield Update(news[-1][0] if news else None, kept, over)
+                yield Update(news[-1][0] if news else None, kept)
         finally:
             stop.set()  # left by the visitor: the job ends within one round
 
