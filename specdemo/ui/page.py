@@ -23,6 +23,7 @@ from specdemo.ui.sweep_tab import create_sweep_tab
 
 TITLE = "specdemo: speculative decoding, measured"
 QUEUE_LENGTH = 32
+SESSIONS = 256
 
 
 def build(store: PairStore | None = None) -> gr.Blocks:
@@ -76,6 +77,8 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{batch_css()}</style>{race_head()}",
         "footer_links": [],
+        # Gradio keeps about 0.4 MB of every visitor who left until there are so many, 10,000 if nothing is said.
+        "state_session_capacity": SESSIONS,
         "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": True,
         "max_file_size": upload_limit(),
