@@ -118,6 +118,7 @@ def test_every_job_tells_of_a_crash_and_the_next_one_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Guards against a crash that ends the visitor's thread, and with it the server, instead of the run."""
+    assert job(thread, load)[0] == "done"  # the models were tried for what they can do
     calls, call = [], Forward.__call__
 
     def crashing(*arguments: Any, **options: Any) -> torch.Tensor:
@@ -129,7 +130,7 @@ def test_every_job_tells_of_a_crash_and_the_next_one_works(
     monkeypatch.setattr(Forward, "__call__", crashing)
     phase, message = job(thread, load)
     assert phase == "error"
-    assert ("Memory ran out" if fault is MemoryError else fault.__name__) in message
+    assert ("ran out" if fault is MemoryError else fault.__name__) in message
     monkeypatch.undo()
     assert job(thread, load)[0] == "done"
 

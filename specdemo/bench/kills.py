@@ -216,7 +216,9 @@ def running() -> Iterator[Bench]:
     """The app on a free port, with the builtin pair in memory."""
     store, probe = PairStore(), Probe()
     demo = build(store)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    # Gradio keeps something of visitors who left, up to so many; more have come when memory is first read.
+    options = {**launch_options(), "state_session_capacity": WARM_UP // 2}
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **options)
     with store.using(request_pair("builtin")) as load:
         load.future.result()
     try:
