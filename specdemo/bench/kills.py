@@ -216,7 +216,7 @@ def running() -> Iterator[Bench]:
     """The app on a free port, with the builtin pair in memory."""
     store, probe = PairStore(), Probe()
     demo = build(store)
-    # Gradio keeps something of visitors who left, up to so many; more have come when memory is first read.
+    # Gradio keeps something of every visitor who left, up to so many; more have come when memory is first read.
     options = {**launch_options(), "state_session_capacity": WARM_UP // 2}
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **options)
     with store.using(request_pair("builtin")) as load:
