@@ -38,6 +38,14 @@ def close_private(page: gr.Blocks) -> None:
             event.api_name = None
 
 
+def forget_session(page: gr.Blocks, session: str) -> None:
+    """Let go of what Gradio keeps of a visitor who left, which is all that was shown to them, for an hour."""
+    holder = page.state_holder
+    with holder.lock:
+        holder.session_data.pop(session, None)
+        holder.time_last_used.pop(session, None)
+
+
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "There is no endpoint of this name, only pairs, run, race and sweep."}, 404)
 

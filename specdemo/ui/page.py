@@ -15,7 +15,7 @@ from specdemo.models.zero_gpu import ZeroGpuStore
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.endpoints import add_endpoints
-from specdemo.ui.guarded import HANDLERS, GuardedBlocks, close_private
+from specdemo.ui.guarded import HANDLERS, GuardedBlocks, close_private, forget_session
 from specdemo.ui.link_page import connect_links, link_css, link_head
 from specdemo.ui.losslessness_tab import create_losslessness_tab
 from specdemo.ui.pair_controls import pair_request
@@ -34,7 +34,7 @@ KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
 EVENTS = 200
 """Events that wait to begin. Jobs wait in a line of their own, so this fills only by a flood."""
-THREADS = 100
+THREADS = 64
 """Everyone who waits in line takes one for a tenth of a second at a time; pressing a button needs one too."""
 
 
@@ -76,6 +76,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
             for kept in leavers:
                 kept.forget(request.session_hash or "")
             loading.forget(request.session_hash or "")
+            forget_session(page, request.session_hash or "")
 
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
@@ -93,7 +94,7 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{batch_css()}{link_css()}</style>{race_head()}{link_head()}",
         "footer_links": [],
-        # Gradio keeps about 0.4 MB of every visitor who left until there are so many, 10,000 if nothing is said.
+        # What Gradio keeps of a visitor, about 0.4 MB; it makes room for 10,000 if nothing is said.
         "state_session_capacity": SESSIONS,
         "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown
