@@ -67,7 +67,6 @@ PUBLIC = Limits(
     visitor=2,
     address=12,
 )
-ELSEWHERE = "run the app on your own machine for more"
 
 
 def limits() -> Limits:
@@ -82,11 +81,11 @@ def check_prompts(prompts: Sequence[str]) -> None:
     """
     most = limits()
     if len(prompts) > most.prompts:
-        raise PromptError(f"there are {len(prompts):,}; give at most {most.prompts}{_hint()}.")
+        raise PromptError(f"there are {len(prompts):,}; give at most {most.prompts}.{_hint()}")
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest > most.characters:
         raise PromptError(
-            f"it has {longest:,} characters, and {most.characters:,} are the most here; shorten it{_hint()}."
+            f"it has {longest:,} characters, and {most.characters:,} are the most here; shorten it.{_hint()}"
         )
 
 
@@ -102,7 +101,7 @@ def check_lanes(lanes: Sequence[Settings]) -> None:
         if settings.max_new_tokens > most.tokens:
             raise SettingsError(
                 "max_new_tokens",
-                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of one run here{_hint()}.",
+                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of one run; ask for fewer.{_hint()}",
             )
 
 
@@ -114,9 +113,9 @@ def check_runs(runs: int) -> None:
     most = limits().runs
     if runs > most:
         raise SpecDemoError(
-            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats{_hint()}."
+            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
         )
 
 
 def _hint() -> str:
-    return f", or {ELSEWHERE}" if is_public() else ""
+    return " On your own machine the app takes more." if is_public() else ""

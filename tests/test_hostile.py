@@ -184,6 +184,22 @@ def test_calls_that_mean_harm(wire: Wire, endpoint: str, data: Any, expected: st
         check(said, expected)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "body", "expected"),
+    [
+        ("run", {}, "Give a JSON object with prompt"),
+        ("run", {"prompt": "x", "sett": {}}, "Give a JSON object with prompt"),
+        ("sweep", {"prompt": "x"}, "Give a JSON object with prompts"),
+        ("nope", {}, "no endpoint of this name"),
+    ],
+)
+def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body: Any, expected: str) -> None:
+    """The way of curl: what is missing or unknown is told, and is no failure of the server."""
+    answer = wire.http.post(f"{wire.url}/gradio_api/call/v2/{endpoint}", json=body)
+    assert answer.status_code in (404, 422)
+    check(answer.text, expected)
+
+
 @pytest.mark.parametrize(("name", "content", "expected"), FILES, ids=[f[0] for f in FILES])
 def test_files_that_are_no_recordings(wire: Wire, name: str, content: Any, expected: str | None) -> None:
     """An opened file is data: read whole or refused in a sentence, and never kept."""

@@ -115,7 +115,7 @@ def phase(page: Page, name: str) -> None:
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
     """The round trip through a real address bar, with values that every coupling of the panel would change."""
     as_before = [n for n, v in EVERY_CONTROL.items() if v == from_query({})[0][n]]
-    assert as_before == ["acceptance", "losslessness.rule", "view", "recording", "autorun"], (
+    assert as_before == ["acceptance", "losslessness.rule", "view", "recording", "speed", "autorun"], (
         "all but the coupled ones"
     )
     query = to_query(EVERY_CONTROL)

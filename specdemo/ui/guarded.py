@@ -9,6 +9,13 @@ from gradio.route_utils import FnIndexInferError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+TAKEN = {
+    "pairs": "nothing in it",
+    "run": "prompt, and, where you like, settings, pair and rounds",
+    "race": "prompt, and, where you like, lanes, pair and rounds",
+    "sweep": "prompts, and, where you like, gammas, repeats, settings, pair and rounds",
+}
+"""What each endpoint takes."""
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
 
 
@@ -50,10 +57,24 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "There is no endpoint of this name, only pairs, run, race and sweep."}, 404)
 
 
+async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
+    """A call whose object names what there is not, or lacks what must be there; anything else is unforeseen."""
+    endpoint = request.url.path.rstrip("/").rpartition("/")[2]
+    if "/call/v2/" not in request.url.path:
+        return await _unforeseen(request, error)
+    if endpoint not in TAKEN:
+        return await _unknown(request, error)
+    return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
+
+
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     """What a request is told that no route foresaw; the trace stays in the server's own log."""
     return JSONResponse({"detail": "This request is not one that the page sends."}, status_code=500)
 
 
-HANDLERS = {FnIndexInferError: _unknown, Exception: _unforeseen}
+HANDLERS = {
+    FnIndexInferError: _unknown,
+    **dict.fromkeys((KeyError, TypeError, ValueError), _wrong_names),
+    Exception: _unforeseen,
+}
 """For the server's routes, by what they raised."""

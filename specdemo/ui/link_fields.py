@@ -26,6 +26,8 @@ from specdemo.ui.recordings_panel import shipped
 from specdemo.ui.sweep_tab import MOST_REPEATS
 
 TABS = ("race", "sweep", "batch", "losslessness")
+SPEEDS = ("0.25", "0.5", "1", "2", "4", "8")
+"""At which the player plays a recording."""
 SHORT_LANE = 2
 """The lane whose parameters need no number, since it is the first that drafts."""
 
@@ -211,5 +213,6 @@ def _page() -> list[Field]:
         Field("tab", "choice", TABS[0], choices=TABS),
         Field("view", "choice", "page", choices=("page", "talk")),
         Field("recording", "whole", 0, most=len(shipped())),
+        Field("speed", "choice", "1", choices=SPEEDS),
         Field("autorun", "switch", False),
     ]

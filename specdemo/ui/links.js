@@ -24,6 +24,7 @@
   /** What is no control, by name. */
   const extra = {};
   let timer = 0;
+  let leftOut = new Set();
   let started = false;
 
   // ---- the query -----------------------------------------------------------------------------------------------
@@ -96,7 +97,8 @@
     clearTimeout(timer);
     timer = 0;
     if (!held) return;
-    const { query } = now();
+    const { query, left } = now();
+    tellLeft(left);
     const search = asked(joined(...others(), query));
     if (search === location.search) return;
     history.replaceState(history.state, "", location.pathname + search + location.hash);
@@ -104,6 +106,13 @@
       const outer = others().filter((part) => !nameOf(part).startsWith("__")); // what the Space gave its frame is no one else's
       window.parent.postMessage({ queryString: asked(joined(...outer, query)) }, SPACE);
     }
+  }
+
+  /** Says once that a text is too long for the address, and again after it was short. */
+  function tellLeft(left) {
+    const news = left.filter((name) => !leftOut.has(name));
+    leftOut = new Set(left);
+    if (news.length) notify(news.map((name) => `${name}: too long for a link, so the address leaves it out.`));
   }
 
   /** The controls changed. @param {Array} values in the order of the fields */
@@ -194,7 +203,14 @@
     notify(said.notices);
     changed(values);
     if (extra.view === "talk") window.SpecDemoTalk.enter();
-    if (said.page.recording) document.getElementById(`recording-${said.page.recording}`).click();
+    if (said.page.recording) openRecording(said.page);
+  }
+
+  /** On a stage a recording waits for whoever speaks. */
+  function openRecording(page) {
+    const player = window.SpecDemoPlayer.mount(document.querySelector("#race .race-root"));
+    player.opening = { speed: page.speed, waits: page.view === "talk" };
+    document.getElementById(`recording-${page.recording}`).click();
   }
 
   /** Whether to start at once. @param {{start: boolean, notices: string[]}} said */
@@ -208,6 +224,7 @@
   document.addEventListener("click", (event) => {
     const pressed = event.target.closest?.("#run, #gallery > button");
     if (!pressed) return;
+    if (event.isTrusted) set("autorun", false); // by hand: the page is no more what the link began
     set("tab", "race");
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
   }, true);

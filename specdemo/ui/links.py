@@ -149,7 +149,7 @@ def _known(query: Mapping[str, str], names: list[str]) -> tuple[dict[str, str], 
     for said, text in query.items():
         name = said.removeprefix(f"lane{SHORT_LANE}.")
         if name != said and lane_field(SHORT_LANE, name) in names and name in query:
-            notices.append(f"{said} is ignored; the link has {name} too, which is the same.")
+            notices.append(f"{said} is ignored; the link has {name} too, for the same control.")
         elif said in names:
             given[said] = text
         elif name != said and f"lane1.{name}" in names:

@@ -76,6 +76,8 @@
       this.held = false;
       this.rounds = [];
       this.frame = 0;
+      /** How the next recording begins, where something was asked for: its speed, and whether it waits for Play. */
+      this.opening = null;
       this.show(false);
       this.listen();
     }
@@ -106,6 +108,11 @@
       if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
       this.view.update(null); // whatever was there is gone, even if it bears the same name
       this.moveTo(0);
+      const { speed = "1", waits = false } = this.opening || {};
+      this.opening = null;
+      this.parts.speed.value = speed;
+      this.speed = Number(speed);
+      if (waits) return;
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);
       else this.play();
     }

@@ -268,7 +268,7 @@
     }
 
     scroll() {
-      if (this.moved && this.follow) this.area.scrollTop = 1e9;
+      if (this.moved && this.follow) this.toEnd();
       this.moved = false;
     }
 
@@ -286,14 +286,28 @@
       area.addEventListener("keydown", (event) => this.onKey(event));
       area.addEventListener("blur", () => tip.hide());
       area.addEventListener("scroll", () => this.onScroll(), { passive: true });
-      new ResizeObserver(() => this.follow && this.elements.length && area.scrollTo(0, 1e9)).observe(area);
+      new ResizeObserver(() => this.follow && this.elements.length && this.toEnd()).observe(area);
+    }
+
+    /** Scrolls to the end; with its first line whole, where the padding below the last one has room for that. */
+    toEnd() {
+      const { area } = this;
+      const style = getComputedStyle(area);
+      const [line, above, below] = [style.lineHeight, style.paddingTop, style.paddingBottom].map(parseFloat);
+      if (below < line) {
+        area.scrollTop = 1e9;
+        return;
+      }
+      const hidden = area.scrollHeight - below - area.clientHeight; // of the text, if nothing were scrolled
+      area.scrollTop = hidden > 0 ? above + Math.ceil((hidden - above) / line) * line : 0;
     }
 
     /** Follows the end until the user scrolls up, and again once they are back at the end. */
     onScroll() {
       const { area, tip } = this;
       const top = area.scrollTop;
-      if (area.scrollHeight - top - area.clientHeight < 30) this.follow = true;
+      const near = 30 + parseFloat(getComputedStyle(area).paddingBottom);
+      if (area.scrollHeight - top - area.clientHeight < near) this.follow = true;
       else if (top < this.lastTop - 1) this.follow = false;
       this.lastTop = top;
       if (!tip.isIn(area)) return;

@@ -136,7 +136,7 @@
     const ratio = speed(fastest.tally) / speed(plain.tally);
     const trend = ratio > 1.03 ? "faster" : ratio < 0.97 ? "slower" : "even";
     const text = compareText(plain.spec, fastest.spec, trend);
-    return { figure: formatRatio(ratio), text: others.length > 1 ? `${text}, the best of ${others.length}` : text, trend };
+    return { figure: formatRatio(ratio), text: others.length > 1 ? `${text}, the fastest of ${others.length} others` : text, trend };
   }
 
   function compareText(first, second, trend) {

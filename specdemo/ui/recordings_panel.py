@@ -64,8 +64,20 @@ def _replay(recording: Recording) -> list[Any]:
 SAVES = (
     Save("json", "Save recording (JSON)", "specdemo-recording.json", "application/json", lambda r: [r.to_json()]),
     Save("html", "Save replay (HTML)", "specdemo-replay.html", "text/html", _replay),
-    Save("tokens", "Tokens (CSV)", "tokens.csv", "text/csv", lambda r: [BYTE_ORDER_MARK, tokens_csv(r.traces)]),
-    Save("rounds", "Rounds (CSV)", "rounds.csv", "text/csv", lambda r: [BYTE_ORDER_MARK, rounds_csv(r.traces)]),
+    Save(
+        "tokens",
+        "Tokens (CSV)",
+        "specdemo-tokens.csv",
+        "text/csv",
+        lambda r: [BYTE_ORDER_MARK, tokens_csv(r.traces)],
+    ),
+    Save(
+        "rounds",
+        "Rounds (CSV)",
+        "specdemo-rounds.csv",
+        "text/csv",
+        lambda r: [BYTE_ORDER_MARK, rounds_csv(r.traces)],
+    ),
 )
 
 
