@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 import torch
 import transformers
@@ -16,7 +17,9 @@ from transformers import PreTrainedModel
 
 import specdemo
 from specdemo import ModelPair, Settings
+from specdemo.decoding import direct_layout
 from specdemo.decoding.direct_check import obstacle
+from specdemo.decoding.direct_layout import LEAST_BYTES, Layout, layout_for
 from specdemo.decoding.runner import Runner
 
 CONFIGS = {
@@ -87,13 +90,21 @@ MOVES = st.lists(
 )
 
 
+LAYOUTS = (Layout(), Layout(columns=True), Layout(columns=True, twice=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["rows", "columns", "twice"])
 @pytest.mark.parametrize(("family", "shape"), CASES)
-def test_logits_equal_transformers_after_any_feeding_and_rollback(family: str, shape: str) -> None:
+def test_logits_equal_transformers_after_any_feeding_and_rollback(
+    family: str, shape: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards the whole arithmetic: groups, biases, head norms, kinds of positions, masks behind a context."""
     model = model_of(family, shape)
     assert obstacle(model) is None
+    monkeypatch.setattr("specdemo.decoding.direct.layout_for", lambda weights: layout)
 
     @given(MOVES)
+    @hypothesis.settings(max_examples=12)
     def check(moves: list[tuple[list[int], int]]) -> None:
         ours, theirs = Runner(model), Runner(model, engine="transformers")
         assert (ours.engine, theirs.engine) == ("direct", "transformers")
@@ -158,6 +169,49 @@ def test_early_exit_shares_a_cache_between_two_direct_forwards() -> None:
     drafted = Settings(drafter="early_exit", exit_layer=1, gamma=3, max_new_tokens=32)
     traces = [specdemo.run(pair, prompt_ids(9), settings) for settings in (plain, drafted)]
     assert traces[0].token_ids == traces[1].token_ids
+
+
+# --- the layout of the products -----------------------------------------------------------------------------
+
+
+def test_a_layout_is_found_once_a_process() -> None:
+    """Guards repeatability: two runs of one seed must not multiply in two ways."""
+    side = int((LEAST_BYTES / 4) ** 0.5) + 1
+    weights = [torch.ones(side, side)]
+    assert layout_for(weights) is layout_for([torch.zeros(side, side)])
+    assert {layout_for(weights) for _ in range(5)} == {layout_for(weights)}
+
+
+def test_weights_too_small_to_tell_are_multiplied_as_rows() -> None:
+    """Guards the time before a lane of a toy model, and its repeatability."""
+    assert layout_for([torch.ones(32, 32)]) == Layout()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ({"rows": (1.0, 2.0), "columns": (1.5, 1.0)}, Layout(columns=True)),
+        ({"rows": (1.0, 2.0), "columns": (0.5, 1.0)}, Layout(columns=True, twice=True)),
+        ({"rows": (1.0, 1.0), "columns": (0.5, 0.95)}, Layout()),
+        ({"rows": (1.0, 1.0), "columns": (2.0, 2.0)}, Layout()),
+    ],
+)
+def test_the_faster_way_is_chosen(
+    seconds: dict[str, tuple[float, float]], expected: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the choice itself, on a clock that each trial moves on by a known time: (one token, five)."""
+    clock = [0.0]
+
+    def way(name: str) -> Callable[[object, int], None]:
+        def trial(weights: object, count: int) -> None:
+            clock[0] += seconds[name][count == 5]
+
+        return trial
+
+    for name in ("rows", "columns"):
+        monkeypatch.setattr(direct_layout, f"_{name}", way(name))
+    monkeypatch.setattr(direct_layout.time, "perf_counter", lambda: clock[0])
+    assert direct_layout._try([torch.ones(2, 2)]) == expected
 
 
 # --- models that are left to transformers -------------------------------------------------------------------

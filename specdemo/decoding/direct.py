@@ -15,30 +15,36 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from specdemo.decoding.direct_layout import FEW, Layout, layout_for
 from specdemo.decoding.lane_cache import LaneCache, LaneLayer
 
 
 class _Product(NamedTuple):
-    """x ↦ x·weight + bias, of a linear layer's own parameters."""
+    """x ↦ x·weightᵀ + bias, of a linear layer's own parameters; for few tokens perhaps as columns, weight·xᵀ."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
+    columns: bool
 
     @classmethod
-    def of(cls, linear: nn.Linear) -> _Product:
-        return cls(linear.weight.t(), linear.bias)
+    def of(cls, linear: nn.Linear, columns: bool) -> _Product:
+        return cls(linear.weight, linear.bias, columns)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.mm(x, self.weight) if self.bias is None else torch.addmm(self.bias, x, self.weight)
-
-    def into(self, x: torch.Tensor, out: torch.Tensor) -> None:
+        """(n, in) gives (n, out)."""
+        if self.columns and len(x) <= FEW:
+            product = torch.mm(self.weight, x.t()).t().contiguous()
+            return product if self.bias is None else product.add_(self.bias)
         if self.bias is None:
-            torch.mm(x, self.weight, out=out)
-        else:
-            torch.addmm(self.bias, x, self.weight, out=out)
+            return torch.mm(x, self.weight.t())
+        return torch.addmm(self.bias, x, self.weight.t())
 
     def onto(self, total: torch.Tensor, x: torch.Tensor) -> None:
-        total.addmm_(x, self.weight)
+        """Add the product to ``total`` (n, out)."""
+        if self.columns and len(x) <= FEW:
+            total.add_(torch.mm(self.weight, x.t()).t())
+        else:
+            total.addmm_(x, self.weight.t())
         if self.bias is not None:
             total.add_(self.bias)
 
@@ -72,16 +78,16 @@ class _Layer(NamedTuple):
     down: _Product
 
     @classmethod
-    def of(cls, layer: nn.Module) -> _Layer:
+    def of(cls, layer: nn.Module, columns: bool) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
         norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
         return cls(
             _Norm.of(layer.input_layernorm),
-            *(_Product.of(p) for p in (attention.q_proj, attention.k_proj, attention.v_proj)),
+            *(_Product.of(p, columns) for p in (attention.q_proj, attention.k_proj, attention.v_proj)),
             *(None if norm is None else _Norm.of(norm) for norm in norms),
-            _Product.of(attention.o_proj),
+            _Product.of(attention.o_proj, columns),
             _Norm.of(layer.post_attention_layernorm),
-            *(_Product.of(p) for p in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)),
+            *(_Product.of(p, columns) for p in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)),
         )
 
 
@@ -90,13 +96,16 @@ class DirectForward:
 
     name = "direct"
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, layout: Layout | None = None) -> None:
+        """``layout``: of the products; None finds out which is the faster here."""
         config, decoder = model.config, model.model
+        linears = [m for m in decoder.layers.modules() if isinstance(m, nn.Linear)]
+        self.layout = layout or layout_for([m.weight.detach() for m in (*linears, model.lm_head)])
         self.device = decoder.embed_tokens.weight.device
         self._embeddings = decoder.embed_tokens.weight
-        self._layers = [_Layer.of(layer) for layer in decoder.layers]
+        self._layers = [_Layer.of(layer, self.layout.columns) for layer in decoder.layers]
         self._norm = _Norm.of(decoder.norm)
-        self._head = _Product.of(model.lm_head)
+        self._head = _Product.of(model.lm_head, self.layout.columns)
         self._turns = _Turns(decoder.rotary_emb, model.dtype)
         attention = decoder.layers[0].self_attn
         self._size = attention.head_dim
@@ -107,20 +116,32 @@ class DirectForward:
     def __call__(self, tokens: torch.Tensor, cache: LaneCache, keep: int) -> torch.Tensor:
         """Append ``tokens`` (1, n) to the cache; returns the float32 logits (1, keep, vocabulary) of the last."""
         # A padded target can emit an id that a narrower draft has no embedding for: see Forward.
-        x = functional.embedding(tokens[0].clamp(max=self._embeddings.shape[0] - 1), self._embeddings)
-        count, begin = len(x), cache.get_seq_length()
+        ids = tokens[0].clamp(max=self._embeddings.shape[0] - 1)
+        count, begin = len(ids), cache.get_seq_length()
+        twice = count == 1 and self.layout.twice
+        x = functional.embedding(ids.repeat(2) if twice else ids, self._embeddings)
         step = _Step(self, count, begin, x)
         for index, layer in enumerate(self._layers):
             attended = step.attend(layer, layer.before_attention(x), cache.layer(index))
-            layer.attended.onto(x, attended)
+            layer.attended.onto(x, attended.repeat(2, 1) if twice else attended)
             y = layer.before_mlp(x)
             gate = functional.silu(layer.gate(y), inplace=True)
             layer.down.onto(x, gate.mul_(layer.up(y)))
-        return self._head(self._norm(x[count - keep :])).float().unsqueeze(0)
+        if keep == 0:
+            return x.new_empty(1, 0, self._head.weight.shape[0], dtype=torch.float32)
+        last = x if twice else x[count - keep :]
+        return self._head(self._norm(last))[:keep].float().unsqueeze(0)
 
 
 class _Step:
-    """What all layers of one forward share: angles, mask and room for queries and keys."""
+    """What all layers of one forward share: angles, mask and room for queries and keys.
+
+    Args:
+        model: whose forward it is.
+        count: tokens, of which the first rows of x are; any others only fill up a product.
+        begin: tokens before them.
+        x: the embeddings.
+    """
 
     def __init__(self, model: DirectForward, count: int, begin: int, x: torch.Tensor) -> None:
         self._count, self._scale, self._size = count, model._scale, model._size
@@ -142,9 +163,9 @@ class _Step:
 
     def attend(self, layer: _Layer, y: torch.Tensor, cache: LaneLayer) -> torch.Tensor:
         """What the tokens y (n, width) gather from all before them, before the output product."""
-        layer.query.into(y, self._queries)
-        layer.key.into(y, self._keys)
-        values = layer.value(y).view(self._count, self._groups, self._size)
+        self._queries.copy_(layer.query(y)[: self._count])
+        self._keys.copy_(layer.key(y)[: self._count])
+        values = layer.value(y)[: self._count].unflatten(1, (self._groups, self._size))
         turned = self._turn(layer)
         queries, keys = turned[:, : self._heads], turned[:, self._heads :]
         keys, values = cache.update(keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0))
