@@ -199,8 +199,7 @@ class _Step:
             split = mixed.split([self._heads, self._groups], dim=1)
             norms = (layer.query_norm, layer.key_norm)
             mixed = torch.cat([norm(part) for norm, part in zip(norms, split, strict=True)], dim=1)
-        half = self._size // 2
-        swapped = torch.cat((mixed[..., half:], mixed[..., :half]), dim=-1)
+        swapped = mixed.roll(self._size // 2, dims=-1)
         return torch.mul(mixed, self._cos).addcmul_(swapped, self._sin)
 
 
