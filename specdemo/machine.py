@@ -21,7 +21,6 @@ def hardware(device: torch.device) -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
         "processor": _processor(),
-        "bfloat16": bfloat16_instructions(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }

@@ -127,6 +127,7 @@ def main() -> None:
     results = {
         "date": date.today().isoformat(),
         "machine": machine_of(device),
+        "bfloat16": bfloat16_instructions(),
         "pair": args.pair,
         "settings": {"context": args.context, "repeats": args.repeats},
         "read_bandwidth": read_bandwidth(device),
@@ -144,7 +145,7 @@ def table(results: dict[str, Any]) -> str:
     gammas = list(rows[0]["v"])
     lines = [
         f"{results['pair']}, {machine['processor']}, torch {machine['torch']}, transformers "
-        f"{machine['transformers']}; bfloat16 instructions: {machine['bfloat16'] or 'none'}; memory read at "
+        f"{machine['transformers']}; bfloat16 instructions: {results['bfloat16'] or 'none'}; memory read at "
         f"{results['read_bandwidth'] / 1e9:.1f} GB/s",
         f"milliseconds, median (least to most) of {results['settings']['repeats']} interleaved repeats behind "
         f"{results['settings']['context']} tokens",
