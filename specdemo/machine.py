@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,16 @@ def hardware(device: torch.device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
+
+
+def bfloat16_instructions() -> str | None:
+    """What this CPU multiplies bfloat16 with, ``amx`` or ``avx512``; None if nothing is known of it."""
+    try:
+        known = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        return None
+    flags = next((line.split() for line in known.splitlines() if line.startswith("flags")), [])
+    return "amx" if "amx_bf16" in flags else "avx512" if "avx512_bf16" in flags else None
 
 
 def versions() -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -47,33 +48,48 @@ def ours(pair: ModelPair, settings: Settings) -> Contender:
     return decode
 
 
-def generate(pair: ModelPair, max_new_tokens: int, assistant_gamma: int | None = None) -> Contender:
-    """transformers' ``generate``, alone or with the draft as assistant at a constant γ."""
+def generate(pair: ModelPair, max_new_tokens: int, **options: Any) -> Contender:
+    """transformers' ``generate`` with further options of its own."""
 
     def decode(ids: list[int]) -> Sample:
         prompt = torch.tensor([ids], device=pair.device)
-        extra = {"assistant_model": pair.draft} if assistant_gamma else {}
-        with constant_gamma(pair.draft, assistant_gamma) if assistant_gamma else nullcontext():
-            _wait(pair.device)
-            start = time.perf_counter()
-            out = pair.target.generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                do_sample=False,
-                max_new_tokens=max_new_tokens,
-                pad_token_id=0,
-                **extra,
-            )
-            _wait(pair.device)
-            seconds = time.perf_counter() - start
+        _wait(pair.device)
+        start = time.perf_counter()
+        out = pair.target.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            pad_token_id=0,
+            **options,
+        )
+        _wait(pair.device)
+        seconds = time.perf_counter() - start
         return Sample(out[0, len(ids) :].tolist(), seconds, seconds)
 
     return decode
 
 
+def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int | None) -> Contender:
+    """``generate`` with the draft as assistant, at a constant γ, or for None as transformers does by itself."""
+    decode = generate(pair, max_new_tokens, assistant_model=pair.draft)
+
+    def decode_with(ids: list[int]) -> Sample:
+        with assistant_settings(pair.draft, gamma):
+            return decode(ids)
+
+    return decode_with
+
+
+def lookup_generate(pair: ModelPair, max_new_tokens: int, gamma: int, longest: int) -> Contender:
+    """``generate`` with its own prompt lookup."""
+    return generate(pair, max_new_tokens, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=longest)
+
+
 @contextmanager
-def constant_gamma(assistant: PreTrainedModel, gamma: int) -> Iterator[None]:
-    """γ drafted tokens every round: by default transformers begins at 20 and gives up on unsure tokens."""
+def assistant_settings(assistant: PreTrainedModel, gamma: int | None) -> Iterator[None]:
+    """γ drafted tokens every round; None leaves transformers' defaults, which begin at 20, stop where the draft is
+    unsure, and learn from run to run: what they learned is undone afterwards."""
     config = assistant.generation_config
     wanted = {
         "num_assistant_tokens": gamma,
@@ -82,7 +98,7 @@ def constant_gamma(assistant: PreTrainedModel, gamma: int) -> Iterator[None]:
     }
     before = {name: getattr(config, name) for name in wanted}
     try:
-        for name, value in wanted.items():
+        for name, value in wanted.items() if gamma is not None else ():
             setattr(config, name, value)
         yield
     finally:

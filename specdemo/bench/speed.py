@@ -8,7 +8,14 @@ from statistics import median
 from typing import Any
 
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
-from specdemo.bench.contenders import Contender, Sample, generate, ours
+from specdemo.bench.contenders import (
+    Contender,
+    Sample,
+    assisted_generate,
+    generate,
+    lookup_generate,
+    ours,
+)
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.prompts import Example
@@ -16,6 +23,9 @@ from specdemo.settings import Settings
 
 ACCEPTANCE_GAMMA = 4
 ADAPTIVE = "adaptive γ"
+ASSISTED_DEFAULT = "assisted, defaults"
+LOOKUP, LOOKUP_GENERATE = "prompt lookup", "prompt lookup of generate"
+LOOKUP_GAMMA = 8
 Log = Callable[[str], None]
 
 
@@ -30,10 +40,21 @@ class DomainResult:
 
     def ratio(self, slow: str, fast: str, clock: str = "seconds") -> float | None:
         """How many times faster ``fast`` is: median over the repeats of the ratio of total times."""
+        ratios = self.ratios(slow, fast, clock)
+        return median(ratios) if ratios else None
+
+    def ratios(self, slow: str, fast: str, clock: str = "seconds") -> list[float]:
+        """The same of every repeat; none if no prompt counts."""
+        if not self.counted:
+            return []
+        pairs = zip(self.samples[slow], self.samples[fast], strict=True)
+        return [_total(s, clock) / _total(f, clock) for s, f in pairs]
+
+    def tokens_per_second(self, contender: str) -> float | None:
+        """Tokens of all counted prompts over their seconds, prefill included; median over the repeats."""
         if not self.counted:
             return None
-        pairs = zip(self.samples[slow], self.samples[fast], strict=True)
-        return median(_total(s, clock) / _total(f, clock) for s, f in pairs)
+        return median(sum(len(s.ids) for s in r) / _total(r, "seconds") for r in self.samples[contender])
 
     def acceptance(self, contender: str) -> float | None:
         """Σ accepted / Σ drafted over the counted prompts."""
@@ -77,12 +98,16 @@ def measure_domain(
         if result.distinct[example.title] >= LEAST_DISTINCT:
             counted.append(ids)
             result.counted.append(example.title)
+    lookup = Settings(drafter="prompt_lookup", gamma=LOOKUP_GAMMA, max_new_tokens=tokens)
     contenders: dict[str, Contender] = {
         "autoregressive": ours(pair, plain),
         "generate": generate(pair, tokens),
         **{speculative(g): ours(pair, Settings(gamma=g, max_new_tokens=tokens)) for g in gammas},
         ADAPTIVE: ours(pair, Settings(adaptive_gamma=True, max_new_tokens=tokens)),
-        **{assisted(g): generate(pair, tokens, g) for g in assisted_gammas},
+        **{assisted(g): assisted_generate(pair, tokens, g) for g in assisted_gammas},
+        ASSISTED_DEFAULT: assisted_generate(pair, tokens, None),
+        LOOKUP: ours(pair, lookup),
+        LOOKUP_GENERATE: lookup_generate(pair, tokens, lookup.gamma, lookup.lookup_ngram),
     }
     for repeat in range(repeats):
         for name, decode in contenders.items():
@@ -103,18 +128,32 @@ def summary(result: DomainResult, gammas: Sequence[int], assisted_gammas: Sequen
         "speedup_by_gamma": speedups,
         "best_gamma": best,
         "speedup": speedups[best],
+        "speedup_spread": _spread(result.ratios("autoregressive", speculative(best))),
+        "tokens_per_second": {name: result.tokens_per_second(name) for name in result.samples},
         "adaptive_over_best": result.ratio(speculative(best), ADAPTIVE),
         "speedup_wall": result.ratio("autoregressive", speculative(best), "wall_seconds"),
         "acceptance_rate_gamma_4": result.acceptance(speculative(ACCEPTANCE_GAMMA)),
         "autoregressive_over_generate": result.ratio("generate", "autoregressive"),
+        "autoregressive_over_generate_spread": _spread(result.ratios("generate", "autoregressive")),
         "autoregressive_over_generate_wall": result.ratio("generate", "autoregressive", "wall_seconds"),
         "speculative_over_assisted": {g: result.ratio(assisted(g), speculative(g)) for g in assisted_gammas},
         "speculative_over_assisted_wall": {
             g: result.ratio(assisted(g), speculative(g), "wall_seconds") for g in assisted_gammas
         },
+        "speculative_over_assisted_spread": {
+            g: _spread(result.ratios(assisted(g), speculative(g))) for g in assisted_gammas
+        },
+        "best_over_assisted_defaults": result.ratio(ASSISTED_DEFAULT, speculative(best)),
+        "lookup_over_generate_lookup": result.ratio(LOOKUP_GENERATE, LOOKUP),
         "all_outputs_identical": all(ids == first["autoregressive"] for ids in first.values()),
         "costs": _costs(result, best),
+        "costs_by_gamma": {g: _costs(result, g) for g in gammas},
     }
+
+
+def _spread(ratios: list[float]) -> list[float] | None:
+    """The least and the most."""
+    return [min(ratios), max(ratios)] if ratios else None
 
 
 def _costs(result: DomainResult, gamma: int) -> dict[str, float | None]:

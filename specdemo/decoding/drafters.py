@@ -84,7 +84,7 @@ class ModelDrafter:
         self._sampler = sampler
 
     def prefill(self, ids: Sequence[int]) -> None:
-        self._runner.forward(ids)
+        self._runner.forward(ids, keep=0)
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
         draft = Draft(self._sampler, committed)

@@ -27,6 +27,8 @@ def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
 class Forward:
     """Feeds tokens to a model behind those in a cache."""
 
+    name = "transformers"
+
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.device = model.get_input_embeddings().weight.device
@@ -46,7 +48,7 @@ class Forward:
         Args:
             tokens: ids, on any device.
             cache: takes the keys and values.
-            keep: the last so many positions, or a tensor of positions from 0 to n − 1.
+            keep: the last so many positions, none for 0; or a tensor of positions from 0 to n − 1.
             inputs: what else the model is to be given.
 
         Returns:
@@ -55,6 +57,8 @@ class Forward:
         # A padded target can emit an id that a narrower draft has no embedding for. What the draft
         # sees there only changes how well it guesses, so it sees its last id.
         tokens = tokens.to(self.device).clamp(max=self._known_ids - 1)
+        if isinstance(keep, int) and keep == 0:  # which transformers would read as all
+            keep = torch.empty(0, dtype=torch.long, device=self.device)
         if self._slices_logits:
             inputs["logits_to_keep"] = keep
         with self._without_gradients(), evaluating(self._modules):

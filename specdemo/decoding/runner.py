@@ -5,33 +5,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
-from specdemo.decoding.forward import Forward
+from specdemo.decoding.engine import Engine, open_forward
+from specdemo.decoding.lane_cache import LaneCache
 
 
 class Runner:
     """Feeds token ids to a model and can take the last ones back.
 
     Between rounds the cache holds all committed tokens but the last (whose logits nobody has yet).
-    A ``DynamicCache`` without a config keeps every position and lets the model's mask do a sliding
-    window's work, so rollback is exact for sliding-window models too.
     """
 
     def __init__(
-        self, model: PreTrainedModel, cache: DynamicCache | None = None, layers: int | None = None
+        self,
+        model: PreTrainedModel,
+        cache: LaneCache | None = None,
+        layers: int | None = None,
+        engine: Engine = "auto",
     ) -> None:
         """``cache`` and ``layers``: another runner's cache, of which this model fills only the first layers."""
         self.model = model
         self.length = 0
         """Tokens in the cache."""
-        self._forward = Forward(model)
+        self._forward = open_forward(model, engine)
         self.device = self._forward.device
-        self._cache = DynamicCache() if cache is None else cache
+        self._cache = LaneCache() if cache is None else cache
         self._layers = layers
 
+    @property
+    def engine(self) -> str:
+        """Which code runs the model's layers, ``direct`` or ``transformers``."""
+        return self._forward.name
+
+    @property
+    def held(self) -> int:
+        """Bytes of keys and values allocated."""
+        return self._cache.held
+
     def forward(self, ids: Sequence[int] | torch.Tensor, keep: int = 1) -> torch.Tensor:
-        """Append ``ids`` (n,) to the cache; returns the float32 logits (keep, vocabulary) of the last ``keep``."""
+        """Append ``ids`` (n,) to the cache; returns the float32 logits (keep, vocabulary) of the last ``keep``.
+
+        With ``keep`` 0 no logits are computed where the model allows it, and (0, vocabulary) comes back.
+        """
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         logits = self._forward(tokens, self._cache, keep)
         self.length += tokens.shape[1]
@@ -45,7 +61,7 @@ class Runner:
         """Forget everything after the first ``length`` tokens.
 
         Raises:
-            ValueError: the cache holds fewer (transformers would silently empty it).
+            ValueError: the cache holds fewer.
         """
         surplus = self.length - length
         if surplus < 0 or length < 0:

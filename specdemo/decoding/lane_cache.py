@@ -1,0 +1,104 @@
+"""The KV cache of one lane: slots set aside in advance, written in place, taken back by a number.
+
+transformers' ``DynamicCache`` makes new tensors of all keys and values for every token, so a token costs more the
+longer the context is, by the copying alone. Here room is set aside ahead and doubled when it is full: a slot is
+copied once or twice in all. A rollback only moves the end, and what lies behind it is written over next.
+"""
+
+from __future__ import annotations
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+FIRST_ROOM = 128
+"""Slots set aside at the least."""
+
+
+class LaneCache(Cache):
+    """Keys and values of one sequence; its layers come to be as the model's layers first write.
+
+    Every position is kept: what a sliding window hides, the model's mask hides. So a rollback across the edge of a
+    window brings back the positions that had left it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layer_class_to_replicate=LaneLayer)
+
+    def layer(self, index: int) -> LaneLayer:
+        """The layer of a model's layer ``index``."""
+        while len(self.layers) <= index:
+            self.layers.append(LaneLayer())
+        return self.layers[index]
+
+    @property
+    def held(self) -> int:
+        """Bytes allocated."""
+        layers = [layer for layer in self.layers if layer.is_initialized]
+        return sum(t.numel() * t.element_size() for layer in layers for t in (layer.keys, layer.values))
+
+
+class LaneLayer(CacheLayerMixin):
+    """One layer's keys and values: (1, heads, slots, dim), so that a head's are one piece of memory to read.
+
+    Attributes:
+        length: slots that hold a token; those behind it hold nothing that is ever read.
+    """
+
+    is_sliding = False
+    is_croppable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length = 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Take shape, type and device from the first states (1, heads, n, dim); no room yet."""
+        self.keys, self.values = (t.new_empty(*t.shape[:2], 0, t.shape[3]) for t in (key_states, value_states))
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write states (1, heads, n, dim) behind the last token; returns all keys and values, as views."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        begin, end = self.length, self.length + key_states.shape[2]
+        self.reserve(end)
+        self.keys[:, :, begin:end] = key_states
+        self.values[:, :, begin:end] = value_states
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def reserve(self, slots: int) -> None:
+        """Have room for so many tokens."""
+        if slots > self.keys.shape[2]:
+            room = max(FIRST_ROOM, 2 * self.keys.shape[2], slots + slots // 4)
+            self.keys, self.values = (self._moved(t, room) for t in (self.keys, self.values))
+
+    def _moved(self, store: torch.Tensor, room: int) -> torch.Tensor:
+        larger = store.new_empty(*store.shape[:2], room, store.shape[3])
+        larger[:, :, : self.length] = store[:, :, : self.length]
+        return larger
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last tokens, given as a number below 0 as transformers does.
+
+        Raises:
+            ValueError: it holds fewer, or the number is above 0.
+        """
+        if not -self.length <= tokens_to_remove <= 0:
+            raise ValueError(f"cannot take {-tokens_to_remove} of {self.length} tokens back")
+        self.length += tokens_to_remove
+
+    def reset(self) -> None:
+        """Forget all tokens and keep the room."""
+        self.length = 0
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
