@@ -101,7 +101,7 @@ def check_lanes(lanes: Sequence[Settings]) -> None:
         if settings.max_new_tokens > most.tokens:
             raise SettingsError(
                 "max_new_tokens",
-                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of one run; ask for fewer.{_hint()}",
+                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of a run; ask for fewer.{_hint()}",
             )
 
 

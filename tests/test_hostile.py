@@ -15,6 +15,7 @@ from wire import Wire
 from specdemo.limits import PUBLIC
 from specdemo.models.source import ASSETS
 from specdemo.models.store import PairStore
+from specdemo.ui.guarded import TAKEN
 from specdemo.ui.page import build, launch_options
 from specdemo.ui.turns import Lines
 
@@ -315,6 +316,14 @@ def upload(wire: Wire, content: bytes) -> str:
     )
     assert answer.status_code == 200, answer.text
     return answer.json()[0]
+
+
+def test_what_each_endpoint_takes_is_told_as_it_is(wire: Wire) -> None:
+    """The sentence for wrong names is written by hand; the endpoints are not."""
+    named = wire.http.get(f"{wire.url}/gradio_api/info").json()["named_endpoints"]
+    assert {f"/{name}" for name in TAKEN} == set(named)
+    for name, told in TAKEN.items():
+        assert all(p["parameter_name"] in told for p in named[f"/{name}"]["parameters"])
 
 
 def test_the_table_has_at_least_forty_rows() -> None:

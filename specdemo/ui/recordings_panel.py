@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -16,6 +16,7 @@ from specdemo.errors import TraceError
 from specdemo.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
+from specdemo.trace import Trace
 from specdemo.ui.kept import Kept
 from specdemo.ui.quiet import QUIET
 from specdemo.ui.race_value import replay_value
@@ -61,23 +62,15 @@ def _replay(recording: Recording) -> list[Any]:
     return [before, PLOTLY, after]
 
 
+def _table(written: Callable[[Sequence[Trace]], str]) -> Callable[[Recording], list[Any]]:
+    return lambda recording: [BYTE_ORDER_MARK, written(recording.traces)]
+
+
 SAVES = (
     Save("json", "Save recording (JSON)", "specdemo-recording.json", "application/json", lambda r: [r.to_json()]),
     Save("html", "Save replay (HTML)", "specdemo-replay.html", "text/html", _replay),
-    Save(
-        "tokens",
-        "Tokens (CSV)",
-        "specdemo-tokens.csv",
-        "text/csv",
-        lambda r: [BYTE_ORDER_MARK, tokens_csv(r.traces)],
-    ),
-    Save(
-        "rounds",
-        "Rounds (CSV)",
-        "specdemo-rounds.csv",
-        "text/csv",
-        lambda r: [BYTE_ORDER_MARK, rounds_csv(r.traces)],
-    ),
+    Save("tokens", "Tokens (CSV)", "specdemo-tokens.csv", "text/csv", _table(tokens_csv)),
+    Save("rounds", "Rounds (CSV)", "specdemo-rounds.csv", "text/csv", _table(rounds_csv)),
 )
 
 
