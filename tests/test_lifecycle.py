@@ -22,6 +22,7 @@ import torch
 import specdemo
 from specdemo.bench.kills import FAULTS, PROMPT, Bench, panel, plan, running
 from specdemo.bench.tab import Tab
+from specdemo.decoding.direct import DirectForward
 from specdemo.decoding.forward import Forward
 from specdemo.errors import PairError
 from specdemo.models.request import request_pair
@@ -108,6 +109,18 @@ def check_phase(thread: ThreadPoolExecutor, load: Load) -> tuple[str, str]:
     return last.phase, last.message
 
 
+def crashing(call: Callable[..., Any], calls: list[None], fault: type[BaseException]) -> Callable[..., Any]:
+    """A forward whose fourth call, of all that share ``calls``, raises ``fault``."""
+
+    def forward(*arguments: Any, **options: Any) -> torch.Tensor:
+        calls.append(None)
+        if len(calls) == 4:
+            raise fault("raised by the test")
+        return call(*arguments, **options)
+
+    return forward
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("job", [race_phase, batch_phase, sweep_phase, check_phase])
 def test_every_job_tells_of_a_crash_and_the_next_one_works(
@@ -119,15 +132,9 @@ def test_every_job_tells_of_a_crash_and_the_next_one_works(
 ) -> None:
     """Guards against a crash that ends the visitor's thread, and with it the server, instead of the run."""
     assert job(thread, load)[0] == "done"  # the models were tried for what they can do
-    calls, call = [], Forward.__call__
-
-    def crashing(*arguments: Any, **options: Any) -> torch.Tensor:
-        calls.append(None)
-        if len(calls) == 4:
-            raise fault("raised by the test")
-        return call(*arguments, **options)
-
-    monkeypatch.setattr(Forward, "__call__", crashing)
+    calls: list[None] = []
+    for engine in (Forward, DirectForward):  # batches use the one, lanes the other
+        monkeypatch.setattr(engine, "__call__", crashing(engine.__call__, calls, fault))
     phase, message = job(thread, load)
     assert phase == "error"
     assert ("ran out" if fault is MemoryError else fault.__name__) in message

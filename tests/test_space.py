@@ -19,6 +19,7 @@ import yaml
 from huggingface_hub import SpaceHardware
 
 import specdemo
+from specdemo.bench.tab import events, reading
 from specdemo.bench.visitor import Visitor
 from specdemo.cli.main import main
 from specdemo.cli.space import LARGEST, ROOT, space_files
@@ -142,7 +143,7 @@ def test_the_front_matter_holds_documented_keys_and_values_only(folder: Path) ->
     assert settings.keys() >= NEEDED
     assert [key for key, value in settings.items() if not KEYS[key](value)] == []
     assert settings["sdk"] == "gradio"
-    assert f"gradio=={settings['sdk_version']}" in (folder / "requirements.txt").read_text().splitlines()
+    assert f"gradio[mcp]=={settings['sdk_version']}" in (folder / "requirements.txt").read_text().splitlines()
     assert (folder / settings["app_file"]).is_file()
 
 
@@ -178,6 +179,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+CLOSED_LOOPS = re.compile(
+    r"Exception ignored in: <function BaseEventLoop\.__del__.*?ValueError: Invalid file descriptor: -1\n",
+    re.DOTALL,
+)
+"""What Python 3.11 writes when it collects event loops that Gradio's own code on a Space has closed already."""
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +234,7 @@ def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) 
     for lane in (0, 1):
         tokens = [t for r in rounds if r["lane"] == lane for t in r["tokens"] if t["kind"] != "rejected"]
         assert [t["id"] for t in tokens] == list(expected.token_ids)
-    assert "Traceback" not in log.read_text()
+    assert "Traceback" not in re.sub(CLOSED_LOOPS, "", log.read_text())
 
 
 def test_a_space_is_public(space: tuple[str, Path]) -> None:
@@ -241,7 +249,8 @@ def test_the_token_is_never_shown(space: tuple[str, Path]) -> None:
     """Guards HF_TOKEN: in the page, in a refused pair's message, in the log."""
     url, log = space
     visitor = Visitor(url)
-    card = visitor.answers("look", panel("llama3")[:7])  # gated, and the hub cannot be reached
+    look = reading(events(visitor.config, "dtype", "change"), queued=True)
+    card = visitor.answers(look, panel("llama3")[:7])  # gated, and the hub cannot be reached
     assert "hub cannot be reached" in card
     for name in ("", "/config", "/gradio_api/info"):
         assert TOKEN not in httpx.get(url + name, timeout=30).text

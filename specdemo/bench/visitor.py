@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+
+from specdemo.bench.tab import events, reading
 
 SESSION = "specdemobench"
 
@@ -29,24 +30,22 @@ class Visitor:
         start = time.perf_counter()
         first: float | None = None
         chunks: list[str] = []
-        self._call("prepare", panel)
-        for data in self._stream("execute", panel):
+        pressed = events(self.config, "run")
+        for _ in self._stream(reading(pressed, queued=False), panel):
+            pass
+        for data in self._stream(reading(pressed, queued=True), panel):
             for chunk in _chunks(data):
                 first = first or time.perf_counter() - start
                 if chunk not in chunks:
                     chunks.append(chunk)
         return first or 0.0, [round_ for chunk in chunks for round_ in json.loads(chunk)]
 
-    def answers(self, name: str, data: list[Any]) -> str:
+    def answers(self, event: dict[str, Any], data: list[Any]) -> str:
         """All that the page is told by one of its events, as JSON."""
-        return json.dumps(list(self._stream(name, data)), ensure_ascii=False)
+        return json.dumps(list(self._stream(event, data)), ensure_ascii=False)
 
-    def _call(self, name: str, data: list[Any]) -> None:
-        for _ in self._stream(name, data):
-            pass
-
-    def _stream(self, name: str, data: list[Any]) -> Iterator[Any]:
-        body = {"data": data, "fn_index": self._index(name), "session_hash": SESSION}
+    def _stream(self, event: dict[str, Any], data: list[Any]) -> Iterator[Any]:
+        body = {"data": data, "fn_index": event["id"], "session_hash": SESSION}
         httpx.post(f"{self.url}/gradio_api/queue/join", json=body, timeout=30).raise_for_status()
         params = {"session_hash": SESSION}
         with httpx.stream("GET", f"{self.url}/gradio_api/queue/data", params=params, timeout=300) as answer:
@@ -58,12 +57,6 @@ class Visitor:
                     yield message["output"]["data"]
                 if message["msg"] == "process_completed":
                     return
-
-    def _index(self, name: str) -> int:
-        found = [
-            d["id"] for d in self.config["dependencies"] if re.fullmatch(rf"{name}(_\d+)?", d["api_name"] or "")
-        ]
-        return found[0]
 
 
 def _chunks(data: Any) -> Iterator[str]:
