@@ -183,7 +183,6 @@ def free_port() -> int:
 
 CLOSED_LOOPS = re.compile(
     r"Exception ignored in: <function BaseEventLoop\.__del__.*?Invalid file descriptor: -1\n", re.DOTALL
-    re.DOTALL,
 )
 """What Python 3.11 writes when it collects event loops that Gradio's own code on a Space has closed already."""
 
