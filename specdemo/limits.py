@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
 from specdemo.models.request import is_public
+from specdemo.prompts import MOST_PROMPTS
+from specdemo.recording import LARGEST_FILE
 from specdemo.settings import Settings
 
 
@@ -45,9 +47,9 @@ PRIVATE = Limits(
     characters=1_000_000,
     tokens=1024,
     lanes=4,
-    prompts=200,
+    prompts=MOST_PROMPTS,
     runs=3000,
-    upload=21_000_000,  # a little more than a recording may have, to say so in its own words
+    upload=LARGEST_FILE + 1_000_000,  # so that a recording that is too large is told so in its own words
     uploads=10_000_000_000,
     seconds=None,
     waiting=32,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,13 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 import specdemo
+from specdemo.limits import PRIVATE
 from specdemo.models.catalog import catalog
 from specdemo.models.store import PairStore
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.ui.page import build, launch_options
+from specdemo.ui.turns import Lines
 
 PROMPT = "Book a table for two."
 
@@ -29,8 +32,13 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def url(store: PairStore) -> Iterator[str]:
-    demo = build(store)
+def lines() -> Lines:
+    return Lines(PRIVATE, shared=True)
+
+
+@pytest.fixture(scope="module")
+def url(store: PairStore, lines: Lines) -> Iterator[str]:
+    demo = build(store, lines)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
     yield url
     demo.close()
@@ -114,7 +122,7 @@ def test_the_pairs_are_the_catalogue(client: Client) -> None:
     assert [pair["id"] for pair in client.predict(api_name="/pairs")] == list(catalog())
 
 
-def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore) -> None:
+def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, lines: Lines) -> None:
     """While the models are busy a call says where it stands; cancelled, it frees its place."""
     over, running = threading.Event(), threading.Event()
     first = client.submit(PROMPT, {"max_new_tokens": 8}, api_name="/run")
@@ -128,8 +136,13 @@ def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: Pai
         news = next(iter(waiting))
         assert news["state"] == "waiting"
         assert "number 1 in line" in news["message"]
+        assert lines.busy() == 2
         waiting.cancel()
         other.close()
+        deadline = time.monotonic() + 20
+        while lines.busy() > 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert lines.busy() == 1, "who left still has a place in line"
     finally:
         over.set()
     assert holder.result(timeout=60)["output"]

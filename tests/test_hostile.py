@@ -285,6 +285,12 @@ def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
     assert "detail" in str(ended["output"]) or UNREADABLE in str(ended["output"])
 
 
+def test_what_nobody_foresaw_stays_in_the_log(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    """The stranger gets a sentence, the host the trace."""
+    check(json.dumps(wire.last(99_999, [])), "not one that the page sends")
+    assert [record for record in caplog.records if record.exc_info and record.name == "specdemo.ui.guarded"]
+
+
 def test_no_visitor_hears_of_another(url: str) -> None:
     """Another session's stream has nothing of this one's run, and another's recording cannot be saved."""
     mine, other = Wire(url), Wire(url)

@@ -120,7 +120,7 @@ def _sent(
         task = Task(job, tuple(load.request for load in loads), given, seconds, str(file))
         with closing(run_task(task)) as updates:
             while (update := _next(updates)) is not None:
-                if stop.is_set():
+                if stop.is_set() and not file.exists():
                     file.write_text(reason_of(stop, ""), encoding="utf-8")
                 for thing in update.kept if keep else ():
                     keep(thing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import gradio as gr
@@ -17,6 +18,7 @@ TAKEN = {
 }
 """What each endpoint takes."""
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
+_log = logging.getLogger(__name__)
 
 
 class GuardedBlocks(gr.Blocks):
@@ -61,6 +63,8 @@ async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
     """A call whose object names what there is not, or lacks what must be there; anything else is unforeseen."""
     endpoint = request.url.path.rstrip("/").rpartition("/")[2]
     if "/call/v2/" not in request.url.path:
+        # Unlike an error that is no more than an Exception, Starlette takes one that is named here for dealt with.
+        _log.error("a request failed", exc_info=error)
         return await _unforeseen(request, error)
     if endpoint not in TAKEN:
         return await _unknown(request, error)

@@ -29,9 +29,7 @@ from specdemo.ui.stops import reason_of
 from specdemo.ui.worker import gathered, named
 
 STOPPED = "Stopped. Press Run to start again."
-BUSY = (
-    "The run could not begin: too many are waiting, or a value is not valid. Check the panel and press Run again."
-)
+BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 _log = logging.getLogger(__name__)
 
