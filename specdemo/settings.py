@@ -15,6 +15,7 @@ DRAFTERS = ("model", "prompt_lookup", "early_exit")
 LOSSLESS_RULES = ("exact", "sampling", "token_match", "block")
 LOSSY_RULES = ("top_k", "typical", "naive")
 ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
+ENGINES = ("auto", "eager", "graphs", "server")
 MAX_GAMMA = 16
 MAX_LOOKUP_NGRAM = 8
 MAX_TOP_CANDIDATES = 20
@@ -47,6 +48,10 @@ class Settings:
         accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.
         chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
         top_candidates: record this many most likely tokens of p and q with every token, 0 records none.
+        engine: what runs the models' layers. ``auto`` takes the fastest way this model and machine allow;
+            ``eager`` calls the models as transformers does; ``graphs`` replays CUDA graphs where they can be
+            captured; ``server`` leaves the decoding to a deployment.
+        server: for the engine ``server``, the name of a configured deployment; None means the pair is one.
 
     Raises:
         SettingsError: a value is out of range; names the field.
@@ -68,11 +73,14 @@ class Settings:
     top_candidates: int = 0
     lookup_ngram: int = 3
     exit_layer: int | None = None
+    engine: str = "auto"
+    server: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, STRATEGIES)
         _one_of("drafter", self.drafter, DRAFTERS)
         _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
+        _one_of("engine", self.engine, ENGINES)
         _whole("gamma", self.gamma, 1, MAX_GAMMA, "drafted tokens a round")
         _real("temperature", self.temperature, 0.0, 100.0, "0 is greedy")
         if 0 < self.temperature < LEAST_TEMPERATURE:
