@@ -160,6 +160,23 @@ def test_browser_and_server_write_the_same_links(page: Page) -> None:
     assert too_long(long) == ["prompt", "batch.own"]
 
 
+def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], Page]) -> None:
+    """Guards the order on a slow machine: the answer of the server is older than what a hand did meanwhile."""
+    page = visit("view=talk")
+    expect(page.locator(".talk-keys")).to_be_visible(timeout=RUN_MS)
+    query = page.evaluate(
+        """() => {
+          const links = window.SpecDemoLinks;
+          links.set("view", "page");
+          links.set("tab", "sweep");
+          links.ready({ page: { view: "talk", tab: "race", recording: 0, speed: 1 }, notices: [] }, []);
+          return new URL(links.address()).search;
+        }"""
+    )
+    assert "view" not in query
+    assert "tab=sweep" in query
+
+
 def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit: Callable[[str], Page]) -> None:
     """Controls, couplings and tabs; with a clipboard, and without one as on a page that is not secure."""
     page = visit("__sign=secret&__theme=light")
@@ -257,6 +274,37 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_visible()
     wait_for_query(page, "prompt=def%20fibonacci(n)%3A&length=1000&autorun=1")
+
+
+def test_a_step_back_in_a_held_run_never_shows_more(page: Page) -> None:
+    """Guards against a lane that lags behind: what it sends of a moment that is shown already comes next."""
+
+    def value(*rounds: tuple[int, float]) -> dict[str, Any]:
+        token = {"id": 1, "text": "a", "kind": "target", "position": 1, "p": 0.5}
+        shares = {"draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0, "drafted": 0, "accepted": 0}
+        listed = [
+            {**shares, "lane": lane, "index": i, "seconds": at, "tokens": [{**token, "round": i, "seconds": at}]}
+            for i, (lane, at) in enumerate(rounds)
+        ]
+        lanes = [{"title": title, "detail": "", "gamma": 0} for title in ("a", "b")]
+        return {"run": "held", "phase": "running", "message": None, "lanes": lanes, "rounds": listed}
+
+    act = "([value, name]) => SpecDemoPlayer.mount(document.querySelector('.race-root'))[name](value)"
+    first = [(0, 0.1), (0, 0.2), (1, 0.1), (1, 0.4)]
+    counts = []
+    for call in (
+        [value(*first), "update"],
+        [None, "hold"],
+        [value(*first, (0, 0.3), (0, 0.35), (0, 0.5)), "update"],
+        [-1, "step"],
+        [1, "step"],
+        [1, "step"],
+        [0.32, "seek"],
+        [0.5, "seek"],
+    ):
+        page.evaluate(act, call)
+        counts.append(tokens(page))
+    assert counts == [4, 4, 4, 3, 4, 5, 3, 7]
 
 
 def test_keys_mean_nothing_while_typing_and_run_in_the_talk_view(visit: Callable[[str], Page]) -> None:

@@ -199,11 +199,11 @@
    */
   function ready(said, values) {
     started = true;
-    Object.assign(extra, said.page, extra); // what a person did meanwhile is newer
+    Object.assign(extra, { ...said.page, ...extra }); // what a person did meanwhile is newer
     notify(said.notices);
     changed(values);
     if (extra.view === "talk") window.SpecDemoTalk.enter();
-    if (said.page.recording) openRecording(said.page);
+    if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was quicker
   }
 
   /** On a stage a recording waits for whoever speaks. */

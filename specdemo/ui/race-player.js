@@ -21,11 +21,13 @@
   const mounted = new WeakMap();
   const { make } = window.SpecDemoTokens;
 
-  /** All rounds of a value, in the order of the lanes' clocks. */
-  function roundsOf(value) {
+  /** The rounds of a value that came after the first `known`, in the order of the lanes' clocks. */
+  function roundsOf(value, known = 0) {
     const rounds = value.rounds.flatMap((item) => (typeof item === "string" ? JSON.parse(item) : [item]));
-    return rounds.sort((a, b) => a.seconds - b.seconds); // stable: rounds of one lane keep their order
+    return rounds.slice(known).sort((a, b) => a.seconds - b.seconds); // stable: rounds of one lane keep their order
   }
+
+  const latest = (rounds) => rounds.reduce((most, round) => Math.max(most, round.seconds), 0);
 
   function button(parent, action, label, title) {
     const made = make("button", "race-control", parent, null, { type: "button", "data-action": action, title });
@@ -117,11 +119,11 @@
       else this.play();
     }
 
-    /** What is to be played from now on. */
-    take(value) {
+    /** What is to be played from now on; rounds that came after those in `before` stand behind them. */
+    take(value, before = []) {
       this.value = value;
-      this.rounds = roundsOf(value);
-      this.length = this.rounds.length ? this.rounds[this.rounds.length - 1].seconds : 0;
+      this.rounds = [...before, ...roundsOf(value, before.length)];
+      this.length = latest(this.rounds);
       this.parts.seek.max = this.length || 1;
     }
 
@@ -178,8 +180,9 @@
         this.release();
         return;
       }
-      this.take(value);
-      this.shown = this.rounds.filter((round) => round.seconds <= this.clock).length;
+      // A lane whose clock is behind may still send rounds of a moment that is shown: they come next, so that no
+      // step back can show more than there was.
+      this.take(value, this.rounds);
       if (!this.growing) this.parts.label.textContent = HELD.over;
       this.showClock();
       this.showState();
@@ -256,7 +259,7 @@
     set(shown) {
       const changed = shown !== this.shown;
       this.shown = shown;
-      this.shownUntil = shown ? this.rounds[shown - 1].seconds : 0;
+      if (changed) this.shownUntil = latest(this.rounds.slice(0, shown));
       this.render(changed);
       if (shown < this.rounds.length || !this.playing) return;
       if (this.growing) this.release(); // it has caught up
