@@ -95,7 +95,7 @@ def stream_batch_sizes(
         pair=pair.name,
         dtype=pair.dtype,
         quantization=pair.quantization,
-        machine=machine_of(pair.device),
+        machine=machine_of(pair.device, pair.threads),
     )
     return _runs(pair, ids, report, stop or Event())
 

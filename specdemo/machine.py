@@ -11,18 +11,18 @@ import torch
 import transformers
 
 
-def machine_of(device: torch.device) -> dict[str, Any]:
+def machine_of(device: torch.device, threads: int | None = None) -> dict[str, Any]:
     """Processor, threads and versions, as plain data."""
-    return {**hardware(device), **versions()}
+    return {**hardware(device, threads), **versions()}
 
 
-def hardware(device: torch.device) -> dict[str, Any]:
-    """The device's name, the processor, its cores, and the threads in use."""
+def hardware(device: torch.device, threads: int | None = None) -> dict[str, Any]:
+    """The device's name, the processor, its cores, and the threads in use; None for those of this thread."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads() if threads is None else threads,
     }
 
 

@@ -30,7 +30,7 @@ def record(pair: ModelPair, prompt: str | None, traces: Sequence[Trace], title: 
         title=title,
         prompt=prompt,
         prompt_pieces=tuple(pieces(pair, traces[0].prompt_ids)),
-        hardware=Hardware(**hardware(pair.device)),
+        hardware=Hardware(**hardware(pair.device, pair.threads)),
         versions=versions(),
         date=date.today().isoformat(),
     )

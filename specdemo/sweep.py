@@ -90,7 +90,7 @@ def stream_sweep(
         pair=pair.name,
         dtype=pair.dtype,
         quantization=pair.quantization,
-        machine=machine_of(pair.device),
+        machine=machine_of(pair.device, pair.threads),
     )
     return _runs(pair, ids, report, stop or Event())
 

@@ -9,7 +9,6 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import asdict
 
-import torch
 from rich.console import Console
 
 from specdemo.cli.files import check_targets, write
@@ -49,7 +48,9 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dtype", help="float32, bfloat16 or float16")
     group.add_argument("--target-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
     group.add_argument("--draft-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
-    group.add_argument("--threads", type=int, help="threads of the CPU that torch uses")
+    group.add_argument(
+        "--threads", type=int, help="threads of the CPU; if left out, the quickest number is found by trying"
+    )
 
 
 @contextmanager
@@ -59,11 +60,10 @@ def loaded(args: argparse.Namespace, errors: Console) -> Iterator[ModelPair]:
     Raises:
         PairError: it cannot be had; the message says what to do.
     """
-    if args.threads is not None:
-        torch.set_num_threads(_positive(args.threads))
+    threads = None if args.threads is None else _positive(args.threads)
     weights = args.target_quantization, args.draft_quantization
     request = request_pair(args.pair, args.device, args.dtype, *weights)
-    with PairStore().using(request) as load:
+    with PairStore(threads=threads).using(request) as load:
         with errors.status(f"Loading {args.pair}…") as status:
             while not load.future.done():
                 wait([load.future], timeout=UPDATE_SECONDS)

@@ -29,6 +29,7 @@ class ModelPair:
         tokenizer: the target's, and the draft's too. The widths of their logits may differ by padding.
         name: how people call the pair.
         draft_tokenizer: the draft's own, if it differs; its text is then encoded anew for the target.
+        threads: of the CPU that torch is told to use in whichever thread decodes; None leaves torch as it is.
 
     Raises:
         PairError: a model that is no causal language model, or whose state cannot be rolled back.
@@ -39,6 +40,7 @@ class ModelPair:
     tokenizer: PreTrainedTokenizerBase | None = None
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
+    threads: int | None = None
     _warm: bool = field(default=False, repr=False)
     _batches: set[str] = field(default_factory=set, repr=False)
 
@@ -95,7 +97,12 @@ class ModelPair:
         return {role: measure(model) for role, model in models.items() if model is not None}
 
     def warm_up(self) -> None:
-        """Run every kind of forward once, so that a first run does not pay for lazy initialisation."""
+        """Settle the threads, and run every kind of forward once: no run pays for lazy initialisation.
+
+        Every way to decode begins with this, in the thread that decodes: torch counts its threads for each.
+        """
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
         if self._warm:
             return
         for model in (self.target, self.draft):

@@ -21,6 +21,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
 from specdemo.models.request import BUDGET, PairRequest
+from specdemo.models.threads import quickest_threads
 
 DOWNLOADS = 4
 """Pairs that may be looked at or fetched at the same time."""
@@ -69,6 +70,7 @@ class PairStore:
     Args:
         budget: bytes that all pairs together may take; None means ``SPECDEMO_MEMORY_GB``, or else whatever the
             device has free when a pair is loaded.
+        threads: of the CPU that pairs run with; None means the quickest number for each.
 
     Attributes:
         thread: the one thread that runs and loads models. OpenMP keeps a team of cores for every thread that
@@ -76,8 +78,9 @@ class PairStore:
             sleep at every barrier, which makes a small model two to three times slower.
     """
 
-    def __init__(self, budget: int | None = None) -> None:
+    def __init__(self, budget: int | None = None, threads: int | None = None) -> None:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="models")
+        self._threads = threads
         self._downloads = Semaphore(DOWNLOADS)
         self._budget = _budget() if budget is None else budget
         self._loads: OrderedDict[PairRequest, Load] = OrderedDict()  # the least recently used first
@@ -173,7 +176,10 @@ class PairStore:
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         load.progress.check()  # before other pairs make room for one that nobody wants any more
         self._make_room(load, report)
-        load.finish(assemble(report, found, load.progress))  # here, so that the next load in this thread counts it
+        pair = assemble(report, found, load.progress)
+        load.progress.begin("Finding out how many threads run it the fastest")
+        pair.threads = self._threads or quickest_threads(pair)
+        load.finish(pair)  # here, so that the next load in this thread counts it
 
     def _make_room(self, load: Load, report: Preflight) -> None:
         """Put pairs out of memory that nobody uses, the least recently used first, until this one fits.
