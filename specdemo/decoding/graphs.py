@@ -6,6 +6,7 @@ and not too large ones, and go with the model.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
@@ -41,6 +42,8 @@ class Graphs:
         self._model: StaticModel | None = None
         self._weights: tuple[Any, ...] = ()
         self._idle: list[Seat] = []
+        # A lane may end wherever its last reference goes, in the midst of this too.
+        self._lock = threading.RLock()
 
     def take(self, model: PreTrainedModel, room: int) -> Lease:
         """A seat for ``room`` tokens, free again when nobody holds the lease."""
@@ -49,10 +52,11 @@ class Graphs:
         if self._model is None or weights != self._weights:
             # Graphs read the memory that the weights were in when they were captured.
             self._model, self._weights, self._idle = StaticModel(model), weights, []
-        fitting = sorted((s for s in self._idle if s.room >= room), key=lambda s: s.room)
-        if fitting:
-            self._idle.remove(fitting[0])
-            return Lease(self, fitting[0])
+        with self._lock:
+            fitting = sorted((s for s in self._idle if s.room >= room), key=lambda s: s.room)
+            if fitting:
+                self._idle.remove(fitting[0])
+                return Lease(self, fitting[0])
         made = capture.capture_on(self._model.device)
         if made is None:
             raise ValueError(f"nothing can be captured on {self._model.device}")
@@ -64,9 +68,10 @@ class Graphs:
             self.fail(seat.failure)
         if seat.model is not self._model or self.failure is not None:
             return
-        self._idle.append(seat)
-        while len(self._idle) > MOST_IDLE or sum(s.slots.held for s in self._idle) > MOST_IDLE_BYTES:
-            self._idle.pop(0)
+        with self._lock:
+            self._idle.append(seat)
+            while len(self._idle) > MOST_IDLE or sum(s.slots.held for s in self._idle) > MOST_IDLE_BYTES:
+                self._idle.pop(0)
 
     def fail(self, reason: str) -> None:
         """From now on this model decodes without graphs."""
