@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from specdemo import ModelPair, Settings
 from specdemo.decoding.graphs import graphs_of
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.static_model import StaticModel
-from specdemo.decoding.static_runner import StaticRunner
+from specdemo.decoding.static_runner import StaticRunner, WholeDraft
 from specdemo.settings import DRAFTERS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -130,7 +131,7 @@ def test_lanes_of_a_race_by_graphs_are_their_own_runs() -> None:
 
 
 def test_a_capture_that_cannot_be_leaves_the_gpu_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the real thing: what waits for the device ends a capture, and the stream must be the old one again."""
+    """Guards the real thing: what waits for the device ends a capture, and the old stream must be back."""
     original = StaticModel.forward
 
     def waits(self: StaticModel, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
@@ -150,21 +151,27 @@ def test_a_capture_that_cannot_be_leaves_the_gpu_usable(monkeypatch: pytest.Monk
     assert again.engine == "graphs"
 
 
-def test_a_round_by_graphs_waits_for_the_gpu_only_where_its_tokens_are_read() -> None:
-    """Guards the one copy a round: between draft, verify and verdict nothing may ask the device."""
-    pair = cuda_pair("llama")
-    settings = Settings(gamma=4, max_new_tokens=40, engine="graphs")
-    specdemo.run(pair, prompt_ids(9), settings)
-    lane = specdemo.stream(pair, prompt_ids(9), settings)
-    next(lane)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        next(lane)
-    # Off the clock the recorder reads more; on it the reading of ids, accepted and token is the first.
-    names = [e.name for e in sorted(profile.events(), key=lambda e: e.time_range.start)]
-    first = next(i for i, name in enumerate(names) if name in ("aten::item", "aten::_local_scalar_dense"))
-    replays = [i for i, name in enumerate(names) if name == "cudaGraphLaunch"]
-    assert len(replays) == 2
-    assert max(replays) < first
+def test_drafts_and_verifies_by_graphs_never_wait_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the one copy a round: what asks the device between draft and verdict is an error here."""
+    calls = []
+
+    def strictly(call: Callable[..., object]) -> Callable[..., object]:
+        def called(self: StaticRunner | WholeDraft, *args: object, **kwargs: object) -> object:
+            prefill = isinstance(self, StaticRunner) and self.length == 0
+            calls.append(type(self).__name__)
+            torch.cuda.set_sync_debug_mode("default" if prefill else "error")
+            try:
+                return call(self, *args, **kwargs)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+        return called
+
+    for kind, name in ((StaticRunner, "forward"), (WholeDraft, "__call__")):
+        monkeypatch.setattr(kind, name, strictly(getattr(kind, name)))
+    for options in ({}, {"acceptance": "sampling", "temperature": 1.0, "top_k": 20}):
+        specdemo.run(cuda_pair("llama"), prompt_ids(9), Settings(**options, max_new_tokens=40, engine="graphs"))
+    assert calls.count("WholeDraft") > 10
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
