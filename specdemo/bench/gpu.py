@@ -2,9 +2,10 @@
 
 Four questions, with random weights (how a draft comes to agree with its target: ``specdemo/bench/gpu_models.py``):
 how much faster speculative decoding is by graphs than eagerly, on a target of 24 layers × 896 and a draft of 4;
-how much faster than transformers' assisted generation at equal γ; what share of the memory's bandwidth plain decoding
-reaches on a bfloat16 model of 4 billion parameters; whether greedy ids in float32 are eager's. Contenders take
-turns, and every figure is a median with the least and the most. Needs a CUDA device.
+how much faster than transformers' assisted generation at equal γ; what share of the memory's bandwidth plain
+decoding reaches on a bfloat16 model of 4 billion parameters; whether greedy ids in float32 are eager's. Contenders
+take turns, and every figure is a median with the least and the most. Graphs are captured in the first turn, which
+does not count. Needs a CUDA device.
 """
 
 from __future__ import annotations
@@ -72,9 +73,13 @@ def interleaved(ways: dict[str, Contender], ids: list[int], repeats: int) -> dic
 
 
 def ratio(samples: dict[str, list[Sample]], slow: str, fast: str) -> dict[str, float]:
-    """How many times faster ``fast`` is: median, least and most over the repeats of whole runs, prefill included."""
+    """How many times faster ``fast`` is over whole runs, prefill included: median, least and most."""
     found = [s.seconds / f.seconds for s, f in zip(samples[slow], samples[fast], strict=True)]
-    return {"median": median(found), "least": min(found), "most": max(found)}
+    return _spread(found)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"median": median(values), "least": min(values), "most": max(values)}
 
 
 def speculation(pair: ModelPair, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
@@ -128,9 +133,7 @@ def bandwidth_share(pair: ModelPair, tokens: int, repeats: int, bandwidth: float
         "dtype": pair.dtype,
         "tokens": tokens,
         "engines": {name: runs[0].trace.engine for name, runs in samples.items()},
-        "seconds_per_token": {
-            n: {"median": median(s), "least": min(s), "most": max(s)} for n, s in seconds.items()
-        },
+        "seconds_per_token": {name: _spread(s) for name, s in seconds.items()},
         "bound_seconds": bound,
         "share_of_bandwidth": bound / median(seconds[PLAIN_GRAPHS]),
         "share_of_bandwidth_eager": bound / median(seconds[PLAIN_EAGER]),

@@ -105,7 +105,7 @@ class ModelPair:
             return
         for model in (self.target, self.draft):
             if model is not None:
-                runner = Runner(model, engine=wish)
+                runner = Runner(model, None, None, wish)
                 room = min(WARM_UP_TOKENS, context_of(model) or WARM_UP_TOKENS)
                 for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
                     if count:
