@@ -1,9 +1,9 @@
 """Models with random weights for measurements of speed: their forwards take the time of trained ones.
 
 A draft that was never taught its target would be right once in a vocabulary. So it is made of the target: its
-first layers, in memory of its own. The target's later layers do all of their work, but what they add to the text is
-made small (their two output products are scaled down), so that the first layers often say the same. How often, the
-figures say; it is no property of any trained pair.
+first layers, in memory of its own. The target's later layers do all of their work, but what they add to the text
+is made small (their two output products are scaled down), so that the first layers often say the same. How often,
+the figures say; it is no property of any trained pair.
 """
 
 from __future__ import annotations
