@@ -10,6 +10,7 @@ from specdemo.decoding.batched import Rounds, batched_autoregressive, batched_sp
 from specdemo.decoding.choice import check_drafter
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.lookup import LookupDrafter
+from specdemo.decoding.opening import batch_engine
 from specdemo.decoding.ragged import RaggedRunner
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.lanes import Prompt, checked, lane_clock, open_lane, trace_of
@@ -44,7 +45,7 @@ def run_batch(
     rounds: list[list[Round]] = [[] for _ in ids]
     for number, round_ in _stream(pair, ids, rows):
         rounds[number].append(round_)
-    return [trace_of(pair, i, s, tuple(r)) for i, s, r in zip(ids, rows, rounds, strict=True)]
+    return [trace_of(pair, i, s, tuple(r), batch_engine(s)) for i, s, r in zip(ids, rows, rounds, strict=True)]
 
 
 def stream_batch(

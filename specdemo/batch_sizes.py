@@ -12,6 +12,7 @@ from threading import Event
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.batch_sizes import SizeReport, SizeRun
 from specdemo.batch import check_batch, row_settings, stream_batch
+from specdemo.decoding.opening import batch_engine
 from specdemo.errors import MemoryShortage, SettingsError
 from specdemo.lanes import Prompt, checked, trace_of
 from specdemo.machine import machine_of
@@ -165,6 +166,7 @@ def _run(
             if stop.is_set():
                 return None
     traces: list[Trace] = [
-        trace_of(pair, prompt, s, row) for prompt, s, row in zip(prompts, rows, rounds, strict=True)
+        trace_of(pair, prompt, s, row, batch_engine(s))
+        for prompt, s, row in zip(prompts, rows, rounds, strict=True)
     ]
     return SizeRun(batch.size, batch.part, batch.repeat, batch.drafted, measure_batch(traces))

@@ -10,8 +10,8 @@ from specdemo.decoding.choice import check_drafter, open_drafter
 from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import Lane
+from specdemo.decoding.opening import engine_of, open_target
 from specdemo.decoding.recording import Recorder
-from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
 from specdemo.errors import SettingsError
@@ -45,11 +45,11 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
     ids = encode(pair, prompt, settings.chat)
     if settings.strategy != "autoregressive":
         check_drafter(pair, settings)
-    pair.warm_up()
+    pair.warm_up(settings.engine)
     lane = open_lane(pair, ids, settings, lane_clock(pair))
     if settings.strategy == "assisted":
         return assisted(lane, pair.target, pair.draft if settings.drafter == "model" else None)
-    target = Runner(pair.target)
+    target = open_target(pair.target, lane)
     if settings.strategy == "autoregressive":
         return autoregressive(lane, target)
     return speculative(lane, target, open_drafter(pair, target, lane))
@@ -62,8 +62,17 @@ def checked(settings: Settings | None) -> Settings:
     return settings or Settings()
 
 
-def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rounds: Sequence[Round]) -> Trace:
-    """The record of a lane from the rounds it gave, all of them or the first ones."""
+def trace_of(
+    pair: ModelPair,
+    prompt_ids: Sequence[int],
+    settings: Settings,
+    rounds: Sequence[Round],
+    engine: str | None = None,
+) -> Trace:
+    """The record of a lane from the rounds it gave, all of them or the first ones.
+
+    ``engine``: what ran it; None asks what runs a single lane of these settings.
+    """
     return Trace(
         settings,
         tuple(prompt_ids),
@@ -72,6 +81,7 @@ def trace_of(pair: ModelPair, prompt_ids: Sequence[int], settings: Settings, rou
         dtype=pair.dtype,
         quantization=pair.quantization,
         peak_memory=peak_memory(pair.device),
+        engine=engine or engine_of(pair, settings),
     )
 
 

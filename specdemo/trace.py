@@ -113,6 +113,8 @@ class Trace:
         quantization: of the target's weights, such as ``int8``; None if they are as they were trained.
         peak_memory: the most bytes taken so far when the lane was recorded: by torch on the target's GPU, else by
             the whole process; None if the system does not say. Lanes that run together share it.
+        engine: what ran the models' layers, ``direct``, ``eager`` or ``graphs``, and after a colon why it was not
+            what was asked for; None in records of earlier versions.
         schema: version of this record.
     """
 
@@ -123,6 +125,7 @@ class Trace:
     dtype: str = "float32"
     quantization: str | None = None
     peak_memory: int | None = None
+    engine: str | None = None
     schema: int = field(default=SCHEMA)
 
     @property

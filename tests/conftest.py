@@ -363,8 +363,7 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list]:
     """The runners of the lanes opened since: target, then draft. Holds them weakly."""
     import weakref
 
-    from specdemo import lanes
-    from specdemo.decoding import choice
+    from specdemo.decoding import opening
     from specdemo.decoding.runner import Runner
 
     made: list[weakref.ref] = []
@@ -374,6 +373,5 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list]:
             super().__init__(*args)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr(lanes, "Runner", Watched)
-    monkeypatch.setattr(choice, "Runner", Watched)
+    monkeypatch.setattr(opening, "Runner", Watched)
     return lambda: [made_() for made_ in made]

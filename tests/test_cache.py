@@ -48,7 +48,7 @@ def test_logits_equal_those_of_transformers_own_cache(family: str, attention: st
     check()
 
 
-@pytest.mark.parametrize("engine", ["auto", "transformers"])
+@pytest.mark.parametrize("engine", ["auto", "eager"])
 def test_growing_past_the_room_keeps_every_token(engine: str) -> None:
     """Guards the move to larger room: what is read afterwards must be what was written before it."""
     model = build("llama", context=1024)
@@ -61,7 +61,7 @@ def test_growing_past_the_room_keeps_every_token(engine: str) -> None:
 
 def test_a_token_is_moved_a_few_times_at_most() -> None:
     """Guards the cost of a token, which must not grow with the text: rooms double, so moves add up to little."""
-    runner, rooms = Runner(endless_pair("llama").target, engine="transformers"), [FIRST_ROOM]
+    runner, rooms = Runner(endless_pair("llama").target, engine="eager"), [FIRST_ROOM]
     runner.forward([20])
     for _ in range(255):
         runner.forward([20])
@@ -82,7 +82,7 @@ def test_rollback_copies_nothing_and_the_slots_are_written_over() -> None:
     assert (layer.keys.data_ptr(), runner.held, layer.length) == (place, held, 40)
 
 
-@pytest.mark.parametrize(("engine", "feed"), [("direct", 1), ("direct", 5), ("transformers", 1)])
+@pytest.mark.parametrize(("engine", "feed"), [("direct", 1), ("direct", 5), ("eager", 1)])
 def test_a_step_copies_none_of_the_context(engine: str, feed: int) -> None:
     """Guards every copy of all keys, by the largest tensor that any operation of a step makes.
 

@@ -106,8 +106,8 @@ def test_logits_equal_transformers_after_any_feeding_and_rollback(
     @given(MOVES)
     @hypothesis.settings(max_examples=12)
     def check(moves: list[tuple[list[int], int]]) -> None:
-        ours, theirs = Runner(model), Runner(model, engine="transformers")
-        assert (ours.engine, theirs.engine) == ("direct", "transformers")
+        ours, theirs = Runner(model), Runner(model, engine="eager")
+        assert (ours.engine, theirs.engine) == ("direct", "eager")
         for feed, surplus in moves:
             got, expected = (runner.forward(feed, keep=len(feed)) for runner in (ours, theirs))
             assert got.dtype == torch.float32
@@ -124,10 +124,10 @@ def test_in_16_bit_it_is_no_further_from_the_truth_than_transformers(family: str
     exact, rounded = model_of(family, "grouped"), model_of(family, "grouped", torch.bfloat16)
     exact.load_state_dict(rounded.state_dict())
     ids = list(prompt_ids(40))
-    truth = Runner(exact, engine="transformers").forward(ids, keep=40)
+    truth = Runner(exact, engine="eager").forward(ids, keep=40)
     ours, theirs = (
         (Runner(rounded, engine=engine).forward(ids, keep=40) - truth).square().mean().sqrt()
-        for engine in ("auto", "transformers")
+        for engine in ("auto", "eager")
     )
     assert Runner(rounded).engine == "direct"
     assert ours <= 1.25 * theirs
@@ -144,13 +144,13 @@ def test_it_reads_the_callers_own_weights() -> None:
         assert torch.equal(weights, before[name][1])
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.mul_(2)
-    after = (Runner(model, engine=engine).forward([20, 21, 22]) for engine in ("auto", "transformers"))
+    after = (Runner(model, engine=engine).forward([20, 21, 22]) for engine in ("auto", "eager"))
     torch.testing.assert_close(*after, atol=1e-5, rtol=1e-5)
 
 
 def test_no_logits_are_made_where_none_are_asked_for() -> None:
     """Guards the draft's prefill."""
-    for engine in ("auto", "transformers"):
+    for engine in ("auto", "eager"):
         runner = Runner(model_of("qwen2", "grouped"), engine=engine)
         assert runner.forward([20, 21, 22], keep=0).shape == (0, 64)
         assert runner.length == 3
@@ -158,7 +158,7 @@ def test_no_logits_are_made_where_none_are_asked_for() -> None:
 
 def test_an_id_beyond_a_narrow_drafts_embeddings_is_taken_for_the_last() -> None:
     model = model_of("llama", "grouped")
-    logits = [Runner(model, engine=engine).forward([20, 99]) for engine in ("auto", "transformers")]
+    logits = [Runner(model, engine=engine).forward([20, 99]) for engine in ("auto", "eager")]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
 
 
@@ -222,7 +222,7 @@ def test_other_architectures_and_windows_are_left_to_transformers(family: str) -
     """``mistral`` among them, whose models here have a window."""
     model = build(family)
     assert obstacle(model) is not None
-    assert Runner(model).engine == "transformers"
+    assert Runner(model).engine == "eager"
 
 
 class _Foreign(nn.Linear):

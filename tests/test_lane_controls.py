@@ -6,11 +6,12 @@ import pytest
 
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
+from specdemo.trace import Trace
 from specdemo.ui.controls import race_settings, unquantized_lanes
 from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, UNQUANTIZED, method_choices
-from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.lane_headers import engine_note, lane_headers
 
-SHARED = (0, 0, 1, 0, True, 64)
+SHARED = (0, 0, 1, 0, True, "auto", 64)
 OPTIONS = (4, False, "exact", 10, 3, 0)
 
 
@@ -70,7 +71,7 @@ def test_a_bad_option_names_its_lane(lane: tuple, message: str) -> None:
 def test_what_is_wrong_for_all_lanes_names_none() -> None:
     """Guards the shared fields."""
     with pytest.raises(SpecDemoError, match=r"^max_new_tokens: is empty"):
-        lanes(("plain", *OPTIONS), shared=(0, 0, 1, 0, True, None))
+        lanes(("plain", *OPTIONS), shared=(0, 0, 1, 0, True, "auto", None))
 
 
 def test_lanes_of_one_name_are_told_apart() -> None:
@@ -101,3 +102,14 @@ def test_a_quantised_target_offers_its_unquantised_baseline() -> None:
         "target only, unquantised weights",
         "γ 4, exact, int8 weights",
     ]
+
+
+def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:
+    """Guards a lane that runs by another engine than its panel says: the page must say so."""
+    made = lanes(("plain", *OPTIONS), ("draft", *OPTIONS), shared=(0, 0, 1, 0, True, "graphs", 8))
+    assert [s.engine for s in made] == ["graphs", "graphs"]
+    chosen, fell = Trace(made[0], (1,), (), engine="graphs"), Trace(made[1], (1,), (), engine="eager: why")
+    automatic = Trace(Settings(), (1,), (), engine="direct")
+    assert [engine_note(t) for t in (chosen, fell, automatic)] == ["graphs", "eager: why", None]
+    assert engine_note(Trace(Settings(), (1,), (), engine="eager: why")) == "eager: why"
+    assert engine_note(Trace(made[0], (1,), ())) is None, "a recording of an earlier version"

@@ -182,7 +182,7 @@ def test_a_warm_link_can_be_run_as_it_is() -> None:
     """Exact match means nothing above temperature 0."""
     values, _ = read("temperature=0.7&lane3.method=lookup")
     lane = ("method", "gamma", "adaptive", "acceptance", "accept-top-k", "lookup-ngram", "exit-layer")
-    shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "length")]
+    shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length")]
     prefixes = ("lane1.", "", "lane3.", "lane4.")
     made = race_settings(*shared, *(values[prefix + name] for prefix in prefixes for name in lane))
     assert [s.temperature for s in made] == [0.7] * 3

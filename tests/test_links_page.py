@@ -39,6 +39,7 @@ EVERY_CONTROL = {
     "top-p": 0.9,
     "seed": 2**53 - 1,
     "chat": False,
+    "engine": "eager",
     **{f"lane{n}.gamma": n for n in (1, 3, 4)},
     "gamma": 2,
     **{f"{lane}adaptive": True for lane in ("lane1.", "", "lane3.", "lane4.")},

@@ -15,11 +15,12 @@ import torch
 from specdemo.bench.clocks import race_against_alone
 from specdemo.bench.speed import measure_domain, summary
 from specdemo.bench.traffic import read_bandwidth, step_bytes
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.opening import engine_of
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.prompts import by_domain
+from specdemo.settings import Settings
 
 
 def arguments() -> argparse.Namespace:
@@ -71,7 +72,7 @@ def main() -> None:
         "machine": machine_of(pair.device),
         "pair": args.pair,
         "dtype": pair.dtype,
-        "engine": Runner(pair.target).engine,
+        "engine": engine_of(pair, Settings(strategy="autoregressive")),
         "memory": memory_traffic(pair, domains, args.tokens),
         "settings": {"tokens": args.tokens, "repeats": args.repeats, "temperature": 0},
         "median_over_assisted": median_of(

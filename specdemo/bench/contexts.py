@@ -52,7 +52,7 @@ class Contender:
 
     def __init__(self, name: str, model: PreTrainedModel, context: int) -> None:
         self.name, self._model, self._context = name, model, context
-        self._runner = None if name == THEIRS else Runner(model, engine="auto" if name == OURS else "transformers")
+        self._runner = None if name == THEIRS else Runner(model, engine="auto" if name == OURS else "eager")
         self._cache = DynamicCache() if self._runner is None else self._runner._cache
         _fill(self._cache, model, context)
         if self._runner is not None:

@@ -208,7 +208,7 @@ def panel(tokens: int) -> list[Any]:
     """A plain lane and one with the draft model, as the panel's controls stand."""
     options = [4, False, "exact", 10, 3, 0]
     lanes = [value for method in ("plain", "draft", "none", "none") for value in (method, *options)]
-    return ["builtin", "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, tokens, *lanes]
+    return ["builtin", "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, "auto", tokens, *lanes]
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def measure(port: int, prompt: str, gamma: int, tokens: int, repeats: int) -> di
         Settings(gamma=gamma, max_new_tokens=tokens),
     ]
     options = [gamma, False, "exact", 10, 3, 0]  # of each lane, as the panel's controls stand
-    panel = ["builtin", "", "", "none", "none", "auto", "best", prompt, 0, 0, 1, 0, True, tokens]
+    panel = ["builtin", "", "", "none", "none", "auto", "best", prompt, 0, 0, 1, 0, True, "auto", tokens]
     for method in ("plain", "draft", "none", "none"):
         panel += [method, *options]
     page_seconds, first_token_seconds = start_up(port, panel)

@@ -25,7 +25,7 @@ from specdemo.machine import bfloat16_instructions, machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 
-ENGINES = ("auto", "transformers")
+ENGINES = ("auto", "eager")
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class _Observer(BaseStreamer):
         kept = lane.commit(emitted)
         own = emitted[int(accepted)] if len(emitted) > int(accepted) else emitted[-1]
         verdict = Verdict(accepted, torch.tensor([own]), chance)
-        proposal = Proposal(self._drafted, None, q_scores)
+        proposal = Proposal.known(self._drafted, q_scores)
         self.rounds.append(lane.recorder.speculative(scores, proposal, verdict, kept, lane.clock, lane.stop))
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()

@@ -8,24 +8,25 @@ import torch
 
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.runner import Runner
+from specdemo.decoding.static_runner import StaticRunner
 from specdemo.trace import Round
 
 
-def prefill(lane: Lane, target: Runner) -> Round:
+def prefill(lane: Lane, target: Runner | StaticRunner) -> Round:
     """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy."""
     scores = lane.sampler.scores(target.forward(lane.prompt_ids), lane.prompt_ids)
-    lane.clock.lap("verify")
+    lane.clock.mark("verify")
     return _emit(lane, scores)
 
 
-def autoregressive(lane: Lane, target: Runner) -> Iterator[Round]:
+def autoregressive(lane: Lane, target: Runner | StaticRunner) -> Iterator[Round]:
     """Rounds of one token each, until the lane stops."""
     lane.clock.resume()
     yield prefill(lane, target)
     while lane.stop is None:
         lane.clock.resume()
         logits = target.forward(lane.committed[target.length :])
-        lane.clock.lap("verify")
+        lane.clock.mark("verify")
         yield _emit(lane, lane.sampler.scores(logits, lane.committed))
 
 

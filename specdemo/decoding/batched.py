@@ -80,7 +80,7 @@ def batched_speculative(
         target.rollback_to([len(row.lane.committed) - 1 for row in rows])
         drafter.settle([row.lane for row in rows])
         clock.lap("other")
-        drafted = max(len(proposal.ids) for proposal in proposals)
+        drafted = max(len(proposal) for proposal in proposals)
         costs.see(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
         rounds = [
             row.lane.recorder.speculative(*result, clock, row.lane.stop)
@@ -121,8 +121,8 @@ def _judge(
     lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor
 ) -> tuple[torch.Tensor, Proposal, Verdict, int]:
     """What a row keeps of its proposal: scores (γ+1, V), the proposal, the rule's verdict, tokens committed."""
-    scores = lane.sampler.scores(logits[: len(proposal.ids) + 1], lane.committed, proposal.ids)
-    drafted = torch.tensor([proposal.ids], dtype=torch.long, device=scores.device)
+    scores = lane.sampler.scores(logits[: len(proposal) + 1], lane.committed, proposal.ids)
+    drafted = proposal.tokens.to(scores.device).unsqueeze(0)
     q = None if proposal.q is None else proposal.q.unsqueeze(0)
     verdict = rule(scores.unsqueeze(0), drafted, q, lane.sampler)
     kept = lane.commit([*proposal.ids[: int(verdict.accepted)], int(verdict.token)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from specdemo.decoding.drafters import Drafter, ModelDrafter
-from specdemo.decoding.early_exit import EarlyExitDrafter, layer_list
+from specdemo.decoding.drafters import Drafter
+from specdemo.decoding.early_exit import layer_list
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.lookup import LookupDrafter
+from specdemo.decoding.opening import open_alone, open_early_exit, open_model_drafter
 from specdemo.decoding.reencoding import ReencodingDrafter, gives_back
 from specdemo.decoding.runner import Runner
+from specdemo.decoding.static_runner import StaticRunner
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair, context_of
 from specdemo.settings import Settings
@@ -72,14 +74,15 @@ def target_layers(pair: ModelPair) -> int:
     return pair.target.config.get_text_config().num_hidden_layers
 
 
-def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
+def open_drafter(pair: ModelPair, target: Runner | StaticRunner, lane: Lane) -> Drafter:
     """A fresh drafter for one lane, after :func:`check_drafter`."""
     settings = lane.settings
     if settings.drafter == "prompt_lookup":
         return LookupDrafter(settings.lookup_ngram)
     if settings.drafter == "early_exit":
         layers = settings.exit_layer or max(1, target_layers(pair) // 3)
-        return EarlyExitDrafter(target, layers, lane.sampler)
+        return open_early_exit(target, layers, lane)
     if pair.draft_tokenizer is not None:
-        return ReencodingDrafter(Runner(pair.draft), pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
-    return ModelDrafter(Runner(pair.draft), lane.sampler)
+        runner = open_alone(pair.draft, lane)
+        return ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    return open_model_drafter(pair.draft, lane)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -11,14 +11,19 @@ Phase = Literal["draft", "verify", "other"]
 
 
 class LaneClock:
-    """Runs between ``resume`` and ``pause``; every moment in between belongs to one phase.
+    """Runs from ``resume`` to the round's last lap; every moment in between belongs to one phase.
 
-    Device work is waited for at every reading, so that a phase pays for what it launched.
+    Device work is waited for where a lap ends, so that a lane pays for what it launched. A mark does not wait
+    where one GPU does all of the work: the GPU notes the time when it gets there.
     """
 
     def __init__(self, *devices: torch.device) -> None:
-        self._cuda = [d for d in dict.fromkeys(devices) if d.type == "cuda"]
-        self._mps = any(d.type == "mps" for d in devices)
+        kinds = list(dict.fromkeys(devices))
+        self._cuda = [d for d in kinds if d.type == "cuda"]
+        self._mps = any(d.type == "mps" for d in kinds)
+        self._one_gpu = len(self._cuda) == len(kinds) == 1
+        self._begun: Any = None
+        self._marks: list[tuple[Phase, Any]] = []
         self._since = 0.0
         self.seconds = 0.0
         self.phases: dict[Phase, float] = {"draft": 0.0, "verify": 0.0, "other": 0.0}
@@ -26,14 +31,38 @@ class LaneClock:
     def resume(self) -> None:
         """Start a round: phases count from zero, the lane clock goes on."""
         self.phases = {"draft": 0.0, "verify": 0.0, "other": 0.0}
-        self._since = self._now()
+        self._begin(self._now())
+
+    def mark(self, phase: Phase) -> None:
+        """Book the time since the last reading under ``phase``, to be known after the next lap."""
+        if self._one_gpu:
+            self._marks.append((phase, self._event()))
+        else:
+            self.lap(phase)
 
     def lap(self, phase: Phase) -> None:
         """Book the time since the last reading under ``phase``."""
         now = self._now()
-        self.phases[phase] += now - self._since
-        self.seconds += now - self._since
-        self._since = now
+        left = now - self._since
+        self.seconds += left
+        for marked, event in self._marks:
+            spent = min(left, self._begun.elapsed_time(event) / 1000)
+            self.phases[marked] += spent
+            left -= spent
+            self._begun = event
+        self.phases[phase] += left
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self._since, self._marks = now, []
+        if self._one_gpu:
+            self._begun = self._event()
+
+    def _event(self) -> Any:
+        """The moment when the GPU has done all that was launched so far."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._cuda[0]))
+        return event
 
     def _now(self) -> float:
         for device in self._cuda:

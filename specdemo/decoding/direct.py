@@ -1,94 +1,20 @@
 """A Llama-shaped model's forward without transformers' modules, for one sequence on a CPU.
 
 A small model's step is mostly calls: a third of the time of a builtin target's step passes around its arithmetic.
-Here the same arithmetic runs straight from the caller's own parameters, never copied or changed:
-RMSNorm, rotary positions, grouped attention, SwiGLU (Touvron et al., arXiv 2302.13971; with the biases of Qwen2 or
-the head norms of Qwen3 where a model has them). For which models: :mod:`specdemo.decoding.direct_check`.
+Here the same arithmetic runs straight from the caller's own parameters, in the parts of
+:mod:`specdemo.decoding.direct_parts`. For which models: :mod:`specdemo.decoding.direct_check`.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from specdemo.decoding.direct_layout import FEW, Layout, layout_for
+from specdemo.decoding.direct_layout import Layout, layout_for
+from specdemo.decoding.direct_parts import Layer, Norm, Product, Turns
 from specdemo.decoding.lane_cache import LaneCache, LaneLayer
-
-
-class _Product(NamedTuple):
-    """x ↦ x·weightᵀ + bias, of a linear layer's own parameters; for few tokens perhaps as columns, weight·xᵀ."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    columns: bool
-
-    @classmethod
-    def of(cls, linear: nn.Linear, columns: bool) -> _Product:
-        return cls(linear.weight, linear.bias, columns)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """(n, in) gives (n, out)."""
-        if self.columns and len(x) <= FEW:
-            product = torch.mm(self.weight, x.t()).t().contiguous()
-            return product if self.bias is None else product.add_(self.bias)
-        if self.bias is None:
-            return torch.mm(x, self.weight.t())
-        return torch.addmm(self.bias, x, self.weight.t())
-
-    def onto(self, total: torch.Tensor, x: torch.Tensor) -> None:
-        """Add the product to ``total`` (n, out)."""
-        if self.columns and len(x) <= FEW:
-            total.add_(torch.mm(self.weight, x.t()).t())
-        else:
-            total.addmm_(x, self.weight.t())
-        if self.bias is not None:
-            total.add_(self.bias)
-
-
-class _Norm(NamedTuple):
-    """Root-mean-square normalisation of the last dimension."""
-
-    weight: torch.Tensor
-    shape: tuple[int, ...]
-    epsilon: float
-
-    @classmethod
-    def of(cls, norm: nn.Module) -> _Norm:
-        return cls(norm.weight, tuple(norm.weight.shape), norm.variance_epsilon)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, self.shape, self.weight, self.epsilon)
-
-
-class _Layer(NamedTuple):
-    before_attention: _Norm
-    query: _Product
-    key: _Product
-    value: _Product
-    query_norm: _Norm | None
-    key_norm: _Norm | None
-    attended: _Product
-    before_mlp: _Norm
-    gate: _Product
-    up: _Product
-    down: _Product
-
-    @classmethod
-    def of(cls, layer: nn.Module, columns: bool) -> _Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        return cls(
-            _Norm.of(layer.input_layernorm),
-            *(_Product.of(p, columns) for p in (attention.q_proj, attention.k_proj, attention.v_proj)),
-            *(None if norm is None else _Norm.of(norm) for norm in norms),
-            _Product.of(attention.o_proj, columns),
-            _Norm.of(layer.post_attention_layernorm),
-            *(_Product.of(p, columns) for p in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)),
-        )
 
 
 class DirectForward:
@@ -102,11 +28,11 @@ class DirectForward:
         linears = [m for m in decoder.layers.modules() if isinstance(m, nn.Linear)]
         self.layout = layout or layout_for([m.weight.detach() for m in (*linears, model.lm_head)])
         self.device = decoder.embed_tokens.weight.device
-        self._embeddings = decoder.embed_tokens.weight
-        self._layers = [_Layer.of(layer, self.layout.columns) for layer in decoder.layers]
-        self._norm = _Norm.of(decoder.norm)
-        self._head = _Product.of(model.lm_head, self.layout.columns)
-        self._turns = _Turns(decoder.rotary_emb, model.dtype)
+        self._embeddings = decoder.embed_tokens.weight.detach()
+        self._layers = [Layer.of(layer, self.layout.columns) for layer in decoder.layers]
+        self._norm = Norm.of(decoder.norm)
+        self._head = Product.of(model.lm_head, self.layout.columns)
+        self._turns = Turns(decoder.rotary_emb, model.dtype, self.device)
         attention = decoder.layers[0].self_attn
         self._size = attention.head_dim
         self._scale = attention.scaling
@@ -161,7 +87,7 @@ class _Step:
         mask[:, begin:] = x.new_full((self._count, self._count), -torch.inf).triu_(1)
         return mask.repeat_interleave(self._per_group, dim=0)
 
-    def attend(self, layer: _Layer, y: torch.Tensor, cache: LaneLayer) -> torch.Tensor:
+    def attend(self, layer: Layer, y: torch.Tensor, cache: LaneLayer) -> torch.Tensor:
         """What the tokens y (n, width) gather from all before them, before the output product."""
         self._queries.copy_(layer.query(y)[: self._count])
         self._keys.copy_(layer.key(y)[: self._count])
@@ -192,7 +118,7 @@ class _Step:
         )
         return out[0].transpose(0, 1).reshape(self._count, -1)
 
-    def _turn(self, layer: _Layer) -> torch.Tensor:
+    def _turn(self, layer: Layer) -> torch.Tensor:
         """Queries and keys (n, heads + groups, size), turned by their positions."""
         mixed = self._mixed
         if layer.query_norm is not None and layer.key_norm is not None:
@@ -201,22 +127,3 @@ class _Step:
             mixed = torch.cat([norm(part) for norm, part in zip(norms, split, strict=True)], dim=1)
         swapped = mixed.roll(self._size // 2, dims=-1)
         return torch.mul(mixed, self._cos).addcmul_(swapped, self._sin)
-
-
-class _Turns:
-    """Cosines and sines of the rotary positions, from the model's own module, computed once each."""
-
-    def __init__(self, rotary: nn.Module, dtype: torch.dtype) -> None:
-        self._rotary, self._dtype = rotary, dtype
-        self._cos = self._sin = torch.empty(0)
-
-    def at(self, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, 1, size) each, for positions from ``begin`` to ``end``; a sine's first half is negative."""
-        if end > len(self._cos):
-            positions = torch.arange(max(128, 2 * end)).unsqueeze(0)
-            cos, sin = self._rotary(torch.empty(0, dtype=self._dtype), positions)
-            half = sin.shape[-1] // 2
-            # (a, b) turns into (a·cos − b·sin, b·cos + a·sin): with this sign, halves need only be swapped.
-            sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
-            self._cos, self._sin = cos[0].unsqueeze(1), sin[0].unsqueeze(1)
-        return self._cos[begin:end], self._sin[begin:end]

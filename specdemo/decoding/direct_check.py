@@ -1,4 +1,4 @@
-"""Is a model built exactly as the direct forward reads it? What is not known to be so is left to transformers."""
+"""Is a model built exactly as the direct forwards read it? What is not known to be so is left to transformers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ SILU = (nn.SiLU, SiLUActivation)
 PLAIN = (nn.Linear, nn.Embedding, nn.ModuleList, *SILU)
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Whose angles depend on the position alone, not on the length of the text."""
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = {
+    "cpu": (torch.float32, torch.bfloat16),
+    "cuda": (torch.float32, torch.bfloat16, torch.float16),
+}
+"""By the kind of device; on a CPU half precision is slow, and not every operation has it."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def obstacle(model: PreTrainedModel) -> str | None:
-    """Why ``model`` cannot run directly, in a few words; None if it can."""
+def obstacle(model: PreTrainedModel, kind: str = "cpu") -> str | None:
+    """Why ``model`` cannot run without transformers' modules on one device of this kind; None if it can."""
     config = model.config
     family = config.model_type
     if family not in FAMILIES:
@@ -32,7 +36,7 @@ def obstacle(model: PreTrainedModel) -> str | None:
         return f"rotary positions of type {config.rope_parameters['rope_type']}"
     if getattr(model, "hf_quantizer", None) is not None:
         return "quantised weights"
-    return _foreign_module(model, family) or _foreign_weight(model)
+    return _foreign_module(model, family) or _foreign_weight(model, kind)
 
 
 def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
@@ -50,15 +54,17 @@ def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
     return None
 
 
-def _foreign_weight(model: PreTrainedModel) -> str | None:
-    dtype = model.lm_head.weight.dtype
+def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:
+    dtype, device = model.lm_head.weight.dtype, model.get_input_embeddings().weight.device
     for name, weight in model.named_parameters():
         # A quantised or distributed tensor is a subclass with arithmetic of its own.
         if type(weight) is not nn.Parameter or type(weight.data) is not torch.Tensor:
             return f"{name} is no plain tensor"
-        if weight.device.type != "cpu":
+        if weight.device.type != kind:
             return f"{name} is on {weight.device.type}"
-        if weight.dtype != dtype or dtype not in DTYPES:
+        if weight.device != device:
+            return f"{name} is on {weight.device}, other weights are on {device}"
+        if weight.dtype != dtype or dtype not in DTYPES[kind]:
             return f"{name} is {str(weight.dtype).removeprefix('torch.')}"
     if model.lm_head.bias is not None:
         return "a bias on the logits"

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 
+if TYPE_CHECKING:
+    from specdemo.decoding.static_runner import StaticRunner
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False)
 class Proposal:
     """What a drafter offers for one round.
 
     Attributes:
-        ids: the drafted tokens, at most the number asked for.
+        tokens: (γ,) the drafted ids, at most the number asked for, on the device where they were chosen.
         q: (γ, V) the distributions the tokens were really drawn from; None if the choice was certain.
         scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
         source: where in prompt and output the tokens were copied from, if they were.
     """
 
-    ids: tuple[int, ...]
-    q: torch.Tensor | None
-    scores: torch.Tensor | None
+    tokens: torch.Tensor
+    q: torch.Tensor | None = None
+    scores: torch.Tensor | None = None
     source: int | None = None
 
+    @staticmethod
+    def known(ids: Sequence[int], scores: torch.Tensor | None = None, source: int | None = None) -> Proposal:
+        """Tokens that no device need be asked for, chosen with certainty."""
+        return Proposal(torch.tensor(ids, dtype=torch.long), None, scores, source)
 
-NOTHING_DRAFTED = Proposal((), None, None)
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The tokens; the first reading waits for the device."""
+        return tuple(self.tokens.tolist())
+
+
+NOTHING_DRAFTED = Proposal.known(())
 """The round will be a plain step of the target."""
 
 
@@ -72,21 +89,35 @@ class Draft:
         """All of them."""
         if not self._tokens:
             return NOTHING_DRAFTED
-        ids = tuple(torch.cat(self._tokens).tolist())
-        return Proposal(ids, torch.cat(self._q) if self._q else None, torch.cat(self._scores))
+        q = torch.cat(self._q) if self._q else None
+        return Proposal(torch.cat(self._tokens), q, torch.cat(self._scores))
 
 
 class ModelDrafter:
-    """A smaller model that decodes ahead, from its own KV cache."""
+    """A smaller model that decodes ahead, from its own KV cache.
 
-    def __init__(self, runner: Runner, sampler: Sampler) -> None:
+    Args:
+        runner: of the draft model.
+        sampler: chooses the tokens.
+        whole: drafts all tokens of a round at once, from the same cache; None feeds them one by one.
+    """
+
+    def __init__(
+        self,
+        runner: Runner | StaticRunner,
+        sampler: Sampler,
+        whole: Callable[[Sequence[int], int], Proposal] | None = None,
+    ) -> None:
         self._runner = runner
         self._sampler = sampler
+        self._whole = whole
 
     def prefill(self, ids: Sequence[int]) -> None:
         self._runner.forward(ids, keep=0)
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        if self._whole is not None:
+            return self._whole(committed, gamma)
         draft = Draft(self._sampler, committed)
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
         feed: Sequence[int] | torch.Tensor = committed[self._runner.length :]

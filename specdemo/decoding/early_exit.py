@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from specdemo.decoding.drafters import ModelDrafter, Proposal
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.static_runner import StaticRunner
 
 
 def layer_list(model: PreTrainedModel) -> str | None:
@@ -59,8 +60,15 @@ class EarlyExitDrafter(ModelDrafter):
     never learned to read their middle layers, accept little.
     """
 
-    def __init__(self, target: Runner, layers: int, sampler: Sampler) -> None:
-        super().__init__(target.sharing(first_layers(target.model, layers), layers), sampler)
+    def __init__(
+        self,
+        target: Runner | StaticRunner,
+        first: Runner | StaticRunner,
+        sampler: Sampler,
+        whole: Callable[[Sequence[int], int], Proposal] | None = None,
+    ) -> None:
+        """``first`` runs the first layers of the target in the same cache: see ``Runner.sharing``."""
+        super().__init__(first, sampler, whole)
         self._target = target
 
     def prefill(self, ids: Sequence[int]) -> None:

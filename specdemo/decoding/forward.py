@@ -27,7 +27,7 @@ def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
 class Forward:
     """Feeds tokens to a model behind those in a cache."""
 
-    name = "transformers"
+    name = "eager"
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model

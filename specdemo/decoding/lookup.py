@@ -50,8 +50,7 @@ class LookupDrafter:
             return NOTHING_DRAFTED
         # A copy that reaches the end of the text goes on with its own beginning, as a repetition would.
         period = len(committed) - start
-        ids = tuple(committed[start + i % period] for i in range(gamma))
-        return Proposal(ids, None, None, source=start)
+        return Proposal.known([committed[start + i % period] for i in range(gamma)], source=start)
 
     def settle(self, committed: Sequence[int]) -> None:
         self._index.extend(committed)

@@ -84,7 +84,7 @@ class Recorder:
         """A round of draft and verify: ``scores`` (γ+1, V), ``kept`` tokens entered the output."""
         draft = Rows(proposal.scores) if proposal.scores is not None else None
         seen = Seen(Rows(scores), draft, clock.seconds)
-        gamma, passed = len(proposal.ids), int(verdict.accepted)
+        gamma, passed = len(proposal), int(verdict.accepted)
         accepted = min(passed, kept)
         chances = verdict.probability[0].tolist()
         # The first rejected token was tested too; what lies behind an end token was not.

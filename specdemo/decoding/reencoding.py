@@ -58,7 +58,7 @@ class ReencodingDrafter:
         written = self._write(begun, gamma)
         before, after = (_decode(self._draft_tokenizer, ids) for ids in (begun, [*begun, *written]))
         new = after[len(before) :].rstrip(UNFINISHED) if after.startswith(before) else ""
-        return Proposal(tuple(self._encode_after(committed, new)[:gamma]), None, None) if new else NOTHING_DRAFTED
+        return Proposal.known(self._encode_after(committed, new)[:gamma]) if new else NOTHING_DRAFTED
 
     def settle(self, committed: Sequence[int]) -> None:
         """Nothing to do: the next proposal keeps what its text has in common with the cache."""

@@ -28,6 +28,7 @@ class Runner:
         self.model = model
         self.length = 0
         """Tokens in the cache."""
+        self._wish: Engine = engine
         self._forward = open_forward(model, engine)
         self.device = self._forward.device
         self._cache = LaneCache() if cache is None else cache
@@ -35,7 +36,7 @@ class Runner:
 
     @property
     def engine(self) -> str:
-        """Which code runs the model's layers, ``direct`` or ``transformers``."""
+        """Which code runs the model's layers, ``direct`` or ``eager``."""
         return self._forward.name
 
     @property
@@ -43,19 +44,24 @@ class Runner:
         """Bytes of keys and values allocated."""
         return self._cache.held
 
-    def forward(self, ids: Sequence[int] | torch.Tensor, keep: int = 1) -> torch.Tensor:
-        """Append ``ids`` (n,) to the cache; returns the float32 logits (keep, vocabulary) of the last ``keep``.
+    def forward(
+        self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache.
 
-        With ``keep`` 0 no logits are computed where the model allows it, and (0, vocabulary) comes back.
+        Returns the float32 logits (keep, vocabulary) of the last ``keep``. With ``keep`` 0 none are computed where
+        the model allows it, and (0, vocabulary) comes back.
         """
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
+        if drafted is not None:
+            tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
         logits = self._forward(tokens, self._cache, keep)
         self.length += tokens.shape[1]
         return logits[0]
 
     def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
         """A runner of ``model`` that reads and extends the first ``layers`` layers of this runner's cache."""
-        return Runner(model, self._cache, layers)
+        return Runner(model, self._cache, layers, self._wish)
 
     def rollback_to(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens.

@@ -30,6 +30,7 @@ class Sampler:
         self.width = width
         self.device = device
         self.generator = torch.Generator(device=device).manual_seed(settings.seed)
+        self.recipe = recipe_of(settings, width)
         self._penalty = (
             RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
             if settings.repetition_penalty != 1.0
@@ -83,3 +84,10 @@ class Sampler:
     def uniforms(self, *shape: int) -> torch.Tensor:
         """Independent draws from [0, 1)."""
         return torch.rand(*shape, generator=self.generator, device=self.generator.device)
+
+
+def recipe_of(settings: Settings, width: int) -> tuple[float, ...]:
+    """What a sampler's scores and probabilities depend on, but for the tokens before."""
+    if settings.greedy:
+        return (width,)
+    return (width, settings.temperature, settings.top_k, settings.top_p)

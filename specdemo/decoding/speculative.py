@@ -12,10 +12,11 @@ from specdemo.decoding.drafters import NOTHING_DRAFTED, Drafter
 from specdemo.decoding.gamma import gamma_policy
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.runner import Runner
+from specdemo.decoding.static_runner import StaticRunner
 from specdemo.trace import Round
 
 
-def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]:
+def speculative(lane: Lane, target: Runner | StaticRunner, drafter: Drafter) -> Iterator[Round]:
     """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops."""
     rule = rule_for(lane.settings)
     policy = gamma_policy(lane.settings)
@@ -24,7 +25,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]
     # 0. Both models take in the prompt; the target's last logits give the first token.
     clock.resume()
     drafter.prefill(lane.prompt_ids)
-    clock.lap("draft")
+    clock.mark("draft")
     yield prefill(lane, target)
 
     while lane.stop is None:
@@ -32,20 +33,20 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Round]
         # 1. Draft, but never past the end: a round also emits one token of the target's own.
         gamma = min(policy.next(), lane.remaining - 1)
         proposal = drafter.propose(lane.committed, gamma) if gamma else NOTHING_DRAFTED
-        drafted = torch.tensor([proposal.ids], dtype=torch.long, device=target.device)
-        clock.lap("draft")
+        drafted = proposal.tokens.to(target.device)
+        clock.mark("draft")
 
         # 2. One target forward over the last committed token and all drafted ones.
-        feed = [*lane.committed[target.length :], *proposal.ids]
-        logits = target.forward(feed, keep=len(proposal.ids) + 1)
-        clock.lap("verify")
+        logits = target.forward(lane.committed[target.length :], len(drafted) + 1, drafted)
+        clock.mark("verify")
 
-        # 3. Keep the leading drafted tokens that pass, then one token of the target's.
-        scores = sampler.scores(logits, lane.committed, proposal.ids)
+        # 3. Keep the leading drafted tokens that pass, then one token of the target's. Only now is anything asked
+        # of the device: on a GPU all of the round has been on its way until here.
+        scores = sampler.scores(logits, lane.committed, proposal.ids if sampler.remembers else ())
         q = None if proposal.q is None else proposal.q.unsqueeze(0)
-        verdict = rule(scores.unsqueeze(0), drafted, q, sampler)
-        accepted = int(verdict.accepted)
-        kept = lane.commit([*proposal.ids[:accepted], int(verdict.token)])
+        verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
+        *ids, accepted, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
+        kept = lane.commit([*ids[:accepted], token])
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
         target.rollback_to(len(lane.committed) - 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from specdemo.decoding.engine import Engine
 from specdemo.decoding.row_check import check_rows_apart
 from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
@@ -41,7 +42,7 @@ class ModelPair:
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     threads: int | None = None
-    _warm: bool = field(default=False, repr=False)
+    _warm: set[str] = field(default_factory=set, repr=False)
     _batches: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,23 +97,25 @@ class ModelPair:
         models = {"target": self.target, "draft": self.draft}
         return {role: measure(model) for role, model in models.items() if model is not None}
 
-    def warm_up(self) -> None:
+    def warm_up(self, engine: str = "auto") -> None:
         """Settle the threads, and run every kind of forward once: no run pays for lazy initialisation.
 
         Every way to decode begins with this, in the thread that decodes: torch counts its threads for each.
+        ``engine``: of ``settings.ENGINES``; what ``graphs`` captures, it warms up by itself.
         """
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        if self._warm:
+        wish: Engine = "auto" if engine == "auto" else "eager"
+        if wish in self._warm:
             return
         for model in (self.target, self.draft):
             if model is not None:
-                runner = Runner(model)
+                runner = Runner(model, None, None, wish)
                 room = min(WARM_UP_TOKENS, context_of(model) or WARM_UP_TOKENS)
                 for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
                     if count:
                         runner.forward([0] * count, keep=count)
-        self._warm = True
+        self._warm.add(wish)
 
     def check_batches(self, *, drafting: bool) -> None:
         """Find out by trying, once, whether the models decode rows of unequal lengths together.

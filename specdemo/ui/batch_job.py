@@ -15,6 +15,7 @@ from specdemo.analysis.batch_diagnosis import explain_batch
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.losslessness import compare
 from specdemo.batch import check_batch, row_settings, stream_batch
+from specdemo.decoding.opening import batch_engine
 from specdemo.errors import SpecDemoError
 from specdemo.lanes import trace_of
 from specdemo.models.failures import out_of_memory
@@ -132,7 +133,8 @@ def _decode(
                 view.fraction = (number + _share(rounds, settings.max_new_tokens)) / len(plan.contenders)
                 view.rounds.append(bundled((number * len(ids) + row, round_) for row, round_ in news))
                 yield view
-        batches.append([trace_of(pair, i, s, r) for i, s, r in zip(ids, rows, rounds, strict=True)])
+        done = zip(ids, rows, rounds, strict=True)
+        batches.append([trace_of(pair, i, s, r, batch_engine(s)) for i, s, r in done])
         if not all(t.complete for t in batches[-1]):
             break
     _conclude(view, batches, plan, reason_of(stop, STOPPED))

@@ -35,7 +35,13 @@ from specdemo.ui.pair_controls import (
 from specdemo.ui.quiet import QUIET
 
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
-SHARED_INPUTS = 6
+SHARED_INPUTS = 7
+ENGINES = {
+    "auto": "Automatic: the fastest there is",
+    "eager": "Eager: transformers, call by call",
+    "graphs": "CUDA graphs",
+}
+"""What runs the models' layers, and how the page calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class Controls:
     top_p: gr.Slider
     seed: gr.Number
     chat: gr.Checkbox
+    engine: gr.Dropdown
     max_new_tokens: gr.Slider
     lanes: list[LaneControls]
     wished: gr.State
@@ -57,7 +64,7 @@ class Controls:
 
     def inputs(self) -> list[gr.components.Component]:
         """What a run reads: see :func:`split`."""
-        shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.max_new_tokens]
+        shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.engine, self.max_new_tokens]
         lanes = [component for lane in self.lanes for component in lane.inputs()]
         return [*self.pair.inputs(), self.prompt, *shared, *lanes]
 
@@ -73,13 +80,14 @@ def race_settings(*values: Any) -> list[Settings]:
     Raises:
         SettingsError: a value is missing or out of range; names the field, and the lane where there are several.
     """
-    temperature, top_k, top_p, seed, chat, max_new_tokens = values[:SHARED_INPUTS]
+    temperature, top_k, top_p, seed, chat, engine, max_new_tokens = values[:SHARED_INPUTS]
     shared: dict[str, Any] = {
         "temperature": temperature,
         "top_k": whole("top_k", top_k),
         "top_p": top_p,
         "seed": whole("seed", seed),
         "chat": None if chat else False,
+        "engine": engine,
         "max_new_tokens": whole("max_new_tokens", max_new_tokens),
     }
     Settings(strategy="autoregressive", **shared)  # what is wrong for all lanes is said once, without a lane
@@ -122,6 +130,13 @@ def create_controls() -> Controls:
             seed = gr.Number(0, label="Seed", precision=0, min_width=110, elem_id="seed")
         top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p, 1 is off", elem_id="top-p")
         chat = gr.Checkbox(True, label="Use the chat template", elem_id="chat")
+        engine = gr.Dropdown(
+            [(label, name) for name, label in ENGINES.items()],
+            value=defaults.engine,
+            label="Engine of single lanes",
+            info="CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so.",
+            elem_id="engine",
+        )
     with gr.Row(elem_classes="actions", elem_id="run-row"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
@@ -138,6 +153,7 @@ def create_controls() -> Controls:
         top_p=top_p,
         seed=seed,
         chat=chat,
+        engine=engine,
         max_new_tokens=max_new_tokens,
         lanes=lanes,
         wished=wished,

@@ -8,6 +8,7 @@ from typing import Any
 
 from specdemo.analysis.metrics import Metrics
 from specdemo.trace import Trace
+from specdemo.ui.lane_headers import engine_note
 
 NOTHING = "–"
 
@@ -113,7 +114,15 @@ def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
         if any(value is not None for value in values):
             texts = [NOTHING if value is None else figure.read(value) for value in values]
             rows.append({"label": figure.label, "formula": figure.formula, "values": texts})
-    return rows
+    return [*rows, *_engines(traces)]
+
+
+def _engines(traces: Sequence[Trace]) -> list[dict[str, Any]]:
+    """A row of what ran the lanes, if there is anything to say."""
+    if all(engine_note(trace) is None for trace in traces):
+        return []
+    formula = "what ran the models' layers, and why it is not what was asked for"
+    return [{"label": "engine", "formula": formula, "values": [trace.engine or NOTHING for trace in traces]}]
 
 
 def _baseline(traces: Sequence[Trace], lane: Trace) -> Trace | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.settings import Settings
+from specdemo.trace import Trace
 
 TITLES = {"model": "Speculative", "prompt_lookup": "Prompt lookup", "early_exit": "Early exit"}
 
@@ -30,6 +31,13 @@ def lane_headers(
         if counts[header["title"]] > 1:
             header["title"] += f" {number}"
     return headers
+
+
+def engine_note(trace: Trace) -> str | None:
+    """What ran a lane's models, where somebody chose it or where it is not what was to be expected."""
+    if trace.engine is None or (trace.settings.engine == "auto" and ":" not in trace.engine):
+        return None
+    return trace.engine
 
 
 def _header(settings: Settings) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from specdemo.prompts import by_domain
 from specdemo.settings import DRAFTERS, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.batch_tab import MOST_REPEATS as MOST_BATCH_REPEATS
 from specdemo.ui.batch_tab import MOST_ROWS
-from specdemo.ui.controls import FIRST_LANES, chats
+from specdemo.ui.controls import ENGINES, FIRST_LANES, chats
 from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE
 from specdemo.ui.losslessness_tab import DISTRIBUTION, GREEDY
 from specdemo.ui.pair_controls import CUSTOM, NONE, devices, held_as
@@ -143,6 +143,7 @@ def _shared() -> list[Field]:
         Field("top-p", "number", 1, "top-p", least=0.05, most=1),
         Field("seed", "whole", 0, "seed"),
         Field("chat", "switch", True, "chat"),
+        Field("engine", "choice", defaults.engine, "engine", tuple(ENGINES)),
     ]
 
 

@@ -94,7 +94,7 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     def stop(request: gr.Request) -> None:
         stops.stop(request.session_hash or "")
 
-    panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat]
+    panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat, controls.engine]
     own = [mode, rule, drafter, gamma, temperature, runs, tokens]
     inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
     prepared = start.click(prepare, None, [view, *buttons], trigger_mode="once", **QUIET)
@@ -116,6 +116,7 @@ def _plan(
     top_p: float,
     seed: float | None,
     chat: bool,
+    engine: str,
     max_new_tokens: float | None,
     mode: str,
     rule: str,
@@ -139,6 +140,7 @@ def _plan(
         top_p=top_p,
         seed=whole("seed", seed),
         chat=None if chat else False,
+        engine=engine,
         max_new_tokens=whole("max_new_tokens", max_new_tokens),
     )
     check_prompts([prompt or ""])

@@ -15,7 +15,7 @@ from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.figures import figure_rows
-from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.lane_headers import engine_note, lane_headers
 
 ROUND_FIELDS = (
     "index",
@@ -76,6 +76,9 @@ class RaceView:
     def conclude(self, traces: Sequence[Trace]) -> None:
         """Figures, verdict and reason, from lanes that have at least their first round."""
         self.figures = figure_rows(traces)
+        for header, trace in zip(self.lanes, traces, strict=True):
+            if (note := engine_note(trace)) is not None:
+                header["detail"] += f", {note}"
         if len(traces) < 2:
             return
         if len({t.prompt_ids for t in traces}) > 1:

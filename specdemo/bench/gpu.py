@@ -1,0 +1,265 @@
+"""``python -m specdemo.bench.gpu``: CUDA graphs against eager and against transformers, on one GPU.
+
+Four questions, with random weights (how a draft comes to agree with its target: ``specdemo/bench/gpu_models.py``):
+how much faster speculative decoding is by graphs than eagerly, on a target of 24 layers × 896 and a draft of 4;
+how much faster than transformers' assisted generation at equal γ; what share of the memory's bandwidth plain
+decoding reaches on a bfloat16 model of 4 billion parameters; whether greedy ids in float32 are eager's. Contenders
+take turns, and every figure is a median with the least and the most. Graphs are captured in the first turn, which
+does not count. Needs a CUDA device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from specdemo.analysis.metrics import Metrics
+from specdemo.bench.contenders import Contender, Sample, assisted_generate, generate, ours
+from specdemo.bench.gpu_models import SEED, random_4b, random_pair
+from specdemo.bench.traffic import step_bytes
+from specdemo.machine import machine_of
+from specdemo.models.pair import ModelPair
+from specdemo.settings import Settings
+
+GRAPHS, EAGER = "speculative, graphs", "speculative, eager"
+PLAIN_GRAPHS, PLAIN_EAGER = "plain, graphs", "plain, eager"
+ASSISTED, GENERATE = "transformers assisted", "transformers generate"
+OVER_EAGER, OVER_ASSISTED, OF_BANDWIDTH = 2.0, 2.0, 0.7
+PROMPT = 64
+"""Tokens before the first."""
+READ_BYTES = 4_000_000_000
+"""Read for a measurement of bandwidth: many times what any GPU caches, and long against a launch."""
+
+
+def prompt(vocabulary: int, length: int = PROMPT) -> list[int]:
+    """Random ids."""
+    generator = torch.Generator().manual_seed(SEED)
+    return torch.randint(0, vocabulary, (length,), generator=generator).tolist()
+
+
+def contenders(pair: ModelPair, gamma: int, tokens: int) -> dict[str, Contender]:
+    """All ways to decode the same number of tokens."""
+
+    def way(strategy: str, engine: str) -> Contender:
+        return ours(pair, Settings(strategy=strategy, gamma=gamma, max_new_tokens=tokens, engine=engine))
+
+    return {
+        GRAPHS: way("speculative", "graphs"),
+        EAGER: way("speculative", "eager"),
+        PLAIN_GRAPHS: way("autoregressive", "graphs"),
+        PLAIN_EAGER: way("autoregressive", "eager"),
+        ASSISTED: assisted_generate(pair, tokens, gamma),
+        GENERATE: generate(pair, tokens),
+    }
+
+
+def interleaved(ways: dict[str, Contender], ids: list[int], repeats: int) -> dict[str, list[Sample]]:
+    """Samples by contender; all take turns in every repeat, and what comes first warms up and is not counted."""
+    samples: dict[str, list[Sample]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, decode in ways.items():
+            sample = decode(ids)
+            if repeat:
+                samples[name].append(sample)
+    return samples
+
+
+def ratio(samples: dict[str, list[Sample]], slow: str, fast: str) -> dict[str, float]:
+    """How many times faster ``fast`` is over whole runs, prefill included: median, least and most."""
+    found = [s.seconds / f.seconds for s, f in zip(samples[slow], samples[fast], strict=True)]
+    return _spread(found)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"median": median(values), "least": min(values), "most": max(values)}
+
+
+def speculation(pair: ModelPair, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
+    """Graphs against eager and against transformers on one pair, with the acceptance and the engines that ran."""
+    samples = interleaved(contenders(pair, gamma, tokens), prompt(pair.vocabulary), repeats)
+    traced = {name: runs[0].trace for name, runs in samples.items() if runs[0].trace is not None}
+    figures: dict[str, Metrics] = {name: trace.metrics() for name, trace in traced.items()}
+    return {
+        "pair": pair.name,
+        "dtype": pair.dtype,
+        "gamma": gamma,
+        "tokens": tokens,
+        "engines": {name: trace.engine for name, trace in traced.items()},
+        "acceptance_rate": {name: figures[name].acceptance_rate for name in (GRAPHS, EAGER)},
+        "mean_acceptance_length": {name: figures[name].mean_acceptance_length for name in (GRAPHS, EAGER)},
+        "overhead_share": {name: figures[name].other_share for name in figures},
+        "tokens_per_second": {n: median(len(s.ids) / s.seconds for s in runs) for n, runs in samples.items()},
+        "graphs_over_eager": ratio(samples, EAGER, GRAPHS),
+        "graphs_over_assisted": ratio(samples, ASSISTED, GRAPHS),
+        "plain_graphs_over_eager": ratio(samples, PLAIN_EAGER, PLAIN_GRAPHS),
+        "plain_graphs_over_generate": ratio(samples, GENERATE, PLAIN_GRAPHS),
+        "speculative_over_plain": ratio(samples, PLAIN_GRAPHS, GRAPHS),
+    }
+
+
+def same_ids(pair: ModelPair, gammas: Sequence[int], tokens: int) -> dict[str, Any]:
+    """Whether graphs and eager decode the same greedily, plainly and for each γ."""
+    ids = prompt(pair.vocabulary)
+    eager = ours(pair, Settings(strategy="autoregressive", max_new_tokens=tokens, engine="eager"))(ids).ids
+    settings = {"plain": Settings(strategy="autoregressive", max_new_tokens=tokens, engine="graphs")}
+    settings |= {f"γ {g}": Settings(gamma=g, max_new_tokens=tokens, engine="graphs") for g in gammas}
+    samples = {name: ours(pair, s)(ids) for name, s in settings.items()}
+    return {
+        "dtype": pair.dtype,
+        "tokens": tokens,
+        "distinct_tokens": len(set(eager)),
+        "identical": {name: sample.ids == eager for name, sample in samples.items()},
+        "engines": {name: sample.trace.engine for name, sample in samples.items()},
+    }
+
+
+def bandwidth_share(pair: ModelPair, tokens: int, repeats: int, bandwidth: float) -> dict[str, Any]:
+    """Plain decoding by graphs and eagerly against the time of reading the weights and the cache once a token."""
+    ways = {name: way for name, way in contenders(pair, 1, tokens).items() if name in (PLAIN_GRAPHS, PLAIN_EAGER)}
+    samples = interleaved(ways, prompt(pair.vocabulary), repeats)
+    bound = step_bytes(pair.target, PROMPT + tokens // 2) / bandwidth
+    seconds = {name: [s.trace.metrics().tpot for s in runs] for name, runs in samples.items()}
+    return {
+        "model": pair.name,
+        "parameters": sum(p.numel() for p in pair.target.parameters()),
+        "dtype": pair.dtype,
+        "tokens": tokens,
+        "engines": {name: runs[0].trace.engine for name, runs in samples.items()},
+        "seconds_per_token": {name: _spread(s) for name, s in seconds.items()},
+        "bound_seconds": bound,
+        "share_of_bandwidth": bound / median(seconds[PLAIN_GRAPHS]),
+        "share_of_bandwidth_eager": bound / median(seconds[PLAIN_EAGER]),
+    }
+
+
+def gpu_bandwidth(device: torch.device, repeats: int = 9) -> dict[str, float]:
+    """Bytes a second by the GPU's own stopwatch: of summing a large tensor, and of copying (read and written)."""
+    source = torch.ones(READ_BYTES // 4, device=device)
+    copy = torch.empty_like(source)
+    rates = {
+        "read": READ_BYTES / _gpu_seconds(lambda: source.sum(), repeats),
+        "copy": 2 * READ_BYTES / _gpu_seconds(lambda: copy.copy_(source), repeats),
+    }
+    return {**rates, "best": max(rates.values())}
+
+
+def _gpu_seconds(work: Callable[[], object], repeats: int) -> float:
+    seconds = []
+    for repeat in range(repeats + 1):
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begun.record()
+        work()
+        ended.record()
+        ended.synchronize()
+        if repeat:
+            seconds.append(begun.elapsed_time(ended) / 1000)
+    return median(seconds)
+
+
+def verdicts(results: dict[str, Any]) -> list[tuple[bool, str]]:
+    """What is asked of the figures, and whether they keep it. A figure counts only if graphs really ran."""
+    speed, plain, same = results["speculation"], results["plain_4b"], results["same_ids"]
+    ran = speed["engines"][GRAPHS] == "graphs"
+    over_eager, over_assisted = speed["graphs_over_eager"]["median"], speed["graphs_over_assisted"]["median"]
+    found = [
+        (ran and over_eager >= OVER_EAGER, f"{over_eager:.2f}× eager speculative (at least {OVER_EAGER:g}×)"),
+        (
+            ran and over_assisted >= OVER_ASSISTED,
+            f"{over_assisted:.2f}× transformers' assisted generation at γ {speed['gamma']} "
+            f"(at least {OVER_ASSISTED:g}×)",
+        ),
+    ]
+    if plain is not None:
+        share = plain["share_of_bandwidth"]
+        reached = plain["engines"][PLAIN_GRAPHS] == "graphs" and share >= OF_BANDWIDTH
+        found.append((reached, f"{share:.0%} of the bandwidth bound on 4B (at least {OF_BANDWIDTH:.0%})"))
+    alike = all(same["identical"].values()) and all(e == "graphs" for e in same["engines"].values())
+    found.append((alike, f"greedy ids in {same['dtype']} are eager's: {', '.join(same['identical'])}"))
+    return found
+
+
+def table(results: dict[str, Any]) -> str:
+    """The results for people."""
+    machine, speed, plain = results["machine"], results["speculation"], results["plain_4b"]
+    accepted = speed["acceptance_rate"][GRAPHS]
+    lines = [
+        f"{machine['device']}, torch {machine['torch']} (CUDA {results['cuda']}), transformers "
+        f"{machine['transformers']}; memory {results['bandwidth']['best'] / 1e9:,.0f} GB/s",
+        f"{speed['pair']}, {speed['dtype']}, γ {speed['gamma']}, {speed['tokens']} tokens, acceptance "
+        f"{accepted:.2f}; median (least to most) of {results['repeats']} interleaved repeats",
+        "",
+    ]
+    lines += [
+        f"{name:<24}{rate:>8.0f} tokens/s  {speed['engines'].get(name) or ''}"
+        for name, rate in speed["tokens_per_second"].items()
+    ]
+    names = ("graphs_over_eager", "graphs_over_assisted", "plain_graphs_over_eager", "plain_graphs_over_generate")
+    for name in (*names, "speculative_over_plain"):
+        found = speed[name]
+        lines.append(
+            f"{name.replace('_', ' '):<28}{found['median']:.2f}× ({found['least']:.2f} to {found['most']:.2f})"
+        )
+    if plain is not None:
+        took = 1e3 * plain["seconds_per_token"][PLAIN_GRAPHS]["median"]
+        lines.append(
+            f"{plain['parameters'] / 1e9:.1f} billion parameters, {plain['dtype']}: {took:.2f} ms a token, bound "
+            f"{1e3 * plain['bound_seconds']:.2f} ms; eager {plain['share_of_bandwidth_eager']:.0%} of it"
+        )
+    return "\n".join([*lines, "", *(f"{'ok  ' if kept else 'MISS'} {said}" for kept, said in results["verdicts"])])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.gpu", description=__doc__)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--dtype", default="bfloat16", help="of the pair whose speed is measured")
+    parser.add_argument("--gamma", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--later", type=float, default=0.05, help="what the target's later layers are scaled with")
+    parser.add_argument("--small", action="store_true", help="without the 4B model: does it run at all?")
+    parser.add_argument("--json", type=Path, default=None, help="write the results here")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    if not torch.cuda.is_available():
+        sys.exit("This bench measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU.")
+    device = torch.device(args.device)
+    exact = random_pair(device, torch.float32, later=args.later)
+    results: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "machine": machine_of(device),
+        "cuda": torch.version.cuda,
+        "repeats": args.repeats,
+        "later": args.later,
+        "bandwidth": gpu_bandwidth(device),
+        "same_ids": same_ids(exact, (1, 2, 5, 8), args.tokens),
+        "speculation_float32": speculation(exact, args.gamma, args.tokens, args.repeats),
+    }
+    del exact
+    pair = random_pair(device, getattr(torch, args.dtype), later=args.later)
+    results["speculation"] = speculation(pair, args.gamma, args.tokens, args.repeats)
+    del pair
+    results["plain_4b"] = None
+    if not args.small:
+        large = ModelPair(random_4b(device), None, None, name="random, of the shape of Qwen3-4B")
+        best = results["bandwidth"]["best"]
+        results["plain_4b"] = bandwidth_share(large, args.tokens, args.repeats, best)
+    results["verdicts"] = verdicts(results)
+    print(table(results))
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
