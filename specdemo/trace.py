@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.errors import SettingsError, TraceError
+from specdemo.servers.record import ServerRecord
 from specdemo.settings import Settings
 
 if TYPE_CHECKING:
     from specdemo.analysis.metrics import Metrics
 
 SCHEMA = 1
-Kind = Literal["target", "accepted", "corrected", "bonus", "rejected"]
+Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
 Stop = Literal["eos", "length", "context"]
 
 
@@ -33,9 +34,10 @@ class Token:
     """One token of a lane.
 
     Attributes:
-        id: token id.
+        id: token id; None if a server did not give it: of every token it rejected, and of pieces of text.
         text: the characters that this token completed; empty while a multi-byte character is unfinished.
-        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``.
+        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``; ``streamed`` came from a server
+            and nobody knows which of these it was.
         round: index of its round; 0 is the prefill.
         position: place in the round from 1; a corrected token has the place of the first rejected one.
         p: the target's probability of this token. After the warpers when sampling; at temperature 0 the
@@ -48,7 +50,7 @@ class Token:
         target_top, draft_top: the most likely tokens of both distributions, on request.
     """
 
-    id: int
+    id: int | None
     text: str
     kind: Kind
     round: int
@@ -71,7 +73,7 @@ class Round:
         drafted: tokens the drafter proposed.
         accepted: drafted tokens that were kept in the output.
         seconds: the lane clock at the end of the round.
-        draft_seconds, verify_seconds, other_seconds: where the round's time went.
+        draft_seconds, verify_seconds, other_seconds: where the round's time went; None where only a server knows.
         overlaps: sum of min(p, q) over the vocabulary at each tested position, when sampling.
         stop: why the lane ends with this round, if it does.
         source: for drafted tokens copied from prompt and output: the place, counted from the prompt's first
@@ -83,9 +85,9 @@ class Round:
     drafted: int
     accepted: int
     seconds: float
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
     source: int | None = None
@@ -106,13 +108,14 @@ class Trace:
 
     Attributes:
         settings: the lane's settings.
-        prompt_ids: the token ids the lane started from, chat template included.
+        prompt_ids: the token ids the lane started from, chat template included; empty if a server kept them.
         rounds: in order; ``rounds[0]`` is the prefill.
         pair: name of the model pair.
-        dtype: of the target's weights, for judging ties.
+        dtype: of the target's weights, for judging ties; ``unknown`` on a server.
         quantization: of the target's weights, such as ``int8``; None if they are as they were trained.
         peak_memory: the most bytes taken so far when the lane was recorded: by torch on the target's GPU, else by
             the whole process; None if the system does not say. Lanes that run together share it.
+        server: what is known of a lane that ran on a server; None if it ran here.
         schema: version of this record.
     """
 
@@ -123,6 +126,7 @@ class Trace:
     dtype: str = "float32"
     quantization: str | None = None
     peak_memory: int | None = None
+    server: ServerRecord | None = None
     schema: int = field(default=SCHEMA)
 
     @property
@@ -142,8 +146,9 @@ class Trace:
 
     @property
     def token_ids(self) -> list[int]:
-        """Ids of the output, the end token included if one was produced."""
-        return [t.id for t in self.output]
+        """Ids of the output, the end token included if one was produced; empty if a server gave only text."""
+        ids = [t.id for t in self.output]
+        return [] if None in ids else ids
 
     @property
     def text(self) -> str:
