@@ -52,7 +52,7 @@ class Race(Iterator[tuple[int, Round]]):
 
     def __init__(self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings]) -> None:
         self._lanes = [_Lane(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
-        self._events = _interleave(self._lanes)
+        self._events = _interleave([lane.iterator for lane in self._lanes])
 
     def __next__(self) -> tuple[int, Round]:
         lane, round_ = next(self._events)
@@ -62,7 +62,7 @@ class Race(Iterator[tuple[int, Round]]):
     def close(self) -> None:
         """Free all caches, and break off what servers still send."""
         self._events.close()
-        for lane in self._lanes:
+        for lane in self._lanes:  # also of a race that never began
             lane.iterator.close()
 
     def traces(self) -> list[Trace]:
@@ -76,46 +76,50 @@ class _Lane:
     def __init__(self, pair: Pair, prompt: Prompt, settings: Settings) -> None:
         self.pair, self.settings = pair, settings
         self.rounds: list[Round] = []
-        self.remote = on_server(pair, settings)
-        self.ids = () if self.remote else encode(pair, prompt, settings.chat)
-        self.iterator: Any = stream(pair, prompt if self.remote else self.ids, settings)
+        self._remote = on_server(pair, settings)
+        self.ids = () if self._remote else encode(pair, prompt, settings.chat)
+        self.iterator: Any = stream(pair, prompt if self._remote else self.ids, settings)
 
     def trace(self) -> Trace:
-        return self.iterator.trace() if self.remote else trace_of(self.pair, self.ids, self.settings, self.rounds)
+        if self._remote:
+            return self.iterator.trace()
+        return trace_of(self.pair, self.ids, self.settings, self.rounds)
 
 
-def _interleave(lanes: list[_Lane]) -> Iterator[tuple[int, Round]]:
+def _interleave(lanes: list[Any]) -> Iterator[tuple[int, Round]]:
+    """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
     clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
+    remote = {n for n, lane in enumerate(lanes) if hasattr(lane, "wait")}
     try:
-        for lane in lanes:
-            if lane.remote:
-                lane.iterator.start()
+        for n in remote:
+            lanes[n].start()
         while clocks:
-            lane = _next_lane(lanes, clocks)
-            until = clocks[lane] + SLICE_SECONDS
-            while clocks.get(lane, until) < until:
-                round_ = next(lanes[lane].iterator, None)
+            lane = _next_lane(lanes, clocks, remote)
+            # Whether a server's lane has more is seen when it is its turn again.
+            until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
+            while True:
+                round_ = next(lanes[lane], None)
                 if round_ is None:
                     del clocks[lane]
-                else:
-                    clocks[lane] = round_.seconds
-                    yield lane, round_
-                if lanes[lane].remote:
-                    break  # whether more has come is seen when it is this lane's turn again
+                    break
+                clocks[lane] = round_.seconds
+                yield lane, round_
+                if round_.seconds >= until:
+                    break
     finally:
-        for lane in lanes:
-            lane.iterator.close()
+        for iterator in lanes:
+            iterator.close()
 
 
-def _next_lane(lanes: list[_Lane], clocks: dict[int, float]) -> int:
+def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int]) -> int:
     """The lane that is behind. A server's lane that has nothing to give yet is as far as its clock.
 
     While all that runs here is ahead of the servers, or nothing runs here, this waits for them.
     """
     while True:
-        waiting = {n for n in clocks if lanes[n].remote and not lanes[n].iterator.wait(0)}
-        now = {n: lanes[n].iterator.elapsed if n in waiting else clock for n, clock in clocks.items()}
+        waiting = {n for n in remote & set(clocks) if not lanes[n].wait(0)}
+        now = {n: lanes[n].elapsed if n in waiting else clock for n, clock in clocks.items()}
         lane = min(now, key=now.__getitem__)
         if lane not in waiting:
             return lane
-        lanes[lane].iterator.wait(WAIT_SECONDS)
+        lanes[lane].wait(WAIT_SECONDS)

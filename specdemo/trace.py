@@ -186,6 +186,7 @@ class Trace:
             raise TraceError(f"This is not a specdemo trace: {error}") from error
         for round_ in trace.rounds:
             _check_counts(round_)
+            _check_known(round_, here=trace.server is None)
         return trace
 
     def __iter__(self) -> Iterator[Round]:
@@ -197,6 +198,21 @@ def _check_schema(data: Any) -> None:
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found != SCHEMA:
         raise TraceError(f"This trace has schema {found!r}; this version reads schema {SCHEMA}.")
+
+
+def _check_known(round_: Round, here: bool) -> None:
+    """What ran here is known whole; of what ran on a server nobody knows where its time went."""
+    phases = (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
+    missing = [phase is None for phase in phases]
+    unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
+    if here and (any(missing) or unknown):
+        raise TraceError(
+            f"This is not a specdemo trace: rounds.{round_.index}: it lacks what is only unknown of a server's lane."
+        )
+    if not here and not all(missing):
+        raise TraceError(
+            f"This is not a specdemo trace: rounds.{round_.index}: a server's lane has no times of draft and verify."
+        )
 
 
 def _check_counts(round_: Round) -> None:

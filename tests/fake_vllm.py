@@ -1,7 +1,7 @@
 """A server that speaks vLLM's protocol and really decodes, with this project's own core.
 
-It reports the true arrays of its verify steps as vLLM does (``--per-request-spec-decode-metrics``): a step in which
-nothing was drafted is left out, and what the last step accepted is counted whole, even behind an end that cut it.
+It reports the true arrays of its verify steps as vLLM does (``--per-request-spec-decode-metrics``): a step in
+which nothing was drafted is left out, and what the last step accepted is counted whole, even behind an end.
 ``FakeVLLM.traces`` holds the core's own trace of every request, by its seed.
 """
 
@@ -331,7 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
             "no json": b'data: {"choices": [\n\n',
             "no chunk": b'data: {"choices": "none"}\n\n',
             "wrong ids": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}\n\n',
-            "error event": b'data: {"error": {"message": "EngineDeadError", "type": "InternalServerError", "code": 500}}\n\n',
+            "error event": b'data: {"error": {"message": "EngineDeadError", "code": 500}}\n\n',
             "too much": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ['
             + b"12, " * 500
             + b"12]}]}\n\n",

@@ -2,9 +2,9 @@
 
 A server says how many tokens each of its verify steps drafted and accepted, but not which of the output's tokens
 those are, and it leaves out the steps in which nothing was drafted. Every step emits what it accepted and one
-token more, so the steps lie on the output one after the other, with plain steps of one token between them where tokens
-are left over. Chunks end where steps end. Usually one arrangement fits. Where several do, the tokens in question
-stay uncoloured: nothing is guessed.
+token more, so the steps lie on the output one after the other, with plain steps of one token between them where
+tokens are left over. Chunks end where steps end. Usually one arrangement fits. Where several do, the tokens in
+question stay uncoloured: nothing is guessed.
 """
 
 from __future__ import annotations

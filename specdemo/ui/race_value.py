@@ -78,7 +78,7 @@ class RaceView:
         self.figures = figure_rows(traces)
         if len(traces) < 2:
             return
-        if len({t.prompt_ids for t in traces}) > 1:
+        if len({t.prompt_ids for t in traces if t.prompt_ids}) > 1:  # a server may keep its ids
             self.verdict = {"kind": "partial", "text": "not compared: the lanes' prompts differ"}
             return
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
