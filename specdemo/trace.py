@@ -207,11 +207,11 @@ def _check_known(round_: Round, here: bool) -> None:
     unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
     if here and (any(missing) or unknown):
         raise TraceError(
-            f"This is not a specdemo trace: rounds.{round_.index}: it lacks what is only unknown of a server's lane."
+            f"This is not a specdemo trace: rounds.{round_.index}: it lacks what only a server may keep."
         )
     if not here and not all(missing):
         raise TraceError(
-            f"This is not a specdemo trace: rounds.{round_.index}: a server's lane has no times of draft and verify."
+            f"This is not a specdemo trace: rounds.{round_.index}: a server has no times of its phases."
         )
 
 

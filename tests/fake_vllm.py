@@ -224,6 +224,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server_of: FakeVLLM
 
     def log_message(self, *_: object) -> None:

@@ -91,7 +91,7 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     for round_ in decode:
         histogram[round_.accepted] += 1
     draft_cost, verify_cost = _costs(decode, baseline)
-    phases = _phases(decode)
+    phases = _phases(decode) if trace.server is None else [None, None, None]
     whole = None if None in phases else fsum(phases)
     return Metrics(
         rounds=len(decode),
@@ -122,10 +122,9 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     )
 
 
-def _phases(decode: list[Round]) -> list[float | None]:
-    """Seconds of draft, verify and all else; None where a round's are not known."""
-    spent = [[getattr(r, f"{phase}_seconds") for r in decode] for phase in ("draft", "verify", "other")]
-    return [None if None in each else fsum(each) for each in spent]
+def _phases(decode: list[Round]) -> list[float]:
+    """Seconds of draft, verify and all else."""
+    return [fsum(getattr(r, f"{phase}_seconds") for r in decode) for phase in ("draft", "verify", "other")]
 
 
 def tested(round_: Round) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from specdemo.errors import ServerError
+from specdemo.errors import ServerError, SettingsError
 from specdemo.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
@@ -78,6 +79,19 @@ class ServerPair:
 def on_server(pair: Any, settings: Settings) -> bool:
     """Whether a lane of these settings runs on a server."""
     return isinstance(pair, ServerPair) or settings.engine == "server"
+
+
+def check_here(lanes: Sequence[Settings], what: str) -> None:
+    """Refuse settings of a server for what only the models themselves can do.
+
+    Raises:
+        SettingsError: one asks for a server.
+    """
+    if any(settings.engine == "server" for settings in lanes):
+        raise SettingsError(
+            "engine",
+            f"'server' can be run, streamed, raced and swept; {what} needs the models here: choose 'auto'.",
+        )
 
 
 def _address(role: str, url: Any) -> str:

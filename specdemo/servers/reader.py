@@ -19,6 +19,7 @@ from specdemo.servers.connection import Connection
 from specdemo.servers.counters import FINISHED, read_counters
 from specdemo.servers.failures import Malformed, explained
 from specdemo.servers.pair import ServerPair
+from specdemo.servers.speculation import has_steps
 from specdemo.servers.texts import cut_texts
 
 TROUBLE = (
@@ -104,7 +105,7 @@ class Reader:
             before = self._metrics()
             self._read()
             # Nobody's clock runs any more.
-            if self.answer.has_ids:
+            if self.answer.has_ids and has_steps(self.answer.speculation):
                 self.texts = cut_texts(self._connection, self._question.body["model"], self.answer.pieces)
             if before is not None and self.answer.speculation is None:
                 self.counters = (before, self._later_metrics(before))

@@ -7,6 +7,7 @@ from operator import index
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
+from specdemo.prompt import one_by_one
 from specdemo.servers.catalog import configured_pair
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
@@ -130,3 +131,18 @@ def extras_of(chat: bool) -> dict[str, Any]:
         # Local lanes switch the thinking of hybrid models off too.
         extras["chat_template_kwargs"] = {"enable_thinking": False}
     return extras
+
+
+def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPair, list[str | list[int]]]:
+    """The deployments of a sweep, both of them, and its prompts as they are sent.
+
+    Raises:
+        PromptError: there is no prompt, or one cannot be sent.
+        SettingsError, ServerError: as :func:`server_of`.
+    """
+    found = server_of(pair, settings)
+    found.url_of("autoregressive")
+    texts = [checked_prompt(prompt, wants_chat(found, prompt, settings)) for prompt in one_by_one(prompts)]
+    if not texts:
+        raise PromptError("there is none; give at least one text to continue.")
+    return found, texts

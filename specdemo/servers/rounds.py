@@ -13,12 +13,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Literal
 
 from specdemo.servers.answer import Piece
 from specdemo.servers.speculation import Step
 from specdemo.trace import Kind, Round, Stop, Token
 
 MOST_STATES = 1_000_000
+Chunks = Literal["one step", "whole steps", "any"]
+"""What a chunk may hold."""
 State = tuple[int, int]
 """Drafted steps done, and tokens emitted."""
 
@@ -60,10 +63,10 @@ def reconstructed(
         asked: the longest output that was asked for, in tokens.
         stop: why the output ends.
     """
-    # A server may send one step in several chunks, and may draft past the length that was asked for; but where an
-    # arrangement exists without the one or the other, it is the one.
-    for within, modest in product((True, False), repeat=2):
-        plan = _Plan(len(tokens), ends if within else (), steps, asked if modest else None)
+    # Under load a chunk holds several steps, and some servers draft past the length that was asked for; but where
+    # an arrangement exists without the one or the other, it is the one.
+    for chunks, modest in product(("one step", "whole steps", "any"), (True, False)):
+        plan = _Plan(len(tokens), ends, chunks, steps, asked if modest else None)
         if plan.fits:
             rounds = tuple(_rounds(plan, tokens, ends, stop))
             return rounds, all(t.kind != "streamed" for r in rounds for t in r.tokens)
@@ -73,8 +76,10 @@ def reconstructed(
 class _Plan:
     """All arrangements of the steps on an output: those states from which, and to which, a way leads."""
 
-    def __init__(self, length: int, ends: Sequence[int], steps: Sequence[Step], asked: int | None) -> None:
-        self.length, self._ends, self.steps, self._asked = length, ends, steps, asked
+    def __init__(
+        self, length: int, ends: Sequence[int], chunks: Chunks, steps: Sequence[Step], asked: int | None
+    ) -> None:
+        self.length, self._ends, self._chunks, self.steps, self._asked = length, ends, chunks, steps, asked
         self.goal = (len(steps), length)
         spare = length - 1 - sum(s.accepted + 1 for s in steps[:-1])  # plain steps there can be at most
         feasible = length > 0 and spare >= 0 and (spare + 1) * (len(steps) + 1) <= MOST_STATES
@@ -90,21 +95,19 @@ class _Plan:
 
     def _moves(self, state: State) -> Iterator[State]:
         done, at = state
-        limit = self.length
-        if self._ends:
-            place = bisect_right(self._ends, at)
-            limit = self._ends[place] if place < len(self._ends) else self.length
         if at >= self.length:
             return
+        limit = self.length if self._chunks == "any" else self._ends[bisect_right(self._ends, at)]
+        least = limit if self._chunks == "one step" else 0
         if done < len(self.steps):
             step = self.steps[done]
             after = at + step.accepted + 1
             if after > self.length and done + 1 == len(self.steps):
                 after = self.length  # the output's end cut the last step
             modest = self._asked is None or step.drafted <= self._asked - at - 1
-            if after <= limit and modest:
+            if least <= after <= limit and modest:
                 yield done + 1, after
-        if at + 1 <= limit:
+        if least <= at + 1 <= limit:
             yield done, at + 1
 
     def _search(self) -> frozenset[State]:

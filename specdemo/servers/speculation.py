@@ -31,6 +31,11 @@ class Speculation:
     complaints: tuple[str, ...] = ()
 
 
+def has_steps(record: Any) -> bool:
+    """Whether a record tells of single steps."""
+    return isinstance(record, dict) and "per_step_accepted" in record
+
+
 def read_speculation(record: Any) -> Speculation:
     """Read a record; what does not add up is said and not used."""
     if record is None:
