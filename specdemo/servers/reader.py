@@ -19,7 +19,7 @@ from specdemo.servers.connection import Connection
 from specdemo.servers.counters import FINISHED, read_counters
 from specdemo.servers.failures import Malformed, explained
 from specdemo.servers.pair import ServerPair
-from specdemo.servers.speculation import has_steps
+from specdemo.servers.speculation import has_steps, read_speculation
 from specdemo.servers.texts import cut_texts
 
 TROUBLE = (
@@ -107,7 +107,7 @@ class Reader:
             # Nobody's clock runs any more.
             if self.answer.has_ids and has_steps(self.answer.speculation):
                 self.texts = cut_texts(self._connection, self._question.body["model"], self.answer.pieces)
-            if before is not None and self.answer.speculation is None:
+            if before is not None and read_speculation(self.answer.speculation).counts is None:
                 self.counters = (before, self._later_metrics(before))
         except TROUBLE as error:
             if not self._connection.aborted:
