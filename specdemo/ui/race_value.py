@@ -29,6 +29,7 @@ ROUND_FIELDS = (
     "stop",
     "source",
 )
+PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
 GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
 _run_numbers = count(1)
@@ -178,7 +179,11 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
     """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
     return {
         "lane": lane,
-        **{name: getattr(round_, name) for name in ROUND_FIELDS},
+        **{
+            name: value
+            for name in ROUND_FIELDS
+            if (value := getattr(round_, name)) is not None or name not in PHASES
+        },
         "tokens": [
             {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
             for token in round_.tokens
