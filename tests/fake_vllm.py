@@ -49,6 +49,7 @@ FAULTS = (
     "busy",
     "wrong counters",
     "no counters",
+    "garbled counters",
 )
 
 
@@ -199,6 +200,8 @@ class FakeVLLM:
     def metrics_page(self) -> str:
         """Prometheus' text, with vLLM's names and labels."""
         labels = f'engine="0",model_name="{self.model}"'
+        if self.fault == "garbled counters":
+            return f"vllm:request_success_total{{{labels} one\n"
         with self.lock:
             lines = [f"vllm:num_requests_running{{{labels}}} 0.0", f"vllm:num_requests_waiting{{{labels}}} 0.0"]
             names = ["request_success_total", "generation_tokens_total", "prompt_tokens_total"]

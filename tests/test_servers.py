@@ -210,7 +210,12 @@ def test_a_record_that_does_not_add_up_is_said_and_not_used(fault: str, level: s
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("busy", "2 requests ended while this one ran"), ("wrong counters", "they count")]
+    ("fault", "said"),
+    [
+        ("busy", "2 requests ended while this one ran"),
+        ("wrong counters", "they count"),
+        ("garbled counters", "cannot be read"),
+    ],
 )
 def test_counters_of_others_are_said_and_not_used(fault: str, said: str) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, level="none", fault=fault) as fake:
@@ -271,10 +276,14 @@ def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
     """Guards races: a local lane that runs meanwhile must not slow a server's clock."""
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02) as fake:
         lane = specdemo.stream(speculative(fake), PROMPT, ASKED)
-        next(lane)
+        first = next(lane)
         time.sleep(1.5)
-        rounds = list(lane)
-    assert rounds[-1].seconds < 1.2
+        half_way = lane.trace()  # of what was taken, though all has come
+        assert half_way.rounds == (first,)
+        assert half_way.server.incomplete == "it has not ended yet"
+        rounds = [first, *lane]
+        assert lane.trace().complete
+    assert rounds[-1].seconds < 1.2  # seconds later without a thread of its own
     assert [r.seconds for r in rounds] == sorted(r.seconds for r in rounds)
     assert rounds[-1].seconds >= 0.02 * (len(rounds) - 1)
 

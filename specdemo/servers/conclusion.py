@@ -16,7 +16,7 @@ from specdemo.settings import Settings
 from specdemo.trace import Round, Stop
 
 ENDS: dict[str, Stop] = {"stop": "eos", "length": "length"}
-STOPPED = "it was stopped here"
+STOPPED, RUNNING = "it was stopped here", "it has not ended yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,25 @@ class Conclusion:
     notes: tuple[str, ...] = ()
 
 
+def so_far(rounds: Sequence[Round], stopped: bool) -> Conclusion:
+    """Of an answer that nobody has read to its end."""
+    return Conclusion(tuple(rounds), incomplete=STOPPED if stopped else RUNNING)
+
+
 def conclude(reader: Reader, settings: Settings, pieces: Sequence[Piece], rounds: Sequence[Round]) -> Conclusion:
-    """The conclusion from an answer that has ended.
+    """The conclusion from an answer that has ended, and was read to its end.
 
     Args:
         reader: which read it.
         settings: of the lane.
-        pieces, rounds: what has streamed so far.
+        pieces, rounds: what has streamed.
     """
     answer = reader.answer
-    tokens = _tokens(pieces, reader.texts)
-    stop, incomplete = _end(reader, settings, len(tokens))
     notes = list(reader.notes)
+    stop, incomplete = _end(reader, settings)
     if incomplete:
         return Conclusion(tuple(rounds), incomplete=incomplete, notes=tuple(notes))
+    tokens = _tokens(pieces, reader.texts)
     ended = (*rounds[:-1], replace(rounds[-1], stop=stop)) if rounds else ()
     notes += _miscounted(reader, len(tokens))
     spoken = read_speculation(answer.speculation)
@@ -86,16 +91,15 @@ def _tokens(pieces: Sequence[Piece], texts: list[tuple[str, ...]] | None) -> lis
     ]
 
 
-def _end(reader: Reader, settings: Settings, count: int) -> tuple[Stop | None, str | None]:
-    if not reader.finished.is_set() or reader.stopped:
-        return None, STOPPED
+def _end(reader: Reader, settings: Settings) -> tuple[Stop | None, str | None]:
+    """Why the output ends, or why it broke off."""
     if reader.incomplete:
         return None, reader.incomplete
     finish = reader.answer.finish or ""
     if finish not in ENDS:
         return None, f"the server ended it with {finish[:40]!r}"
-    told = reader.answer.usage[1] or count
-    if finish == "length" and reader.answer.has_ids and told < settings.max_new_tokens:
+    told = reader.answer.usage[1]
+    if finish == "length" and told is not None and told < settings.max_new_tokens:
         return "context", None
     return ENDS[finish], None
 

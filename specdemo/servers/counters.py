@@ -31,6 +31,11 @@ class Counters:
         """Whether the deployment counts any speculation."""
         return all(name in self.sums for name in SPECULATES)
 
+    @property
+    def busy(self) -> bool:
+        """Whether requests run or wait."""
+        return any(self.sums[name] for name in BUSY)
+
 
 def read_counters(text: str) -> Counters:
     """The counters of a page of metrics.
@@ -47,6 +52,15 @@ def read_counters(text: str) -> Counters:
     return found
 
 
+def settled(before: str, after: str) -> bool:
+    """Whether waiting for a later page is of no use: a request has ended and none runs, or it cannot be read."""
+    try:
+        first, last = read_counters(before), read_counters(after)
+    except ValueError:
+        return True
+    return last.sums[FINISHED] > first.sums[FINISHED] and not last.busy
+
+
 def difference(
     before: Counters, after: Counters, completion_tokens: int | None
 ) -> tuple[Counts | None, str | None]:
@@ -54,10 +68,12 @@ def difference(
     if not (before.speculates and after.speculates):
         return None, None
     others = "the server's counters are not used: "
-    if any(before.sums[name] for name in BUSY):
+    if before.busy:
         return None, others + "it was busy with other requests when this one began."
     finished = after.sums[FINISHED] - before.sums[FINISHED]
-    if finished != 1 or any(after.sums[name] for name in BUSY):
+    if after.busy:
+        return None, others + "it is busy with other requests."
+    if finished != 1:
         return None, others + f"{finished:g} requests ended while this one ran, so they are not of this one alone."
     generated = after.sums[GENERATED] - before.sums[GENERATED]
     if completion_tokens is not None and generated != completion_tokens:

@@ -10,7 +10,7 @@ import httpx2
 
 from specdemo.errors import ServerError
 from specdemo.servers.answer import Piece
-from specdemo.servers.conclusion import conclude
+from specdemo.servers.conclusion import conclude, so_far
 from specdemo.servers.connection import Connection
 from specdemo.servers.failures import explained
 from specdemo.servers.pair import ServerPair
@@ -131,13 +131,18 @@ class ServerLane(Iterator[Round]):
 
     def trace(self) -> Trace:
         """The lane's record so far; after the end with the rounds that the server's own record makes of it."""
-        if self._trace is None or not self._ended:
+        if not self._ended:
+            return self._concluded()
+        if self._trace is None:
             self._trace = self._concluded()
         return self._trace
 
     def _concluded(self) -> Trace:
         answer = self._reader.answer
-        found = conclude(self._reader, self.settings, self._pieces, self._rounds)
+        if self._ended and not self._reader.stopped:
+            found = conclude(self._reader, self.settings, self._pieces, self._rounds)
+        else:
+            found = so_far(self._rounds, self._reader.stopped)
         count = sum(len(p.ids or ()) for p in self._pieces) if answer.has_ids else None
         record = ServerRecord(
             name=self.pair.name,

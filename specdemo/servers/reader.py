@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -16,7 +16,7 @@ import pydantic
 from specdemo.errors import ServerError
 from specdemo.servers.answer import Answer, Piece
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import FINISHED, read_counters
+from specdemo.servers.counters import settled
 from specdemo.servers.failures import Malformed, explained
 from specdemo.servers.pair import ServerPair
 from specdemo.servers.speculation import has_steps, read_speculation
@@ -33,6 +33,7 @@ TROUBLE = (
 """What asking and reading can end with."""
 REFUSED_PARAMETERS = (400, 422)
 COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
+PIECES = 8  # a token, at most
 SLACK = 8  # tokens more than were asked for, after which a server is taken to ignore the limit
 
 
@@ -73,7 +74,6 @@ class Reader:
         self.notes: list[str] = []
         self.counters: tuple[str | None, str | None] = (None, None)
         self.texts: list[tuple[str, ...]] | None = None
-        self.finished = Event()
         self._connection, self._pair, self._question, self._counted = connection, pair, question, counted
         self._began: float | None = None
         self._thread = Thread(target=self._work, name=f"reader of {pair.name}", daemon=True)
@@ -119,7 +119,6 @@ class Reader:
         finally:
             if trouble is not None and self.answer.pieces:
                 self.incomplete, trouble = str(trouble).removeprefix("server: "), None
-            self.finished.set()
             self.queue.put(trouble)
 
     def _read(self) -> None:
@@ -131,7 +130,7 @@ class Reader:
                 if piece is not None:
                     self.queue.put(piece)
                 count += len(piece.ids) if piece is not None and piece.ids else 0
-                if count > most:
+                if count > most or len(self.answer.pieces) > PIECES * most:
                     raise Malformed("it sends more tokens than were asked for")
         finally:
             stream.close()
@@ -175,10 +174,9 @@ class Reader:
 
     def _later_metrics(self, before: str) -> str | None:
         """The page after the run: the counters follow the answer by a moment."""
-        ended = read_counters(before).sums[FINISHED]
         page = self._metrics()
         for _ in range(COUNTER_TRIES):
-            if page is None or read_counters(page).sums[FINISHED] > ended or self.stopped:
+            if page is None or self.stopped or settled(before, page):
                 break
             time.sleep(COUNTER_SECONDS)
             page = self._metrics()
