@@ -133,7 +133,7 @@ class FakeVLLM:
         common = {
             "temperature": asked["temperature"],
             "top_p": asked["top_p"],
-            "top_k": asked.get("top_k", 0),
+            "top_k": max(asked.get("top_k", 0), 0),
             "repetition_penalty": asked.get("repetition_penalty", 1.0),
             "max_new_tokens": asked["max_tokens"],
             "seed": asked["seed"],
@@ -266,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(500, "the engine died", "InternalServerError")
         if asked["model"] != fake.model:
             return self._refuse(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
-        unknown = {"return_token_ids", "chat_template_kwargs"} & set(asked)
+        unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(asked)
         if fake.strict and unknown:
             return self._refuse(400, f"unexpected parameters: {sorted(unknown)}", "BadRequestError")
         return self._answer(asked, chat="messages" in asked)

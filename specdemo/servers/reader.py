@@ -151,14 +151,14 @@ class Reader:
         for number, (body, extras) in enumerate(attempts):
             self._began = time.perf_counter()
             try:
-                stream = self._connection.answer(question.chat, body, {**question.sampling, **extras})
+                stream = self._connection.answer(question.chat, body, {**extras, **question.sampling})
             except openai.APIStatusError as error:
                 if error.status_code not in REFUSED_PARAMETERS or number + 1 == len(attempts):
                     raise
                 continue
             if number:
-                left = "return_token_ids" if number == 1 else "return_token_ids and stream_options"
-                self.notes.append(f"the server does not take {left}.")
+                left = [*question.extras, *(["stream_options"] if number > 1 else [])]
+                self.notes.append(f"the server does not take all of {', '.join(left)}, so none was sent.")
             return stream
         raise AssertionError("the last attempt returns or raises")
 

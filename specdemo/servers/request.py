@@ -125,8 +125,11 @@ def sampling_of(settings: Settings) -> dict[str, Any]:
 
 
 def extras_of(chat: bool) -> dict[str, Any]:
-    """What a server may do without: a request that is refused is sent again without them."""
-    extras: dict[str, Any] = {"return_token_ids": True}
+    """What a server may do without: a request that is refused is sent again without them.
+
+    vLLM takes what is not said of the sampling from the model's own generation config, so it is said.
+    """
+    extras: dict[str, Any] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
     if chat:
         # Local lanes switch the thinking of hybrid models off too.
         extras["chat_template_kwargs"] = {"enable_thinking": False}
