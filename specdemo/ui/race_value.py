@@ -121,7 +121,7 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
         )
         weights = f", {trace.quantization} weights" if trace.quantization else ""
         if trace.server is not None:
-            facts.append([title, f"{_server_said(trace.server)}: {settings}"])
+            facts.append([title, f"{_server_said(trace.server)} Asked for: {settings}"])
             continue
         facts.append([title, f"{trace.pair}, {trace.dtype}{weights}: {settings}"])
     if recording.hardware is not None:
