@@ -14,6 +14,7 @@ from specdemo.errors import (
     MemoryShortage,
     PairError,
     PromptError,
+    ServerError,
     SettingsError,
     SpecDemoError,
     TraceError,
@@ -25,6 +26,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.race import race
 from specdemo.recording import Recording
+from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.sweep import stream_sweep, sweep
 from specdemo.trace import Candidate, Round, Token, Trace
@@ -43,6 +45,8 @@ __all__ = [
     "PromptError",
     "Recording",
     "Round",
+    "ServerError",
+    "ServerPair",
     "Settings",
     "SettingsError",
     "SizeReport",

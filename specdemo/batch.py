@@ -17,6 +17,7 @@ from specdemo.lanes import Prompt, checked, lane_clock, open_lane, trace_of
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode_all
+from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Round, Trace
 
@@ -102,6 +103,7 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
         SettingsError: names the field, and what would work.
         PairError: a model that cannot decode rows of unequal lengths together.
     """
+    check_here(rows, "a batch")
     first = rows[0]
     for field in ("strategy", "drafter", "chat"):
         if len({getattr(row, field) for row in rows}) > 1:

@@ -18,6 +18,7 @@ from specdemo.lanes import Prompt, run
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.scoring import Detective, greedy_choices
+from specdemo.servers.pair import check_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -205,6 +206,10 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
     encode(pair, trace.prompt_ids)  # says what is wrong with a prompt that this pair cannot read
     if not trace.settings.greedy:
         raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
+    if trace.output and not trace.token_ids:
+        raise TraceError(
+            "This trace has no token ids, only the text that a server sent; check a lane that has them."
+        )
     if not trace.output:
         raise TraceError("There are no tokens to check; let the lane run for at least one round.")
     best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
@@ -214,6 +219,7 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
 def _check(settings: Settings, runs: int, tokens: int, error_rate: float) -> None:
     if not isinstance(settings, Settings):
         raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
+    check_here([settings], "this test")
     if settings.greedy:
         raise SettingsError(
             "temperature",

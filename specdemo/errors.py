@@ -34,6 +34,13 @@ class PairError(SpecDemoError):
     """The models cannot be loaded, or cannot work together."""
 
 
+class ServerError(SpecDemoError):
+    """A deployment cannot be asked, or did not answer as it should. Never holds its key."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_bounded(f"server: {message}"))
+
+
 class TraceError(SpecDemoError):
     """A saved trace cannot be read."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from specdemo.decoding.assisted import assisted
 from specdemo.decoding.autoregressive import autoregressive
@@ -18,30 +20,52 @@ from specdemo.errors import SettingsError
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
+from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
+
+if TYPE_CHECKING:
+    from specdemo.servers.lane import ServerLane
 
 Prompt = str | Sequence[int]
 
 
-def run(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Trace:
+def run(pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None = None) -> Trace:
     """Decode one prompt to the end.
+
+    Args:
+        pair: the models; or their deployments, or None if the settings name a configured server.
+        prompt: text, or token ids taken as they are.
+        settings: of the lane.
 
     Raises:
         PromptError: the prompt is empty, too long or outside the vocabulary.
         SettingsError: the settings ask for what this pair does not have.
+        ServerError: a server cannot be asked, or fails before its first token. What arrives before a later
+            failure is kept: the trace is not complete, and ``trace.server.incomplete`` says why.
     """
     settings = checked(settings)
+    if on_server(pair, settings):
+        with closing(open_server_lane(pair, prompt, settings)) as lane:
+            for _ in lane:
+                pass
+            return lane.trace()
     ids = encode(pair, prompt, settings.chat)
     return trace_of(pair, ids, settings, tuple(stream(pair, ids, settings)))
 
 
-def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) -> Iterator[Round]:
-    """The same run a round at a time. Closing the generator frees its caches.
+def stream(
+    pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None = None
+) -> Iterator[Round]:
+    """The same run a round at a time. Closing the generator frees its caches, or breaks off a server's answer.
 
-    What ``run`` raises is raised here at once, not at the first round.
+    What ``run`` raises is raised here at once, not at the first round, but for what a server says to the request
+    itself. A server's rounds are its chunks, their kinds unknown; the :class:`specdemo.servers.lane.ServerLane`
+    that is returned has what they really were in its ``trace()``, after the last one.
     """
     settings = checked(settings)
+    if on_server(pair, settings):
+        return open_server_lane(pair, prompt, settings)
     ids = encode(pair, prompt, settings.chat)
     if settings.strategy != "autoregressive":
         check_drafter(pair, settings)
@@ -53,6 +77,13 @@ def stream(pair: ModelPair, prompt: Prompt, settings: Settings | None = None) ->
     if settings.strategy == "autoregressive":
         return autoregressive(lane, target)
     return speculative(lane, target, open_drafter(pair, target, lane))
+
+
+def open_server_lane(pair: Any, prompt: Prompt, settings: Settings) -> ServerLane:
+    """A lane on the server that the pair or the settings name."""
+    from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
+
+    return ServerLane(pair, prompt, settings)
 
 
 def checked(settings: Settings | None) -> Settings:

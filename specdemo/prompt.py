@@ -9,6 +9,7 @@ from typing import Any
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
 from specdemo.models.pair import ModelPair
+from specdemo.servers.pair import ServerPair
 
 
 def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None) -> list[int]:
@@ -23,6 +24,11 @@ def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = Non
         PromptError: empty, not encodable, outside the vocabulary, or longer than the pair's context.
         PairError: ``pair`` is no ModelPair.
     """
+    if isinstance(pair, ServerPair):
+        raise PairError(
+            "pair: this needs the models themselves, not their deployments; "
+            "a ServerPair can be run, streamed, raced and swept."
+        )
     if not isinstance(pair, ModelPair):
         raise PairError(
             f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
@@ -48,7 +54,7 @@ def encode_all(
         PromptError: there is none, or one cannot be decoded; says which.
         PairError: as :func:`encode`.
     """
-    several = _several(prompts)
+    several = one_by_one(prompts)
     if not several:
         raise PromptError("there is none; give at least one text to continue.")
     encoded = []
@@ -63,7 +69,7 @@ def encode_all(
     return encoded
 
 
-def _several(prompts: Any) -> list[Any]:
+def one_by_one(prompts: Any) -> list[Any]:
     """The prompts one by one: a text is one, and so are whole numbers that are no list in a list."""
     if isinstance(prompts, str):
         return [prompts]

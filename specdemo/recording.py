@@ -125,12 +125,12 @@ def check_playable(traces: Sequence[Trace]) -> None:
                 raise TraceError(f"{place}its index is {round_.index}; rounds must be numbered from 0.")
             if not clock <= round_.seconds <= LONGEST_SECONDS:
                 raise TraceError(f"{place}its clock is at {round_.seconds:g} s, after {clock:g} s.")
-            if not all(0 <= spent <= LONGEST_SECONDS for spent in _phases(round_)):
+            if not all(spent is None or 0 <= spent <= LONGEST_SECONDS for spent in _phases(round_)):
                 raise TraceError(f"{place}a part of it took less than no time.")
             clock = round_.seconds
 
 
-def _phases(round_: Round) -> tuple[float, float, float]:
+def _phases(round_: Round) -> tuple[float | None, ...]:
     return round_.draft_seconds, round_.verify_seconds, round_.other_seconds
 
 

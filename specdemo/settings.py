@@ -100,6 +100,12 @@ class Settings:
             _whole("exit_layer", self.exit_layer, 1, None, "how many of the target's layers draft")
         if not isinstance(self.adaptive_gamma, bool):
             raise SettingsError("adaptive_gamma", f"must be True or False, not {self.adaptive_gamma!r}.")
+        if self.server is not None and (not isinstance(self.server, str) or not self.server):
+            raise SettingsError("server", f"must be the name of a configured server, not {self.server!r}.")
+        if self.server is not None and self.engine != "server":
+            raise SettingsError(
+                "server", f"{self.server!r} is only asked by the engine 'server'; choose that engine."
+            )
         if self.chat is not None and not isinstance(self.chat, bool):
             raise SettingsError("chat", f"must be True, False or None, not {self.chat!r}.")
         if self.strategy == "assisted" and self.drafter == "early_exit":

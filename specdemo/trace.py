@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.errors import SettingsError, TraceError
+from specdemo.servers.record import ServerRecord
 from specdemo.settings import Settings
 
 if TYPE_CHECKING:
     from specdemo.analysis.metrics import Metrics
 
 SCHEMA = 1
-Kind = Literal["target", "accepted", "corrected", "bonus", "rejected"]
+Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
 Stop = Literal["eos", "length", "context"]
 
 
@@ -33,9 +34,10 @@ class Token:
     """One token of a lane.
 
     Attributes:
-        id: token id.
+        id: token id; None if a server did not give it: of every token it rejected, and of pieces of text.
         text: the characters that this token completed; empty while a multi-byte character is unfinished.
-        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``.
+        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``; ``streamed`` came from a server
+            and nobody knows which of these it was.
         round: index of its round; 0 is the prefill.
         position: place in the round from 1; a corrected token has the place of the first rejected one.
         p: the target's probability of this token. After the warpers when sampling; at temperature 0 the
@@ -48,7 +50,7 @@ class Token:
         target_top, draft_top: the most likely tokens of both distributions, on request.
     """
 
-    id: int
+    id: int | None
     text: str
     kind: Kind
     round: int
@@ -71,7 +73,7 @@ class Round:
         drafted: tokens the drafter proposed.
         accepted: drafted tokens that were kept in the output.
         seconds: the lane clock at the end of the round.
-        draft_seconds, verify_seconds, other_seconds: where the round's time went.
+        draft_seconds, verify_seconds, other_seconds: where the round's time went; None where only a server knows.
         overlaps: sum of min(p, q) over the vocabulary at each tested position, when sampling.
         stop: why the lane ends with this round, if it does.
         source: for drafted tokens copied from prompt and output: the place, counted from the prompt's first
@@ -83,9 +85,9 @@ class Round:
     drafted: int
     accepted: int
     seconds: float
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
     source: int | None = None
@@ -106,15 +108,16 @@ class Trace:
 
     Attributes:
         settings: the lane's settings.
-        prompt_ids: the token ids the lane started from, chat template included.
+        prompt_ids: the token ids the lane started from, chat template included; empty if a server kept them.
         rounds: in order; ``rounds[0]`` is the prefill.
         pair: name of the model pair.
-        dtype: of the target's weights, for judging ties.
+        dtype: of the target's weights, for judging ties; ``unknown`` on a server.
         quantization: of the target's weights, such as ``int8``; None if they are as they were trained.
         peak_memory: the most bytes taken so far when the lane was recorded: by torch on the target's GPU, else by
             the whole process; None if the system does not say. Lanes that run together share it.
         engine: what ran the models' layers, ``direct``, ``eager`` or ``graphs``, and after a colon why it was not
             what was asked for; None in records of earlier versions.
+        server: what is known of a lane that ran on a server; None if it ran here.
         schema: version of this record.
     """
 
@@ -126,6 +129,7 @@ class Trace:
     quantization: str | None = None
     peak_memory: int | None = None
     engine: str | None = None
+    server: ServerRecord | None = None
     schema: int = field(default=SCHEMA)
 
     @property
@@ -145,8 +149,9 @@ class Trace:
 
     @property
     def token_ids(self) -> list[int]:
-        """Ids of the output, the end token included if one was produced."""
-        return [t.id for t in self.output]
+        """Ids of the output, the end token included if one was produced; empty if a server gave only text."""
+        ids = [t.id for t in self.output]
+        return [] if None in ids else ids
 
     @property
     def text(self) -> str:
@@ -184,6 +189,7 @@ class Trace:
             raise TraceError(f"This is not a specdemo trace: {error}") from error
         for round_ in trace.rounds:
             _check_counts(round_)
+            _check_known(round_, here=trace.server is None)
         return trace
 
     def __iter__(self) -> Iterator[Round]:
@@ -195,6 +201,21 @@ def _check_schema(data: Any) -> None:
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found != SCHEMA:
         raise TraceError(f"This trace has schema {found!r}; this version reads schema {SCHEMA}.")
+
+
+def _check_known(round_: Round, here: bool) -> None:
+    """What ran here is known whole; of what ran on a server nobody knows where its time went."""
+    phases = (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
+    missing = [phase is None for phase in phases]
+    unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
+    if here and (any(missing) or unknown):
+        raise TraceError(
+            f"This is not a specdemo trace: rounds.{round_.index}: it lacks what only a server may keep."
+        )
+    if not here and not all(missing):
+        raise TraceError(
+            f"This is not a specdemo trace: rounds.{round_.index}: a server has no times of its phases."
+        )
 
 
 def _check_counts(round_: Round) -> None:

@@ -50,6 +50,8 @@ SOME_SETTINGS = st.builds(
     top_candidates=st.integers(0, 20),
     lookup_ngram=st.integers(1, 8),
     exit_layer=st.integers(1, 9),
+    engine=st.just("server"),
+    server=st.sampled_from(["llama-70b", "my server"]),
 )
 
 

@@ -54,6 +54,48 @@ class Scripted:
         self.closed = True
 
 
+class Remote(Scripted):
+    """A lane on a server: its rounds come by themselves, at their times on a clock that others move."""
+
+    def __init__(self, wall: list[float], *clock: float) -> None:
+        super().__init__(*clock)
+        self.wall, self.started = wall, False
+
+    @property
+    def elapsed(self) -> float:
+        return self.wall[0]
+
+    def start(self) -> None:
+        self.started = True
+
+    def wait(self, seconds: float) -> bool:
+        self.wall[0] += seconds
+        return not self.clock or self.clock[0] <= self.wall[0]
+
+
+class Working(Scripted):
+    """A lane here, whose work takes time that passes for everybody."""
+
+    def __init__(self, wall: list[float], *clock: float) -> None:
+        super().__init__(*clock)
+        self.wall, self.done = wall, 0.0
+
+    def __next__(self) -> SimpleNamespace:
+        round_ = super().__next__()
+        self.wall[0] += round_.seconds - self.done
+        self.done = round_.seconds
+        return round_
+
+
+def test_a_servers_rounds_come_at_their_place_on_the_clock() -> None:
+    """Guards mixed races: neither does a lane here stand still while a server thinks, nor is one held back."""
+    wall = [0.0]
+    here, there = Working(wall, *(0.06 * i for i in range(1, 9))), Remote(wall, 0.15, 0.31, 0.90)
+    assert order(here, there) == [0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1]  # late by no more than a slice
+    assert there.started
+    assert wall[0] == pytest.approx(0.9, abs=0.03)  # waited for once nothing ran here any more
+
+
 def order(*lanes: Scripted) -> list[int]:
     return [lane for lane, _ in _interleave(list(lanes))]
 

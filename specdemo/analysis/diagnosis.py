@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from specdemo.analysis.reasons import RULES, Evidence, ratio
+from specdemo.analysis.server_reasons import explain_server
 from specdemo.analysis.theory import expected_speedup
 from specdemo.trace import Trace
 
@@ -15,11 +16,19 @@ BETTER = 1.05
 def explain_race(traces: Sequence[Trace]) -> str | None:
     """Why the fastest lane was fast or slow against the first, and what quantised weights cost or gave.
 
-    A lane is judged against a plain one of the same weights, since others are another model.
+    A lane is judged against a plain one of the same weights in the same place, since others are another model, or
+    another machine.
     """
     fastest = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
-    alike = [t for t in traces if t.quantization == fastest.quantization]
+    near = [t for t in traces if _place(t) == _place(fastest)]
+    alike = [t for t in near if t.quantization == fastest.quantization]
     baseline = traces[0] if traces[0] in alike else next((t for t in alike if _plain(t)), None)
+    if baseline is None and not any(_plain(t) for t in near):
+        where = "on the server of the fastest lane" if fastest.server else "here, as the fastest lane did"
+        return (
+            f"No plain lane ran {where}, so this speed-up is of machines and speculation together; "
+            "add one to tell them apart."
+        )
     if baseline is None:
         return (
             f"No plain lane has the {fastest.quantization or 'unquantised'} weights of the fastest lane, so this "
@@ -27,13 +36,14 @@ def explain_race(traces: Sequence[Trace]) -> str | None:
         )
     reasons = [None if baseline is fastest else explain(baseline, fastest), explain_quantization(traces)]
     if baseline is not traces[0] and reasons[0]:
-        reasons[0] = f"Against plain decoding with the same weights {reasons[0]}"
+        same = "in the same place" if _place(traces[0]) != _place(fastest) else "with the same weights"
+        reasons[0] = f"Against plain decoding {same} {reasons[0]}"
     return " ".join(reason for reason in reasons if reason) or None
 
 
 def explain_quantization(traces: Sequence[Trace]) -> str | None:
     """How quantised weights change a target step, where the race has both; None where it has not."""
-    plain = [t for t in traces if _plain(t) and t.metrics().tokens_per_second]
+    plain = [t for t in traces if _plain(t) and t.server is None and t.metrics().tokens_per_second]
     whole = next((t for t in plain if t.quantization is None), None)
     quantised = next((t for t in plain if t.quantization is not None), None)
     if whole is None or quantised is None:
@@ -53,8 +63,15 @@ def _plain(trace: Trace) -> bool:
     return trace.settings.strategy == "autoregressive"
 
 
+def _place(trace: Trace) -> str | None:
+    """The server that a lane ran on; None is here."""
+    return trace.server.name if trace.server else None
+
+
 def explain(baseline: Trace, lane: Trace) -> str | None:
     """A reason for people; None where there is nothing measured to reason from."""
+    if baseline.server or lane.server:
+        return explain_server(baseline, lane)
     evidence = gather(baseline, lane)
     if evidence is None:
         return None

@@ -14,6 +14,8 @@ TIE_MARGIN = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.4}
 
 A few units in the last place of a logit of size 30 to 60, which is how large a model's logits get.
 """
+COARSEST = max(TIE_MARGIN.values())
+"""For a server, which does not say in what it computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
     """Compare ``lane``'s output ids with those of ``baseline``."""
     if not (baseline.settings.greedy and lane.settings.greedy):
         return _sampled(baseline, lane)
+    if not (baseline.token_ids and lane.token_ids):
+        return _texts(baseline, lane)
     left, right = baseline.token_ids, lane.token_ids
     shorter = min(len(left), len(right))
     agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
@@ -47,13 +51,35 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
         return Comparison("identical", agreed, f"identical output, checked at all {_tokens(agreed)}")
     place = f"at token {agreed + 1}"
     if agreed < shorter:
-        margin = min(abs(t.margin or 0.0) for t in (baseline.output[agreed], lane.output[agreed]))
-        if lane.settings.lossless and margin <= TIE_MARGIN.get(lane.dtype, TIE_MARGIN["float32"]):
+        margins = [t.margin for t in (baseline.output[agreed], lane.output[agreed])]
+        if baseline.server and lane.server:
+            return Comparison("partial", agreed, f"differs {place}; a server gives no margins, so it may be a tie")
+        known = [m for m, t in zip(margins, (baseline, lane), strict=True) if t.server is None]
+        margin = min(abs(m or 0.0) for m in known)
+        if lane.settings.lossless and margin <= _tie_margin(baseline, lane):
             return Comparison("tie", agreed, f"numerical tie {place}: two tokens {margin:.1g} logits apart")
     if lane.settings.lossless and baseline.settings.lossless:
         return Comparison("diverged", agreed, f"diverged {place}")
     rule = (baseline if lane.settings.lossless else lane).settings.acceptance
     return Comparison("diverged", agreed, f"diverged {place}: the acceptance rule {rule} is lossy")
+
+
+def _tie_margin(baseline: Trace, lane: Trace) -> float:
+    if baseline.server or lane.server:
+        return COARSEST
+    return TIE_MARGIN.get(lane.dtype, TIE_MARGIN["float32"])
+
+
+def _texts(baseline: Trace, lane: Trace) -> Comparison:
+    """Where a server gave no token ids: by the characters."""
+    left, right = baseline.text, lane.text
+    shorter = min(len(left), len(right))
+    agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
+    if agreed == shorter and not (baseline.complete and lane.complete):
+        return Comparison("partial", agreed, f"identical so far, over {agreed} characters")
+    if left == right:
+        return Comparison("identical", agreed, f"identical text, all {agreed} characters; token ids are not known")
+    return Comparison("partial", agreed, f"texts differ from character {agreed + 1} on; token ids are not known")
 
 
 def _sampled(baseline: Trace, lane: Trace) -> Comparison:

@@ -36,17 +36,17 @@ class Metrics:
         ttft: time to first token, the prefill of all models of the lane, seconds.
         tpot: time per output token, (seconds − TTFT) / emitted.
         seconds: the lane clock at the end.
-        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted.
+        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server.
         draft_share, verify_share, other_share: of the three together; the last is the overhead share, time
             outside model forwards.
         peak_memory: bytes, see :class:`specdemo.trace.Trace`.
     """
 
-    rounds: int
-    proposed: int
-    accepted: int
-    emitted: int
-    wasted: int
+    rounds: int | None
+    proposed: int | None
+    accepted: int | None
+    emitted: int | None
+    wasted: int | None
     acceptance_rate: float | None
     alpha: float | None
     mean_acceptance_length: float | None
@@ -60,9 +60,9 @@ class Metrics:
     ttft: float | None
     tpot: float | None
     seconds: float
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
     draft_share: float | None
     verify_share: float | None
     other_share: float | None
@@ -75,6 +75,10 @@ class Metrics:
 
 def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
+    if any(t.kind == "streamed" for t in trace.tokens):
+        from specdemo.analysis.server_metrics import measure_streamed  # it is made of this module's figures
+
+        return measure_streamed(trace)
     decode = [r for r in trace.rounds if r.index > 0]
     ttft = trace.rounds[0].seconds if trace.rounds else None
     seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
@@ -87,7 +91,8 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     for round_ in decode:
         histogram[round_.accepted] += 1
     draft_cost, verify_cost = _costs(decode, baseline)
-    phases = [fsum(getattr(r, f"{phase}_seconds") for r in decode) for phase in ("draft", "verify", "other")]
+    phases = _phases(decode) if trace.server is None else [None, None, None]
+    whole = None if None in phases else fsum(phases)
     return Metrics(
         rounds=len(decode),
         proposed=proposed,
@@ -103,22 +108,33 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         draft_cost=draft_cost,
         verify_cost=verify_cost,
         tokens_per_second=ratio(emitted, decode_seconds),
-        end_to_end_tokens_per_second=ratio(len(trace.token_ids), seconds),
+        end_to_end_tokens_per_second=ratio(len(trace.output), seconds),
         ttft=ttft,
         tpot=ratio(decode_seconds, emitted),
         seconds=seconds,
         draft_seconds=phases[0],
         verify_seconds=phases[1],
         other_seconds=phases[2],
-        draft_share=ratio(phases[0], fsum(phases)),
-        verify_share=ratio(phases[1], fsum(phases)),
-        other_share=ratio(phases[2], fsum(phases)),
+        draft_share=ratio(phases[0], whole) if whole else None,
+        verify_share=ratio(phases[1], whole) if whole else None,
+        other_share=ratio(phases[2], whole) if whole else None,
         peak_memory=trace.peak_memory,
     )
 
 
+def _phases(decode: list[Round]) -> list[float]:
+    """Seconds of draft, verify and all else."""
+    return [fsum(getattr(r, f"{phase}_seconds") for r in decode) for phase in ("draft", "verify", "other")]
+
+
 def tested(round_: Round) -> int:
-    """Drafted tokens of a round that were put to the rule: the accepted ones and the first rejected."""
+    """Drafted tokens of a round that were put to the rule: the accepted ones and the first rejected.
+
+    A server's rounds have no chances of acceptance; behind an end, where no token of the target's own follows,
+    nothing was tested.
+    """
+    if round_.verify_seconds is None:
+        return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
     return sum(1 for t in round_.tokens if t.acceptance is not None)
 
 
@@ -145,7 +161,7 @@ def _costs(decode: list[Round], baseline: Trace | None) -> tuple[float | None, f
     if baseline is None or not longest:
         return None, None
     steps = [r.verify_seconds for r in baseline.rounds if r.index > 0]
-    if not steps:
+    if not steps or any(r.verify_seconds is None for r in (*decode, *baseline.rounds)):
         return None, None
     step = median(steps)
     full = [r for r in decode if r.drafted == longest]

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
+from specdemo.analysis.server_sweep import server_row
 from specdemo.analysis.sweep_rows import Step, SweepRow, SweepRun, by_repeat, middle, row_of, speed
 from specdemo.settings import Settings
 
@@ -29,17 +30,19 @@ class SweepReport:
 
     Attributes:
         settings: of the speculative runs; their γ is the row's.
-        gammas: the γ asked for, in ascending order.
+        gammas: the γ asked for, in ascending order; on a server one None, for its own.
         prompts: how many prompts.
         repeats: how many times over.
         runs: the finished runs, in the order in which they were made.
         pair, dtype, quantization: of the models, as in a trace.
         machine: what it ran on.
+        server: the name of the deployments, if it ran on a server; None if it ran here.
+        server_gamma: the most tokens that the server drafts in a step; None if it does not say.
         schema: version of this record.
     """
 
     settings: Settings
-    gammas: tuple[int, ...]
+    gammas: tuple[int | None, ...]
     prompts: int
     repeats: int
     runs: tuple[SweepRun, ...]
@@ -47,6 +50,8 @@ class SweepReport:
     dtype: str = "float32"
     quantization: str | None = None
     machine: dict[str, Any] | None = None
+    server: str | None = None
+    server_gamma: int | None = None
     schema: int = SCHEMA
 
     @property
@@ -63,6 +68,9 @@ class SweepReport:
     def rows(self) -> tuple[SweepRow, ...]:
         """One row for each γ of which at least one run is finished."""
         plain = [r for r in self.runs if r.gamma == PLAIN]
+        if self.server is not None:
+            runs = [r for r in self.runs if r.gamma is None]
+            return (server_row(self.server_gamma, runs, plain),) if runs else ()
         by_gamma = {g: [r for r in self.runs if r.gamma == g] for g in self.gammas}
         return tuple(row_of(gamma, runs, plain) for gamma, runs in by_gamma.items() if runs)
 
@@ -90,6 +98,8 @@ class SweepReport:
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
         start = "" if self.complete else "So far: "
+        if self.server is not None:
+            return start + self._of_server(best)
         spread = _spread(best.speedup_low, best.speedup_high)
         if best.speedup < 1:
             return (
@@ -102,6 +112,16 @@ class SweepReport:
             f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}."
         )
         return f"{start}{claim}{self._edge()}{self._doubt()}"
+
+    def _of_server(self, row: SweepRow) -> str:
+        """A server's γ is not for us to choose."""
+        drafts = f" (γ = {row.gamma})" if row.gamma is not None else ""
+        spread = _spread(row.speedup_low, row.speedup_high)
+        kept = "" if row.acceptance_rate is None else f", with {row.acceptance_rate:.0%} of drafted tokens kept"
+        told = (
+            f"The server's speculation{drafts} runs at {row.speedup:.2f}× the speed of its baseline{spread}{kept}."
+        )
+        return told + ("" if row.speedup >= 1 else " Do not speculate there with this draft.") + self._doubt()
 
     def _edge(self) -> str:
         """A best at the end of the range may not be the best."""
@@ -138,6 +158,7 @@ class SweepReport:
             "dtype": self.dtype,
             "quantization": self.quantization,
             "machine": self.machine,
+            "server": self.server,
             "settings": asdict(self.settings),
             "gammas": list(self.gammas),
             "prompts": self.prompts,
@@ -163,12 +184,16 @@ class SweepReport:
             "pair": self.pair,
             "dtype": self.dtype,
             "quantization": self.quantization,
+            "server": self.server,
             **(self.machine or {}),
             "schema": self.schema,
         }
 
 
 def _summary(run: SweepRun) -> dict[str, Any]:
+    if run.figures is not None:
+        which = {"gamma": run.gamma, "prompt": run.prompt, "repeat": run.repeat}
+        return {**which, **run.figures.as_dict()}
     phases = ("draft_seconds", "verify_seconds", "other_seconds")
     columns = [f.name for f in fields(Step)]
     return {

@@ -9,7 +9,7 @@ from math import fsum
 from statistics import median
 from typing import Any
 
-from specdemo.analysis.metrics import kept_where_tested, ratio
+from specdemo.analysis.metrics import Metrics, kept_where_tested, ratio
 from specdemo.analysis.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 from specdemo.trace import Round
 
@@ -32,21 +32,27 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
-    """One finished run: which it was, and its rounds. ``gamma`` 0 is plain decoding; the rest counts from 0."""
+    """One finished run: which it was, and its rounds. ``gamma`` 0 is plain decoding; the rest counts from 0.
 
-    gamma: int
+    On a server γ is None, the server's own; such a run has figures in place of steps.
+    """
+
+    gamma: int | None
     prompt: int
     repeat: int
     steps: tuple[Step, ...]
+    figures: Metrics | None = None
 
     @property
     def emitted(self) -> int:
         """Tokens after the prefill's."""
-        return sum(s.emitted for s in self.steps)
+        return sum(s.emitted for s in self.steps) if self.figures is None else self.figures.emitted or 0
 
     @property
     def seconds(self) -> float:
         """Lane time after the prefill."""
+        if self.figures is not None:
+            return self.figures.seconds - (self.figures.ttft or 0.0)
         return fsum(s.seconds for s in self.steps)
 
 
@@ -64,7 +70,7 @@ class SweepRow:
     """The figures of one γ over all prompts and repeats; None where nothing was measured yet.
 
     Attributes:
-        gamma: drafted tokens a round.
+        gamma: drafted tokens a round; None if a server does not say.
         runs: finished runs.
         rounds, proposed, accepted, emitted: counts over all runs, the prefills not counted.
         acceptance_rate: Σ accepted / Σ proposed.
@@ -87,11 +93,11 @@ class SweepRow:
         draft_seconds, verify_seconds, other_seconds: of a round in the mean.
     """
 
-    gamma: int
+    gamma: int | None
     runs: int
-    rounds: int
-    proposed: int
-    accepted: int
+    rounds: int | None
+    proposed: int | None
+    accepted: int | None
     emitted: int
     acceptance_rate: float | None
     mean_acceptance_length: float | None
@@ -129,7 +135,7 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
         histogram[step.accepted] += 1
     speeds = [v for v in map(speed, by_repeat(runs).values()) if v is not None]
     pairs = _pairs(runs, plain)
-    speedups = [v for v in (_speedup(*pair) for pair in pairs) if v is not None]
+    faster = speedups(runs, plain)
     kept = [kept_where_tested(steps, j) for j in range(gamma)]
     costs = [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
@@ -146,9 +152,9 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
         tokens_per_second=middle(speeds),
         tokens_per_second_low=min(speeds, default=None),
         tokens_per_second_high=max(speeds, default=None),
-        speedup=middle(speedups),
-        speedup_low=min(speedups, default=None),
-        speedup_high=max(speedups, default=None),
+        speedup=middle(faster),
+        speedup_low=min(faster, default=None),
+        speedup_high=max(faster, default=None),
         predicted_speedup=middle(_predict(kept, steps, *cost) for cost in costs),
         expected_speedup=expected_speedup(tokens_per_round(_shares(kept)), gamma, c, v) if costs else None,
         leviathan_speedup=leviathan_speedup(alpha, gamma, c) if costs and alpha is not None else None,
@@ -162,6 +168,11 @@ def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
         verify_seconds=ratio(fsum(s.verify_seconds for s in steps), rounds),
         other_seconds=ratio(fsum(s.other_seconds for s in steps), rounds),
     )
+
+
+def speedups(runs: list[SweepRun], plain: list[SweepRun]) -> list[float]:
+    """Plain decoding's seconds a token over these runs', in each repeat that has both."""
+    return [v for v in (_speedup(*pair) for pair in _pairs(runs, plain)) if v is not None]
 
 
 def _pairs(runs: list[SweepRun], plain: list[SweepRun]) -> list[tuple[list[SweepRun], list[SweepRun]]]:

@@ -65,7 +65,12 @@ def add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ())
 
 def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that were typed, by name."""
-    return {name: value for name, value in vars(args).items() if name in setting_options()}
+    return _with_engine({name: value for name, value in vars(args).items() if name in setting_options()})
+
+
+def _with_engine(settings: dict[str, Any]) -> dict[str, Any]:
+    """Who names a server wants its engine."""
+    return {"engine": "server", **settings} if settings.get("server") else settings
 
 
 def read_lane(text: str) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def read_lane(text: str) -> dict[str, Any]:
             lane[name] = option.read(value.strip())
         except ValueError as error:
             raise SettingsError("lane", f"{part!r} cannot be read: {error}.") from error
-    return lane
+    return _with_engine(lane)
 
 
 def _switch(text: str) -> bool:

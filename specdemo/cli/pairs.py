@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +18,8 @@ from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
+from specdemo.servers.pair import on_server
+from specdemo.settings import Settings
 from specdemo.ui.progress_text import UPDATE_SECONDS, describe
 
 
@@ -69,6 +71,20 @@ def loaded(args: argparse.Namespace, errors: Console) -> Iterator[ModelPair]:
                 wait([load.future], timeout=UPDATE_SECONDS)
                 status.update(describe(load.progress.step))
         yield load.future.result()
+
+
+@contextmanager
+def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Console) -> Iterator[ModelPair | None]:
+    """The pair that was named, or None where all lanes run on servers.
+
+    Raises:
+        PairError: it cannot be had.
+    """
+    if all(on_server(None, settings) for settings in lanes):
+        yield None
+        return
+    with loaded(args, errors) as pair:
+        yield pair
 
 
 def _positive(threads: int) -> int:

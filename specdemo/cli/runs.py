@@ -15,19 +15,20 @@ from rich.live import Live
 
 from specdemo.cli.files import check_targets, read_input, write
 from specdemo.cli.options import add_settings, read_lane, typed_settings
-from specdemo.cli.pairs import add_pair, loaded
-from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, rounds_text
+from specdemo.cli.pairs import add_pair, loaded_for
+from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, rounds_text, server_lines
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.export import replay_html, rounds_csv, tokens_csv
-from specdemo.lanes import stream, trace_of
+from specdemo.lanes import Prompt
 from specdemo.models.pair import ModelPair
 from specdemo.prompt import encode
 from specdemo.prompts import examples
 from specdemo.race import race
 from specdemo.record import record
 from specdemo.recording import Recording
+from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
-from specdemo.trace import Round
+from specdemo.trace import Round, Trace
 from specdemo.ui.lane_headers import lane_headers
 from specdemo.ui.race_value import replay_value
 
@@ -70,14 +71,15 @@ def run_one(args: argparse.Namespace) -> None:
     check_targets(_targets(args))
     out, errors = consoles(args.json)
     settings, prompt = Settings(**typed_settings(args)), read_input(args.prompt)
-    with loaded(args, errors) as pair:
-        ids, rounds = encode(pair, prompt, settings.chat), []
-        with closing(stream(pair, ids, settings)) as lane:
-            for round_ in lane:
-                rounds.append(round_)
+    with loaded_for(args, [settings], errors) as pair:
+        with closing(race(pair, prompt, [settings])) as lanes:
+            for _, round_ in lanes:
                 out.print(rounds_text([round_]), end="", soft_wrap=True)
         out.print("\n")
-        recording = record(pair, prompt, [trace_of(pair, ids, settings, rounds)], args.title)
+        (trace,) = lanes.traces()
+        if trace.server is not None:  # only now is it known what its tokens were
+            out.print(rounds_text(trace.rounds), "\n", soft_wrap=True)
+        recording = record(pair, prompt, [trace], args.title)
     _finish(args, recording, out)
 
 
@@ -86,10 +88,9 @@ def run_race(args: argparse.Namespace) -> None:
     check_targets(_targets(args))
     out, errors = consoles(args.json)
     lanes, prompt = _lanes(args), read_input(args.prompt)
-    with loaded(args, errors) as pair:
-        ids = encode(pair, prompt, lanes[0].chat)
-        rounds = _raced(pair, ids, lanes, out)
-        traces = [trace_of(pair, ids, s, r) for s, r in zip(lanes, rounds, strict=True)]
+    with loaded_for(args, lanes, errors) as pair:
+        remote = any(on_server(None, settings) for settings in lanes)
+        traces = _raced(pair, prompt if remote else encode(pair, prompt, lanes[0].chat), lanes, out)
         recording = record(pair, prompt, traces, args.title)
     value = replay_value(recording)
     _finish(args, recording, out)
@@ -98,19 +99,23 @@ def run_race(args: argparse.Namespace) -> None:
             out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
 
 
-def _raced(pair: ModelPair, ids: list[int], lanes: Sequence[Settings], out: Console) -> list[list[Round]]:
+def _raced(pair: ModelPair | None, prompt: Prompt, lanes: Sequence[Settings], out: Console) -> list[Trace]:
     titles = [header["title"] for header in lane_headers(lanes)]
     rounds: list[list[Round]] = [[] for _ in lanes]
     # Drawn between rounds, while every lane's clock stands still, not by a thread that would take their time.
-    with Live(console=out, auto_refresh=False, transient=True) as live, closing(race(pair, ids, lanes)) as events:
+    with (
+        Live(console=out, auto_refresh=False, transient=True) as live,
+        closing(race(pair, prompt, lanes)) as events,
+    ):
         drawn = time.monotonic()
         for lane, round_ in events:
             rounds[lane].append(round_)
             if out.is_terminal and time.monotonic() - drawn >= UPDATE_SECONDS:
                 live.update(lane_panels(titles, rounds), refresh=True)
                 drawn = time.monotonic()
-    out.print(lane_panels(titles, rounds))
-    return rounds
+    traces = events.traces()
+    out.print(lane_panels(titles, [trace.rounds for trace in traces]))
+    return traces
 
 
 def _lanes(args: argparse.Namespace) -> list[Settings]:
@@ -138,6 +143,8 @@ def _finish(args: argparse.Namespace, recording: Recording, out: Console) -> Non
     out.print(legend())
     out.print()
     out.print(figures_table(recording.traces))
+    for sentence in server_lines(recording.traces):
+        out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
     if args.json:
         write(args.json, as_json(recording))
     if args.html:

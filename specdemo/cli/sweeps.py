@@ -9,7 +9,7 @@ from rich.progress import Progress, TextColumn
 
 from specdemo.cli.files import FileProblem, check_targets, read_input, write
 from specdemo.cli.options import add_settings, typed_settings
-from specdemo.cli.pairs import add_pair, loaded
+from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, rows_table
 from specdemo.prompts import examples, read_prompts
 from specdemo.settings import Settings
@@ -37,7 +37,7 @@ def run_sweep(args: argparse.Namespace) -> None:
     check_targets([args.json, args.csv])
     out, errors = consoles("-" if "-" in (args.json, args.csv) else args.json)
     settings, prompts = Settings(**typed_settings(args)), _prompts(args)
-    with loaded(args, errors) as pair:
+    with loaded_for(args, [settings], errors) as pair:
         runs = stream_sweep(pair, prompts, settings, args.gammas, args.repeats)
         with Progress(
             *Progress.get_default_columns()[:3], TextColumn("{task.fields[left]}"), console=errors
@@ -49,7 +49,7 @@ def run_sweep(args: argparse.Namespace) -> None:
                 bar.update(task, completed=progress.done, total=progress.total, left=about)
     rows = [
         (
-            row.gamma,
+            _said(row.gamma, "d"),
             _said(row.speedup, ".2f", "×"),
             _said(row.predicted_speedup, ".2f", "×"),
             _said(row.tokens_per_second, ".1f"),

@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from specdemo.servers.record import LEVELS
 from specdemo.trace import Round, Token, Trace
 from specdemo.ui.figures import figure_rows
 from specdemo.ui.lane_headers import lane_headers
@@ -21,8 +22,12 @@ STYLES = {
     "corrected": "bold yellow",
     "bonus": "italic blue",
     "rejected": "red strike",
+    "streamed": "dim",
 }
 """By kind; they differ by more than colour, as on the page."""
+
+UNKNOWN = "▒"
+"""A rejected token of which a server told only that it was."""
 
 STEERING = ("Cc", "Cf", "Cs")
 """Unicode's categories of what steers a terminal, or the direction of its text."""
@@ -44,7 +49,7 @@ def _picture(character: str) -> str:
 
 def token_text(token: Token) -> Text:
     """A token in the look of its kind; the whitespace around it stays plain, and a rejected one breaks no line."""
-    text = shown(token.text)
+    text = UNKNOWN if token.id is None and token.kind == "rejected" else shown(token.text)
     if token.kind == "rejected":
         text = text.replace("\n", "↵").replace("\t", " ")
     body = text.strip()
@@ -59,7 +64,7 @@ def rounds_text(rounds: Iterable[Round]) -> Text:
 
 def legend() -> Text:
     """What the looks mean."""
-    kinds = [Text(kind, style=style) for kind, style in STYLES.items() if kind != "target"]
+    kinds = [Text(kind, style=style) for kind, style in STYLES.items() if kind not in ("target", "streamed")]
     return Text("  ").join(kinds)
 
 
@@ -86,6 +91,22 @@ def figures_table(traces: Sequence[Trace]) -> Table:
     for row in figure_rows(traces):
         table.add_row(Text(row["label"], style="dim"), *(Text(value) for value in row["values"]))
     return table
+
+
+def server_lines(traces: Sequence[Trace]) -> list[str]:
+    """What is known of each lane on a server, a sentence or a few."""
+    lines = []
+    for number, trace in enumerate(traces, start=1):
+        server = trace.server
+        if server is None:
+            continue
+        network = (
+            f"{1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else "on its way"
+        )
+        broken = f" The answer broke off: {server.incomplete}" if server.incomplete else ""
+        told = " ".join((f"{LEVELS[server.level]}; times are the client's, {network}.", *server.notes))
+        lines.append(shown(f"Lane {number}, {server.model} on {server.name}: {told}{broken}"))
+    return lines
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

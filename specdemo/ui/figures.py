@@ -72,7 +72,7 @@ FIGURES = (
     Figure(
         "rounds by accepted tokens",
         "rounds with 0, 1, 2, … accepted tokens",
-        lambda m: m.accepted_histogram if m.proposed else None,
+        lambda m: (m.accepted_histogram or None) if m.proposed else None,
         lambda counts: " · ".join(map(str, counts)),
     ),
     Figure(

@@ -12,6 +12,7 @@ from typing import Any
 from specdemo.analysis.diagnosis import explain_race
 from specdemo.analysis.losslessness import compare
 from specdemo.recording import Recording
+from specdemo.servers.record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.figures import figure_rows
@@ -28,6 +29,7 @@ ROUND_FIELDS = (
     "stop",
     "source",
 )
+PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
 GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
 _run_numbers = count(1)
@@ -81,7 +83,7 @@ class RaceView:
                 header["detail"] += f", {note}"
         if len(traces) < 2:
             return
-        if len({t.prompt_ids for t in traces}) > 1:
+        if len({t.prompt_ids for t in traces if t.prompt_ids}) > 1:  # a server may keep its ids
             self.verdict = {"kind": "partial", "text": "not compared: the lanes' prompts differ"}
             return
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
@@ -99,12 +101,13 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
     view.add((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
     view.conclude(traces)
-    hardware = recording.hardware.label if recording.hardware else None
+    places = [recording.hardware.label] if recording.hardware else []
+    places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
     return {
         **view.value(),
         "replay": {
             "title": recording.title,
-            "label": f"Recorded on {hardware}" if hardware else "Recorded",
+            "label": f"Recorded on {' and '.join(places)}" if places else "Recorded",
             "date": recording.date,
             "prompt": recording.prompt,
             "facts": _facts(recording, [header["title"] for header in view.lanes]),
@@ -120,6 +123,9 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
             f"{name.replace('_', ' ')} {_said(value)}" for name, value in asdict(trace.settings).items()
         )
         weights = f", {trace.quantization} weights" if trace.quantization else ""
+        if trace.server is not None:
+            facts.append([title, f"{_server_said(trace.server)} Asked for: {settings}"])
+            continue
         facts.append([title, f"{trace.pair}, {trace.dtype}{weights}: {settings}"])
     if recording.hardware is not None:
         cores = f", {recording.hardware.cores} cores" if recording.hardware.cores else ""
@@ -127,6 +133,13 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     if recording.versions:
         facts.append(["Versions", ", ".join(f"{name} {number}" for name, number in recording.versions.items())])
     return facts
+
+
+def _server_said(server: ServerRecord) -> str:
+    """What is known of a server's lane, in a line."""
+    network = f", {1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else ""
+    told = " ".join((LEVELS[server.level], *filter(None, (server.incomplete,)), *server.notes))
+    return f"{server.model} on {server.name}{network}; {told}"
 
 
 def _said(value: Any) -> str:
@@ -169,7 +182,11 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
     """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
     return {
         "lane": lane,
-        **{name: getattr(round_, name) for name in ROUND_FIELDS},
+        **{
+            name: value
+            for name in ROUND_FIELDS
+            if (value := getattr(round_, name)) is not None or name not in PHASES
+        },
         "tokens": [
             {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
             for token in round_.tokens

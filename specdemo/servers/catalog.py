@@ -1,0 +1,162 @@
+"""The servers that can be chosen by name: ``assets/servers.toml``, another file, or the environment alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdemo.errors import ServerError
+from specdemo.servers.pair import ServerPair
+
+FILE = "SPECDEMO_SERVERS"
+"""Environment variable with the path of a file in place of ``assets/servers.toml``."""
+
+SINGLE = "SPECDEMO_SERVER_"
+"""Beginning of the variables that describe one server without a file, which is called ``server``."""
+
+FIELDS = {
+    "id": str,
+    "label": str,
+    "baseline_url": str,
+    "speculative_url": str,
+    "model": str,
+    "speculative_model": str,
+    "api_key_env": str,
+    "chat": bool,
+    "timeout": (int, float),
+    "note": str,
+}
+SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "servers.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One configured server.
+
+    Attributes:
+        id: the name in ``Settings.server``.
+        label: how the page calls it.
+        pair: its deployments, with the key from the environment.
+        note: one line on what it is.
+    """
+
+    id: str
+    label: str
+    pair: ServerPair
+    note: str = ""
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """What it can do: ``autoregressive`` with a baseline deployment, ``speculative`` with one that drafts."""
+        urls = {"autoregressive": self.pair.baseline_url, "speculative": self.pair.speculative_url}
+        return tuple(strategy for strategy, url in urls.items() if url is not None)
+
+
+def servers() -> dict[str, ServerEntry]:
+    """All configured servers by id, in the order of the file; read anew each time, since keys may change.
+
+    Raises:
+        ServerError: the file or a variable cannot be used; says where and why.
+    """
+    entries = [*_from_file(), *_from_environment()]
+    found = {entry.id: entry for entry in entries}
+    if len(found) < len(entries):
+        raise ServerError("two configured servers have one id; give each its own.")
+    return found
+
+
+def configured_pair(name: str) -> ServerPair:
+    """The server of this name.
+
+    Raises:
+        ServerError: there is none.
+    """
+    known = servers()
+    if name not in known:
+        choice = (
+            f"choose one of {', '.join(known)}" if known else f"describe it in assets/servers.toml or in {FILE}"
+        )
+        raise ServerError(f"{name!r} is not configured; {choice}.")
+    return known[name].pair
+
+
+def _from_file() -> list[ServerEntry]:
+    named = os.environ.get(FILE)
+    path = Path(named).expanduser() if named else SHIPPED
+    if not named and not path.exists():  # an installed package without its assets
+        return []
+    return [_entry(number, table) for number, table in enumerate(_tables(path), start=1)]
+
+
+def _tables(path: Path) -> list[dict[str, Any]]:
+    from specdemo.toml import read_toml
+
+    try:
+        data = read_toml(path)
+    except OSError as error:
+        raise ServerError(f"{path.name} cannot be read: {error.strerror}; see {FILE}.") from error
+    except ValueError as error:  # of TOML, or of UTF-8
+        raise ServerError(f"{path.name} is no TOML file: {error}.") from error
+    tables = data.get("server", [])
+    if not isinstance(tables, list) or set(data) - {"server"}:
+        raise ServerError(f"{path.name} must hold [[server]] tables and nothing else.")
+    return tables
+
+
+def _entry(number: int, table: Mapping[str, Any]) -> ServerEntry:
+    if not isinstance(table, dict):
+        raise ServerError(f"server {number} of the file is no [[server]] table.")
+    place = f"server {table.get('id', number)!r} of the file"
+    if "api_key" in table:
+        raise ServerError(
+            f"{place} holds an api_key; keep keys out of files: write api_key_env with the name of the "
+            "environment variable that holds it."
+        )
+    for name, value in table.items():
+        if name not in FIELDS:
+            raise ServerError(f"{place} has {name!r}, which is not known; take one of {', '.join(FIELDS)}.")
+        if not isinstance(value, FIELDS[name]):
+            raise ServerError(f"{place}: {name} has a value of the wrong kind.")
+    if not table.get("id") or not table.get("model"):
+        raise ServerError(f"{place} needs an id and a model.")
+    return _checked(place, table, _key(place, table.get("api_key_env")))
+
+
+def _key(place: str, variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise ServerError(f"{place}: the environment variable {variable}, which should hold its key, is not set.")
+    return key
+
+
+def _from_environment() -> list[ServerEntry]:
+    names = ("BASELINE_URL", "SPECULATIVE_URL", "MODEL", "SPECULATIVE_MODEL", "API_KEY", "CHAT", "NAME")
+    given = {name.lower(): value for name in names if (value := os.environ.get(SINGLE + name))}
+    if not given:
+        return []
+    place = f"{SINGLE}…"
+    if "model" not in given:
+        raise ServerError(f"{SINGLE}MODEL is not set; it names the model that the server serves.")
+    chat = given.pop("chat", "0").lower()
+    if chat not in SWITCH:
+        raise ServerError(f"{SINGLE}CHAT must be one of {', '.join(SWITCH)}.")
+    name, key = given.pop("name", "server"), given.pop("api_key", None)
+    return [_checked(place, {**given, "id": name, "chat": SWITCH[chat]}, key)]
+
+
+def _checked(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry:
+    names = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout")
+    fields: dict[str, Any] = {"baseline_url": None, "speculative_url": None}
+    fields |= {name: table[name] for name in names if name in table}
+    label = table.get("label") or table["id"]
+    try:
+        pair = ServerPair(**fields, api_key=key, name=label)
+    except ServerError as error:
+        raise ServerError(f"{place}: {str(error).removeprefix('server: ')}") from error
+    return ServerEntry(table["id"], label, pair, table.get("note", ""))

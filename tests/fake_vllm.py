@@ -1,0 +1,412 @@
+"""A server that speaks vLLM's protocol and really decodes, with this project's own core.
+
+It reports the true arrays of its verify steps as vLLM does (``--per-request-spec-decode-metrics``): a step in
+which nothing was drafted is left out, and what the last step accepted is counted whole, even behind an end.
+``FakeVLLM.traces`` holds the core's own trace of every request, by its seed.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any
+
+from specdemo import ModelPair, Round, Settings, Trace
+from specdemo.decoding.autoregressive import autoregressive
+from specdemo.decoding.choice import open_drafter
+from specdemo.decoding.detokenizer import Detokenizer
+from specdemo.decoding.recording import Recorder
+from specdemo.decoding.runner import Runner
+from specdemo.decoding.speculative import speculative
+from specdemo.lanes import lane_clock, open_lane, trace_of
+from specdemo.prompt import encode
+from specdemo.settings import MAX_GAMMA
+
+FAULTS = (
+    "429",
+    "500",
+    "cut",
+    "quiet end",
+    "hang",
+    "no json",
+    "no chunk",
+    "wrong ids",
+    "error event",
+    "abort",
+    "too much",
+    "empty",
+    "no usage",
+    "wrong totals",
+    "wrong steps",
+    "unreadable record",
+    "busy",
+    "wrong counters",
+    "no counters",
+    "garbled counters",
+)
+
+
+class NotingRecorder(Recorder):
+    """The core's recorder, which also notes what vLLM would: tokens drafted and passed in each verify step."""
+
+    def __init__(self, detokenizer: Detokenizer) -> None:
+        super().__init__(detokenizer)
+        self.steps: list[tuple[int, int]] = []
+
+    def speculative(self, scores, proposal, verdict, kept, clock, stop) -> Round:
+        if proposal.ids:
+            self.steps.append((len(proposal.ids), int(verdict.accepted)))
+        return super().speculative(scores, proposal, verdict, kept, clock, stop)
+
+
+class FakeVLLM:
+    """One deployment on loopback, for use in a ``with`` statement.
+
+    Args:
+        pair: decodes.
+        deployed: how it speculates (γ, drafter, adaptive γ); None is a baseline deployment.
+        level: of its record: ``detailed``, ``summary`` or ``none``.
+        model: what it calls its model.
+        key: asked for, if there is one.
+        ids: whether it knows ``return_token_ids``.
+        strict: answer 400 to parameters it does not know, as some servers do, instead of ignoring them.
+        merge: the chance that a chunk waits for the next, as under load.
+        pause: seconds between chunks.
+        fault: one of ``FAULTS``; those in mid-answer come after ``fault_after`` chunks.
+    """
+
+    def __init__(
+        self,
+        pair: ModelPair,
+        deployed: Settings | None = None,
+        *,
+        level: str = "detailed",
+        model: str = "toy",
+        key: str | None = None,
+        ids: bool = True,
+        strict: bool = False,
+        merge: float = 0.0,
+        pause: float = 0.0,
+        fault: str | None = None,
+        fault_after: int = 3,
+    ) -> None:
+        assert fault is None or fault in FAULTS
+        self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
+        self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
+        self.fault, self.fault_after = fault, fault_after
+        self.traces: dict[int, Trace] = {}
+        self.requests: list[dict[str, Any]] = []
+        self.gone = threading.Event()  # set when a client leaves in mid-answer
+        self.counters: Counter[str] = Counter()
+        self.positions: Counter[int] = Counter()
+        self.lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"server_of": self})
+        self._http = _Server(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def __enter__(self) -> FakeVLLM:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    # --- decoding -----------------------------------------------------------------------------------------
+
+    def settings(self, asked: dict[str, Any]) -> Settings:
+        """What the core is told: the request's sampling, the deployment's speculation."""
+        greedy = asked["temperature"] == 0
+        common = {
+            "temperature": asked["temperature"],
+            "top_p": asked["top_p"],
+            "top_k": max(asked.get("top_k", 0), 0),
+            "repetition_penalty": asked.get("repetition_penalty", 1.0),
+            "max_new_tokens": asked["max_tokens"],
+            "seed": asked["seed"],
+        }
+        if self.deployed is None:
+            return Settings(strategy="autoregressive", **common)
+        return replace(self.deployed, acceptance="exact" if greedy else "sampling", **common)
+
+    def decode(self, ids: list[int], settings: Settings, steps: list[tuple[int, int]]) -> Iterator[Round]:
+        """The core's rounds; ``steps`` fills with what vLLM would record of them."""
+        lane = open_lane(self.pair, ids, settings, lane_clock(self.pair))
+        recorder = NotingRecorder(Detokenizer(self.pair.tokenizer, ids))
+        recorder.steps = steps
+        lane.recorder = recorder
+        target = Runner(self.pair.target)
+        if self.deployed is None:
+            return autoregressive(lane, target)
+        return speculative(lane, target, open_drafter(self.pair, target, lane))
+
+    def record(self, steps: list[tuple[int, int]]) -> dict[str, Any] | None:
+        """``metrics.speculative_decoding`` of one request."""
+        if self.deployed is None or self.level == "none":
+            return None
+        gamma = MAX_GAMMA if self.deployed.adaptive_gamma else self.deployed.gamma
+        drafted, accepted = sum(d for d, _ in steps), sum(a for _, a in steps)
+        kept = [a for _, a in steps]
+        record: dict[str, Any] = {
+            "mean_acceptance_length": 1 + accepted / len(steps) if steps else 1.0,
+            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
+            "acceptance_histogram": [kept.count(i) for i in range(gamma + 1)],
+            "num_spec_steps": len(steps),
+            "num_accepted_draft_tokens": accepted,
+            "num_draft_tokens": drafted,
+            "num_spec_tokens": gamma,
+        }
+        if self.level == "detailed" and steps:
+            record["per_step_accepted"], record["per_step_drafted"] = kept, [d for d, _ in steps]
+        if self.fault == "wrong totals":
+            record["num_draft_tokens"] += 1
+        if self.fault == "wrong steps":  # they agree with each other, but not with the answer
+            record["per_step_accepted"] = [d for d, _ in steps] + [gamma] * 40
+            record["per_step_drafted"] = record["per_step_accepted"]
+            for name in (
+                "num_spec_steps",
+                "num_accepted_draft_tokens",
+                "num_draft_tokens",
+                "acceptance_histogram",
+            ):
+                del record[name]
+        return {"per_step_accepted": "all"} if self.fault == "unreadable record" else record
+
+    def count(self, tokens: int, prompt: int, steps: list[tuple[int, int]]) -> None:
+        """Move the counters of ``/metrics`` on."""
+        with self.lock:
+            self.counters["request_success_total"] += 2 if self.fault == "busy" else 1
+            self.counters["generation_tokens_total"] += tokens + (self.fault == "wrong counters")
+            self.counters["prompt_tokens_total"] += prompt
+            self.counters["spec_decode_num_drafts_total"] += len(steps)
+            self.counters["spec_decode_num_draft_tokens_total"] += sum(d for d, _ in steps)
+            self.counters["spec_decode_num_accepted_tokens_total"] += sum(a for _, a in steps)
+            for _, accepted in steps:
+                self.positions.update(range(accepted))
+
+    def metrics_page(self) -> str:
+        """Prometheus' text, with vLLM's names and labels."""
+        labels = f'engine="0",model_name="{self.model}"'
+        if self.fault == "garbled counters":
+            return f"vllm:request_success_total{{{labels} one\n"
+        with self.lock:
+            lines = [f"vllm:num_requests_running{{{labels}}} 0.0", f"vllm:num_requests_waiting{{{labels}}} 0.0"]
+            names = ["request_success_total", "generation_tokens_total", "prompt_tokens_total"]
+            if self.deployed is not None:
+                names += [f"spec_decode_num_{n}_total" for n in ("drafts", "draft_tokens", "accepted_tokens")]
+                for position in range(self.deployed.gamma):
+                    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+                    lines.append(f'{name}{{{labels},position="{position}"}} {float(self.positions[position])}')
+            for name in names:
+                lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}{{{labels}}} {float(self.counters[name])}"]
+        return "\n".join(lines) + "\n"
+
+    def detokenize(self, ids: list[int]) -> str:
+        if self.pair.tokenizer is None:
+            return "".join(f"⟨{i}⟩" for i in ids)
+        return self.pair.tokenizer.decode(ids)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server_of: FakeVLLM
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except ConnectionError:
+            self.server_of.gone.set()
+
+    def do_GET(self) -> None:
+        fake = self.server_of
+        if self.path == "/health":
+            return self._send(200, b"")
+        if self.path == "/metrics" and fake.fault != "no counters":
+            return self._send(200, fake.metrics_page().encode(), "text/plain; version=0.0.4")
+        if self.path == "/v1/models":
+            return self._json(200, {"object": "list", "data": [{"id": fake.model, "object": "model"}]})
+        return self._json(404, {"detail": "Not Found"})
+
+    def do_POST(self) -> None:
+        fake = self.server_of
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
+            sent = self.headers.get("Authorization", "")
+            return self._refuse(401, f"Unauthorized: {sent}", "Unauthorized")
+        if self.path == "/detokenize":
+            return self._json(200, {"prompt": fake.detokenize(asked["tokens"])})
+        if self.path not in ("/v1/completions", "/v1/chat/completions"):
+            return self._json(404, {"detail": "Not Found"})
+        fake.requests.append({"path": self.path, **asked})
+        if fake.fault == "429":
+            return self._refuse(429, "too many requests", "RateLimitError", {"Retry-After": "7"})
+        if fake.fault == "500":
+            return self._refuse(500, "the engine died", "InternalServerError")
+        if asked["model"] != fake.model:
+            return self._refuse(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
+        unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(asked)
+        if fake.strict and unknown:
+            return self._refuse(400, f"unexpected parameters: {sorted(unknown)}", "BadRequestError")
+        return self._answer(asked, chat="messages" in asked)
+
+    # --- answers ------------------------------------------------------------------------------------------
+
+    def _answer(self, asked: dict[str, Any], chat: bool) -> None:
+        fake = self.server_of
+        prompt = asked["messages"][-1]["content"] if chat else asked["prompt"]
+        ids = encode(fake.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
+        settings, steps, rounds = fake.settings(asked), [], []
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        frame = _Frame(chat, asked, ids if fake.ids else None)
+        for event in frame.opening():
+            self._event(event)
+        held: list[Round] = []
+        dice = Random(settings.seed)
+        for round_ in fake.decode(ids, settings, steps):
+            rounds.append(round_)
+            held.append(round_)
+            if round_.stop is None and dice.random() < fake.merge:
+                continue
+            if fake.fault == "empty":
+                held = []
+                continue
+            if not self._mid_answer(frame, sum(len(r.emitted) for r in rounds)):
+                return
+            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop, fake.ids))
+            held = []
+            time.sleep(fake.pause)
+        fake.traces[settings.seed] = trace_of(fake.pair, ids, settings, rounds)
+        emitted = sum(len(r.emitted) for r in rounds)
+        fake.count(emitted, len(ids), steps)
+        if fake.fault == "empty":
+            self._event(frame.chunk([], "eos", False))
+        if fake.fault != "no usage" and asked.get("stream_options", {}).get("include_usage"):
+            self._event(frame.usage(len(ids), emitted, fake.record(steps)))
+        self._raw(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _mid_answer(self, frame: _Frame, sent: int) -> bool:
+        """Let a fault of mid-answer happen; False if the answer is over."""
+        fake = self.server_of
+        if frame.chunks < fake.fault_after:
+            return True
+        if fake.fault == "cut":
+            self._hang_up()
+            return False
+        if fake.fault == "quiet end":
+            self._raw(b"data: [DONE]\n\n")
+            self.wfile.write(b"0\r\n\r\n")
+            return False
+        if fake.fault == "hang":
+            fake.gone.wait(20)
+            self._hang_up()
+            return False
+        if fake.fault == "abort":
+            self._event(frame.chunk([], "abort", False))
+            self._raw(b"data: [DONE]\n\n")
+            self.wfile.write(b"0\r\n\r\n")
+            return False
+        odd = {
+            "no json": b'data: {"choices": [\n\n',
+            "no chunk": b'data: {"choices": "none"}\n\n',
+            "wrong ids": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}\n\n',
+            "error event": b'data: {"error": {"message": "EngineDeadError", "code": 500}}\n\n',
+            "too much": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ['
+            + b"12, " * 500
+            + b"12]}]}\n\n",
+        }
+        if fake.fault in odd:
+            self._raw(odd[fake.fault])
+            fake.gone.wait(0.2)
+            self._hang_up()
+            return False
+        return True
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _event(self, data: dict[str, Any]) -> None:
+        self._raw(f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode())
+
+    def _raw(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _refuse(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
+        self._json(status, {"error": {"message": message, "type": kind, "code": status}}, headers)
+
+    def _json(self, status: int, data: Any, headers: dict[str, str] | None = None) -> None:
+        self._send(status, json.dumps(data).encode(), "application/json", headers)
+
+    def _send(
+        self, status: int, body: bytes, kind: str = "text/plain", headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class _Frame:
+    """The chunks of one answer in OpenAI's form, with vLLM's additions."""
+
+    def __init__(self, chat: bool, asked: dict[str, Any], prompt_ids: list[int] | None) -> None:
+        self.chat, self._asked, self._prompt_ids = chat, asked, prompt_ids
+        self.chunks = 0
+
+    def _root(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        return {"id": "cmpl-1", "object": kind, "created": 0, "model": self._asked["model"], "choices": choices}
+
+    def opening(self) -> list[dict[str, Any]]:
+        if not self.chat:
+            return []
+        root = self._root([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids() else {})]
+
+    def _wants_ids(self) -> bool:
+        return self._prompt_ids is not None and bool(self._asked.get("return_token_ids"))
+
+    def chunk(self, tokens: list[Any], stop: str | None, ids: bool) -> dict[str, Any]:
+        reasons = {"eos": "stop", "length": "length", "context": "length", None: None}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reasons.get(stop, stop), "logprobs": None}
+        text = "".join(t.text for t in tokens)
+        choice |= {"delta": {"content": text}} if self.chat else {"text": text}
+        if ids and self._wants_ids():
+            choice["token_ids"] = [t.id for t in tokens]
+            if not self.chat and not self.chunks:
+                choice["prompt_token_ids"] = self._prompt_ids
+        self.chunks += 1
+        return self._root([choice])
+
+    def usage(self, prompt: int, completion: int, record: dict[str, Any] | None) -> dict[str, Any]:
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        metrics = {} if record is None else {"metrics": {"speculative_decoding": record}}
+        return {**self._root([]), "usage": usage, **metrics}
