@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict, leading
@@ -15,6 +16,9 @@ from specdemo.decoding.drafters import Proposal
 from specdemo.decoding.forward import evaluating
 from specdemo.decoding.lane import Lane
 from specdemo.trace import Round
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 HOOK_TABLES = (
     "_forward_hooks",

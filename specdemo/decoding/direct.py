@@ -7,14 +7,18 @@ Here the same arithmetic runs straight from the caller's own parameters, in the 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from specdemo.decoding.direct_layout import Layout, layout_for
 from specdemo.decoding.direct_parts import Layer, Norm, Product, Turns
 from specdemo.decoding.lane_cache import LaneCache, LaneLayer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class DirectForward:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.activations import SiLUActivation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 """transformers' packages of structurally equal models, and how their classes begin."""
 PARTS = ("ForCausalLM", "Model", "DecoderLayer", "Attention", "MLP", "RMSNorm", "RotaryEmbedding")
-SILU = (nn.SiLU, SiLUActivation)
-PLAIN = (nn.Linear, nn.Embedding, nn.ModuleList, *SILU)
+PLAIN = (nn.Linear, nn.Embedding, nn.ModuleList)
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Whose angles depend on the position alone, not on the length of the text."""
 DTYPES = {
@@ -45,13 +47,18 @@ def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
     for name, module in model.named_modules():
         kind = type(module)
         ours = kind.__module__ == home and kind.__name__ in known and kind.forward.__module__.startswith(home)
-        if not ours and kind not in PLAIN:
+        if not ours and kind not in PLAIN and not _is_silu(kind):
             return f"{name or 'model'} is a {kind.__name__}"
         if "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS):
             return f"{name or 'model'} has a hook or a forward of its own"
-    if not all(type(layer.mlp.act_fn) in SILU for layer in model.model.layers):
+    if not all(_is_silu(type(layer.mlp.act_fn)) for layer in model.model.layers):
         return "an activation other than SiLU"
     return None
+
+
+def _is_silu(kind: type) -> bool:
+    """By name: importing transformers' activations takes longer than the rest of this package."""
+    return kind is nn.SiLU or (kind.__module__, kind.__name__) == ("transformers.activations", "SiLUActivation")
 
 
 def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:

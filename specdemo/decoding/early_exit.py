@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from torch import nn
-from transformers import PreTrainedModel
 
 from specdemo.decoding.drafters import ModelDrafter, Proposal
 from specdemo.decoding.runner import Runner
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.static_runner import StaticRunner
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def layer_list(model: PreTrainedModel) -> str | None:

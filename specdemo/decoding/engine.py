@@ -8,14 +8,15 @@ is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Literal
 
 from specdemo.decoding.direct import DirectForward
 from specdemo.decoding.direct_check import obstacle
 from specdemo.decoding.forward import Forward
 from specdemo.decoding.graphs import graphs_obstacle
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Engine = Literal["auto", "eager"]
 

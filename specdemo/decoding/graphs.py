@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, finalize
-
-from transformers import PreTrainedModel
 
 from specdemo.decoding import capture
 from specdemo.decoding.direct_check import obstacle
 from specdemo.decoding.seat import Seat
 from specdemo.decoding.static_model import StaticModel
 from specdemo.models.request import is_zero_gpu
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MOST_IDLE = 4
 """Seats that wait for a lane: as many as a race may have lanes on one target."""

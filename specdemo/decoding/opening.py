@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING
 
 from specdemo.decoding.drafters import ModelDrafter
 from specdemo.decoding.early_exit import EarlyExitDrafter, first_layers
@@ -16,6 +15,9 @@ from specdemo.decoding.sampling import recipe_of
 from specdemo.decoding.static_runner import StaticRunner, WholeDraft
 from specdemo.models.pair import ModelPair
 from specdemo.settings import MAX_GAMMA, Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ADAPTIVE_COUNTS = (1, 2, 3, 5, 9, MAX_GAMMA + 1)
 """Of how many tokens verifies are captured where γ changes: what lies between is filled up."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 
 from specdemo.decoding.forward import Forward
 from specdemo.decoding.ragged_cache import RaggedCache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class RaggedRunner:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from transformers import PreTrainedModel
 
 from specdemo.decoding.ragged import RaggedRunner
 from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TRIAL = (((1, 2, 3), (4,)), ((5,), (6, 7)))
 """Two forwards of two rows, none as long as the one beside it."""

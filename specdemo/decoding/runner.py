@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel
 
 from specdemo.decoding.engine import Engine, open_forward
 from specdemo.decoding.lane_cache import LaneCache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Runner:

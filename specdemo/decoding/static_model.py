@@ -9,12 +9,15 @@ The arithmetic is that of :mod:`specdemo.decoding.direct`; no operation here wai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from specdemo.decoding.direct_parts import Layer, Norm, Product, Turns
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel
 
 from specdemo.decoding.capture import Replay
 from specdemo.decoding.drafters import Proposal
 from specdemo.decoding.graphs import Lease
 from specdemo.decoding.sampling import Sampler
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class StaticRunner:

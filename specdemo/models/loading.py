@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM
 from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
@@ -24,6 +24,9 @@ from specdemo.models.progress import Progress
 from specdemo.models.quantization import config_of
 from specdemo.models.request import PairRequest, is_zero_gpu, request_pair
 from specdemo.models.source import ModelSource
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _hook_lock = RLock()
 

@@ -7,10 +7,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BITS = {"float8": 8, "int8": 8, "int4": 4}
 WORKING_TOKENS = 2048

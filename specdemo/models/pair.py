@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from specdemo.decoding.engine import Engine
 from specdemo.decoding.row_check import check_rows_apart
@@ -14,6 +15,9 @@ from specdemo.decoding.runner import Runner
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 WARM_UP_TOKENS = 16
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -139,6 +143,8 @@ def context_of(model: PreTrainedModel) -> int | None:
 
 
 def check_can_decode(role: str, model: PreTrainedModel) -> None:
+    from transformers import PreTrainedModel  # two seconds, so not before there is a model
+
     decodes = isinstance(model, PreTrainedModel) and model.can_generate()
     if not decodes or model.get_output_embeddings() is None:
         raise PairError(

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from huggingface_hub import constants
@@ -15,7 +16,6 @@ from transformers import (
     AutoConfig,
     AutoTokenizer,
     PretrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -30,6 +30,9 @@ from specdemo.models.progress import Progress
 from specdemo.models.quantization import check_quantization
 from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
 from specdemo.models.source import ModelSource
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
