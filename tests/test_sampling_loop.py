@@ -20,7 +20,7 @@ from specdemo import ModelPair, Settings
 from specdemo.decoding import speculative
 from specdemo.settings import DRAFTERS, LOSSLESS_RULES, LOSSY_RULES
 
-RUNS = 3_000
+RUNS = 2_000
 PROMPT = (1, 3, 1)
 TOKENS = 3  # looked at; one more is generated, so that γ = 2 is drafted in full
 

@@ -18,12 +18,12 @@ from specdemo.decoding.graphs import graphs_obstacle
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Engine = Literal["auto", "eager"]
+Engine = Literal["auto", "direct", "eager"]
 
 
 def open_forward(model: PreTrainedModel, engine: Engine = "auto") -> Forward | DirectForward:
-    """What feeds tokens to ``model`` call by call; ``eager`` leaves out the direct way."""
-    if engine == "auto" and obstacle(model) is None:
+    """What feeds tokens to ``model`` call by call; ``direct`` is for who looked for obstacles and found none."""
+    if engine == "direct" or (engine == "auto" and obstacle(model) is None):
         return DirectForward(model)
     return Forward(model)
 

@@ -59,8 +59,9 @@ def open_alone(model: PreTrainedModel, lane: Lane) -> Runner:
 
 
 def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int]) -> Runner | StaticRunner:
-    if choose(model, lane.settings.engine).name != "graphs":
-        return _eager(model, lane)
+    chosen = choose(model, lane.settings.engine).name
+    if chosen != "graphs":
+        return Runner(model, None, None, chosen)
     graphs = graphs_of(model)
     try:
         return StaticRunner(model, graphs.take(model, _most(lane) + _widest(lane.settings)), counts)
