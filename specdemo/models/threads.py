@@ -18,9 +18,9 @@ from specdemo.models.pair import ModelPair
 
 PROMPT = 32
 DRAFTED = 4
-REPEATS = 9
+REPEATS = 7
 LEAST_REPEATS = 3
-TRIAL_SECONDS = 2.0
+TRIAL_SECONDS = 1.0
 """After which no further repeat begins: a pair is waited for."""
 LARGE_BYTES = 300_000_000
 """Weights that take more gain from every core, and are too slow to try out."""
