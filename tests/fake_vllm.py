@@ -103,6 +103,7 @@ class FakeVLLM:
         self.fault, self.fault_after = fault, fault_after
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
         self.gone = threading.Event()  # set when a client leaves in mid-answer
         self.counters: Counter[str] = Counter()
         self.positions: Counter[int] = Counter()
@@ -252,6 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         fake = self.server_of
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        fake.headers.append(dict(self.headers))
         if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
             sent = self.headers.get("Authorization", "")
             return self._refuse(401, f"Unauthorized: {sent}", "Unauthorized")

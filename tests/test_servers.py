@@ -259,10 +259,16 @@ def test_a_wrong_key_and_a_wrong_model_are_told_apart() -> None:
     assert "127.0.0.1" not in trace.to_json()
 
 
-def test_the_environments_openai_key_is_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with FakeVLLM(toy_pair("llama"), DRAFTS, key=KEY) as fake, pytest.raises(ServerError, match="refuses the key"):
-        specdemo.run(speculative(fake), PROMPT, ASKED)
+def test_the_environments_openai_keys_are_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", KEY)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Key: {KEY}")
+    with FakeVLLM(toy_pair("llama"), DRAFTS, key="other") as fake:
+        with pytest.raises(ServerError, match="refuses the key"):
+            specdemo.run(speculative(fake), PROMPT, ASKED)
+        specdemo.run(speculative(fake, api_key="other"), PROMPT, ASKED)
+        assert "bearer other" in str(fake.headers).lower()
+        assert KEY not in str(fake.headers)
 
 
 def check_clean(said: object) -> None:

@@ -35,7 +35,7 @@ def served(settings: Settings, tokens: int, seconds: float, counts: Counts | Non
 def local(settings: Settings, tokens: int, margin: float = 5.0) -> Trace:
     rounds = tuple(
         Round(
-            n, (Token(n, f"{n} ", "target", n, 1, 0.9, None, None, 0.1 * n, margin),), 0, 0, 0.1 * n, 0.0, 0.1, 0.0,
+            n, (Token(n, f"{n} ", "target", n, 1, 0.9, None, None, n / 10, margin),), 0, 0, n / 10, 0.0, 0.1, 0.0,
             stop="length" if n == tokens - 1 else None,
         )
         for n in range(tokens)
@@ -53,7 +53,7 @@ COUNTS = Counts(steps=20, drafted=80, accepted=40, gamma=4, histogram=(4, 4, 4, 
         (
             3.1,
             COUNTS,
-            "2.0× because 50% of drafted tokens were kept (τ 3.0), and a round takes as long as 1.5 plain",
+            "2.0× because 50% of drafted tokens were kept (τ 3.0), and a round takes as long as 1.5",
         ),
         (7.1, COUNTS, "0.86× because a round takes as long as 3.5 plain steps"),
         (7.1, Counts(60, 240, 0, 4, (60, 0, 0, 0, 0)), "0.86× because hardly anything was kept"),
@@ -145,5 +145,5 @@ def test_a_replay_says_what_it_knows_of_the_server() -> None:
     assert value["replay"]["label"] == "Recorded on server gpu"
     facts = dict(value["replay"]["facts"])
     assert "12 ms there and back" in facts["Plain"]
-    assert "totals from the server's own record it said so." in facts["Speculative"]
+    assert "totals from the server's own record. it said so." in facts["Speculative"]
     assert '"verify_seconds"' not in "".join(value["rounds"])

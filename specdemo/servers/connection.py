@@ -19,6 +19,8 @@ from specdemo.servers.pair import ServerPair
 CONNECT_SECONDS = 5.0
 SIDE_SECONDS = 5.0  # for anything but the answer itself
 PROBES = 5
+HEADERS = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
+"""All that is sent with a request, but for the pair's own key."""
 
 
 @cache
@@ -35,23 +37,14 @@ class Connection:
         self._root = url.removesuffix("/v1")
         self._sockets: list[Any] = []
         self._aborted = False
-        key = {"Authorization": f"Bearer {pair.api_key}"} if pair.api_key else {}
+        self._key = pair.api_key
         self._http = httpx2.Client(
             timeout=httpx2.Timeout(pair.timeout, connect=min(CONNECT_SECONDS, pair.timeout)),
             event_hooks={"request": [self._watch]},
             verify=_trust(),
         )
-        self._headers = key
-        # A key must be given, or openai takes that of the environment, which is not meant for this server.
         # No retries: the clock runs, and a request that was refused is said.
-        self._openai = openai.OpenAI(
-            base_url=url,
-            api_key=pair.api_key or "none",
-            organization="",
-            project="",
-            http_client=self._http,
-            max_retries=0,
-        )
+        self._openai = openai.OpenAI(base_url=url, api_key="none", http_client=self._http, max_retries=0)
 
     @property
     def aborted(self) -> bool:
@@ -80,11 +73,11 @@ class Connection:
 
     def get(self, path: str) -> httpx2.Response:
         """A request beside the answer, to a path from the server's root."""
-        return self._http.get(self._root + path, headers=self._headers, timeout=SIDE_SECONDS)
+        return self._http.get(self._root + path, timeout=SIDE_SECONDS)
 
     def post(self, path: str, body: dict[str, Any]) -> httpx2.Response:
         """The same with a body of JSON."""
-        return self._http.post(self._root + path, json=body, headers=self._headers, timeout=SIDE_SECONDS)
+        return self._http.post(self._root + path, json=body, timeout=SIDE_SECONDS)
 
     def abort(self) -> None:
         """End whatever is under way; whoever reads from it gets an error at once."""
@@ -102,6 +95,11 @@ class Connection:
     def _watch(self, request: httpx2.Request) -> None:
         if self._aborted:
             raise httpx2.ReadError("the lane was closed", request=request)
+        # openai adds keys and headers of the environment, which are not meant for this server.
+        for name in set(request.headers) - HEADERS:
+            del request.headers[name]
+        if self._key:
+            request.headers["Authorization"] = f"Bearer {self._key}"
         request.extensions["trace"] = self._note
 
     def _note(self, event: str, details: dict[str, Any]) -> None:

@@ -138,7 +138,7 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
 def _server_said(server: ServerRecord) -> str:
     """What is known of a server's lane, in a line."""
     network = f", {1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else ""
-    told = " ".join((LEVELS[server.level], *filter(None, (server.incomplete,)), *server.notes))
+    told = " ".join((f"{LEVELS[server.level]}.", *filter(None, (server.incomplete,)), *server.notes))
     return f"{server.model} on {server.name}{network}; {told}"
 
 
