@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -21,7 +22,9 @@ from specdemo.ui.lane_controls import (
     create_lane,
     lane_settings,
     method_choices,
+    methods_on,
     whole,
+    wish_of,
 )
 from specdemo.ui.link_buttons import create_link_buttons
 from specdemo.ui.pair_controls import (
@@ -33,6 +36,7 @@ from specdemo.ui.pair_controls import (
     held_as,
 )
 from specdemo.ui.quiet import QUIET
+from specdemo.ui.server_choice import server_chats, server_of
 
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
 SHARED_INPUTS = 7
@@ -195,6 +199,9 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
 
 def chats(pair: str) -> bool:
     """Whether a pair's prompts go into its chat template unless one says otherwise."""
+    server = server_of(pair)
+    if server is not None:
+        return server_chats(server)
     return pair not in catalog() or catalog()[pair].chat
 
 
@@ -207,13 +214,18 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
 
     def offer(name: str, target: str, draft: str, quantization: str, wishes: list[str]) -> list[Any]:
         updates = []
-        for number, wish in enumerate(wishes, start=1):
+        server = server_of(name)
+        wanted = wishes if server is None else methods_on(server, wishes)
+        for number, wish in enumerate(wanted, start=1):
             choices = method_choices(
-                has_draft=has_draft(name, target, draft), quantized=quantization != NONE, optional=number > 1
+                has_draft=has_draft(name, target, draft),
+                quantized=quantization != NONE,
+                optional=number > 1,
+                server=server,
             )
-            instead = "plain" if wish == UNQUANTIZED else "lookup"
-            kept = wish if wish in [value for _, value in choices] else instead
-            updates.append(gr.update(choices=choices, value=kept))
+            names = [value for _, value in choices]
+            wanted_most = (wish, "plain" if wish == UNQUANTIZED else "lookup", *names)
+            updates.append(gr.update(choices=choices, value=next(n for n in wanted_most if n in names)))
         return updates
 
     def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
@@ -225,6 +237,10 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
     triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
     inputs = [*named, pair.target_quantization, wished]
     gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
-    for method in methods:  # by hand only: what is set above is nobody's wish
-        method.input(lambda *chosen: list(chosen), methods, wished, **QUIET)
+
+    def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
+        return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
+
+    for lane, method in enumerate(methods):  # by hand only: what is set above is nobody's wish
+        method.input(partial(wish, lane), [method, pair.pair, wished], wished, **QUIET)
     return wished
