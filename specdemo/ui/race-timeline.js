@@ -52,9 +52,14 @@
       if (this.rounds[lane].length < MOST_ROUNDS) this.rounds[lane].push(round);
     }
 
+    /** Whether it is known where the time of a lane's rounds went; a server does not say. */
+    known(lane) {
+      return this.rounds[lane].some((round) => round.draft_seconds !== undefined);
+    }
+
     /** Draws what was noted; true if there is anything to see. */
     draw() {
-      if (!window.Plotly || !this.rounds.some((rounds) => rounds.length)) return false;
+      if (!window.Plotly || !this.lanes.some((_, lane) => this.known(lane))) return false;
       const colours = window.SpecDemoChart.readColours(this.host);
       this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
       window.Plotly.react(this.host, PHASES.map((phase) => this.bars(phase, colours)), this.layout(colours),
@@ -98,6 +103,10 @@
         margin: { l: 104, r: 18, t: 2, b: 26 },
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
         font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
+        annotations: this.lanes.flatMap((_, lane) => (this.known(lane) || !this.rounds[lane].length ? [] : [{
+          x: 0, y: lane, xanchor: "left", showarrow: false, text: "the server does not say",
+          font: { size: 12, color: colours.dim },
+        }])),
         hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
         xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
         yaxis: axis(colours, {

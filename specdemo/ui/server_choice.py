@@ -1,4 +1,4 @@
-"""The configured servers as the panel offers them: in place of a pair of models, and as ways that a lane decodes."""
+"""The configured servers as the panel offers them: in place of a pair of models, and as a lane's ways to decode."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def method_parts(method: str) -> tuple[str, str] | None:
 
 
 def method_settings(method: str, temperature: float | None) -> dict[str, Any] | None:
-    """What a server's method stands for: γ and rule are its own, and a server is lossless; None for another method."""
+    """What a server's method stands for, None for another; its γ and its rule, which is lossless, are its own."""
     parts = method_parts(method)
     if parts is None:
         return None

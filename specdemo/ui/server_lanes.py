@@ -1,4 +1,4 @@
-"""What the page says of a lane that runs on a server: whose clock it is, and what the server told of its rounds."""
+"""What the page says of a lane on a server: whose clock it is, and what the server told of its rounds."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ AT_ONCE = 2
 """Visitors of a tab whose measurements take turns in the models' thread where it is one's own; others wait."""
 
 Job = tuple[PairRequest | None, Callable[[Executor, Load | None, Stop], Iterator[dict[Any, Any]]]]
-"""The pair that is needed, None if a server does the work, and the updates that follow once it is there, by a thread
-to work in."""
+"""The pair that is needed, None if a server does the work, and the updates that follow, from the thread to work in
+and the pair's load."""
 Start = Callable[..., Job]
 STOPPING = """
 () => {
