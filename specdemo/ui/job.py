@@ -28,7 +28,7 @@ from specdemo.ui.stops import reason_of
 from specdemo.ui.worker import gathered, named
 
 STOPPED = "Stopped. Press Run to start again."
-BROKEN_OFF = "An answer broke off, and what came until then is kept: {} Press Run to try again."
+BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane says why. Press Run to try again."
 BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 _log = logging.getLogger(__name__)
@@ -146,11 +146,11 @@ class _Job:
     def _conclude(self, view: RaceView) -> None:
         self.traces = self._race.traces()
         view.settle(self.traces)
-        broken = [t.server.incomplete for t in self.traces if t.server and t.server.incomplete]
+        broken = any(t.server and t.server.incomplete for t in self.traces)
         if all(t.complete for t in self.traces):
             view.phase, view.message = "done", None
         elif broken and not self._stop.is_set():
-            view.phase, view.message = "stopped", BROKEN_OFF.format(broken[0])
+            view.phase, view.message = "stopped", BROKEN_OFF
         else:
             view.phase, view.message = "stopped", reason_of(self._stop, STOPPED)
         if all(t.rounds for t in self.traces):

@@ -19,7 +19,7 @@
   };
   const LEGEND = [
     ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
-    ["rejected", "drafted, dropped"], ["streamed", "not told by the server"],
+    ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
   ];
   const UNNAMED = "the server counts its rejected tokens and does not say which they were";
   const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: 1, End: -1 };

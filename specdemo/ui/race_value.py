@@ -97,11 +97,9 @@ class RaceView:
                 header["detail"] += f", {note}"
         if len(traces) < 2:
             return
-        if len({t.prompt_ids for t in traces if t.prompt_ids}) > 1:  # a server may keep its ids
-            self.verdict = {"kind": "partial", "text": "not compared: the lanes' prompts differ"}
-            return
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
-        self.why = explain_race(traces)
+        if len({t.prompt_ids for t in traces if t.server is None}) < 2:  # else speeds would be of different texts
+            self.why = explain_race(traces)
 
 
 def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
@@ -170,26 +168,30 @@ def _said(value: Any) -> str:
 
 
 def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
-    """The judgement on all lanes, each against the first of the same weights: quantised ones are another model.
+    """The judgement on all lanes, each against the first of the same weights and prompt: quantised ones are another
+    model, and a server may put a prompt into another template.
 
     Where the judgements differ each is called by its lane's name, and the gravest is the kind.
     """
-    first = {t.quantization: t for t in reversed(traces)}
-    judged = {
-        title: compare(first[t.quantization], t)
-        for title, t in zip(titles, traces, strict=True)
-        if t is not first[t.quantization]
-    }
+    judged = {}
+    for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
+        first = next(t for t in traces[: number + 1] if _comparable(t, trace))
+        if first is not trace:
+            judged[title] = compare(first, trace)
     if not judged:
-        return {
-            "kind": "partial",
-            "text": "not compared: the lanes' weights differ; add a plain lane with the same weights",
-        }
+        weights = len({t.quantization for t in traces}) > 1
+        differs = "weights differ; add a plain lane with the same weights" if weights else "prompts differ"
+        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
     texts = list(dict.fromkeys(j.text for j in judged.values()))
     if len(texts) > 1 or len(judged) < len(traces) - 1:
         texts = [f"{title}: {j.text}" for title, j in judged.items()]
     return {"kind": kind, "text": "; ".join(texts)}
+
+
+def _comparable(left: Trace, right: Trace) -> bool:
+    known = left.prompt_ids and right.prompt_ids  # a server may keep its ids
+    return left.quantization == right.quantization and (not known or left.prompt_ids == right.prompt_ids)
 
 
 def bundled(news: Iterable[tuple[int, Round]]) -> str:

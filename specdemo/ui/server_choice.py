@@ -1,4 +1,4 @@
-"""The configured servers as the panel offers them: in place of a pair of models, and as a lane's ways to decode."""
+"""The configured servers as the panel offers them: in place of a pair of models, and as ways of its lanes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _notes(record: ServerRecord) -> list[str]:
-    broken = [f"Broke off: {record.incomplete}"] if record.incomplete else []
+    broken = [f"Incomplete: {record.incomplete}"] if record.incomplete else []
     return [_sentence(text) for text in (*broken, *record.notes)]
 
 
