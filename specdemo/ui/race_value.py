@@ -168,8 +168,9 @@ def _said(value: Any) -> str:
 
 
 def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
-    """The judgement on all lanes, each against the first of the same weights and prompt: quantised ones are another
-    model, and a server may put a prompt into another template.
+    """The judgement on all lanes, each against the first of the same weights and prompt.
+
+    Quantised weights are another model, and a server may put a prompt into another template.
 
     Where the judgements differ each is called by its lane's name, and the gravest is the kind.
     """
