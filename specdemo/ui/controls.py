@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.limits import limits
@@ -63,6 +64,8 @@ class Controls:
     max_new_tokens: gr.Slider
     lanes: list[LaneControls]
     wished: gr.State
+    followed: Dependency
+    """A pair was chosen, and the lanes have followed."""
     run: gr.Button
     stop: gr.Button
 
@@ -148,7 +151,7 @@ def create_controls() -> Controls:
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
     # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
     pair.pair.input(chats, pair.pair, chat, **QUIET)
-    wished = _offer_methods(pair, [lane.method for lane in lanes])
+    wished, followed = _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
         pair=pair,
         prompt=prompt,
@@ -161,6 +164,7 @@ def create_controls() -> Controls:
         max_new_tokens=max_new_tokens,
         lanes=lanes,
         wished=wished,
+        followed=followed,
         run=run,
         stop=stop,
     )
@@ -205,10 +209,10 @@ def chats(pair: str) -> bool:
     return pair not in catalog() or catalog()[pair].chat
 
 
-def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
+def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.State, Dependency]:
     """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again.
 
-    Returns what each lane was last wished to do.
+    Returns what each lane was last wished to do, and the event after which the lanes go with a chosen pair.
     """
     wished = gr.State(list(FIRST_LANES))
 
@@ -232,7 +236,7 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
         return offer(name, target, draft, held_as(name)[0], wishes)
 
     named = [pair.pair, pair.target, pair.draft]
-    pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    followed = pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
     # A draft that was left empty is no change, but leaving the field says that there is none.
     triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
     inputs = [*named, pair.target_quantization, wished]
@@ -243,4 +247,4 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
 
     for lane, method in enumerate(methods):  # by hand only: what is set above is nobody's wish
         method.input(partial(wish, lane), [method, pair.pair, wished], wished, **QUIET)
-    return wished
+    return wished, followed

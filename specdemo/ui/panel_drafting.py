@@ -62,8 +62,8 @@ def say_what_drafts(
         return f"<p>{escape(_said(values, without, servers))}</p>"
 
     chosen = [c for lane in controls.lanes for c in (lane.method, lane.acceptance)]
-    changing = (controls.pair.pair, *chosen, controls.temperature)
-    gr.on([c.change for c in changing], say, inputs, note, **QUIET)
+    gr.on([c.change for c in (*chosen, controls.temperature)], say, inputs, note, **QUIET)
+    controls.followed.then(say, inputs, note, **QUIET)
     note.value = say(*(c.value for c in inputs))
 
 
