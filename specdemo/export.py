@@ -17,7 +17,7 @@ from typing import Any
 
 from specdemo.recording import Recording, check_playable
 from specdemo.trace import Trace
-from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.lane_headers import trace_headers
 from specdemo.ui.race_assets import plotly_js, race_css, race_scripts
 from specdemo.ui.race_value import replay_value
 
@@ -142,7 +142,7 @@ def rounds_csv(traces: Sequence[Trace]) -> str:
 
 
 def _lanes(traces: Sequence[Trace]) -> Iterable[tuple[int, Trace, str]]:
-    headers = lane_headers([t.settings for t in traces], [t.quantization for t in traces])
+    headers = trace_headers(traces)
     return [(lane, t, h["title"]) for lane, (t, h) in enumerate(zip(traces, headers, strict=True), start=1)]
 
 

@@ -28,6 +28,7 @@ class Limits:
         waiting: jobs that wait for the models.
         visitor: jobs of one visitor, waiting or running.
         address: jobs from one network address, waiting or running; many visitors may share one.
+        servers: jobs that run on servers alone, at the same time; they take nothing from the others.
     """
 
     characters: int
@@ -41,6 +42,7 @@ class Limits:
     waiting: int
     visitor: int
     address: int
+    servers: int = 32
 
 
 PRIVATE = Limits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Event
 from typing import Any
 
 from specdemo.errors import SettingsError
@@ -20,7 +21,9 @@ WAIT_SECONDS = 0.02
 Pair = ModelPair | ServerPair | None
 
 
-def race(pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings]) -> Race:
+def race(
+    pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+) -> Race:
     """Decode the prompt once for each settings; yields (lane, round).
 
     Args:
@@ -28,6 +31,7 @@ def race(pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings])
             server beside the models here.
         prompt: text, or token ids taken as they are.
         lanes: the settings of each.
+        stop: ends the race while it waits for a server. Between rounds it is the caller who stops asking.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
     yielded at any moment is what as many equal machines would show at that instant. A lane on a server runs by
@@ -44,15 +48,17 @@ def race(pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings])
         raise SettingsError(
             "lanes", f"there are {len(lanes)}, but pairs: {len(pairs)}; give one pair for all, or one a lane."
         )
-    return Race(pairs, prompt, [checked(s) for s in lanes])
+    return Race(pairs, prompt, [checked(s) for s in lanes], stop)
 
 
 class Race(Iterator[tuple[int, Round]]):
     """A race under way: an iterator of (lane, round), and at any time the lanes' traces."""
 
-    def __init__(self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings]) -> None:
+    def __init__(
+        self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+    ) -> None:
         self._lanes = [_Lane(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
-        self._events = _interleave([lane.iterator for lane in self._lanes])
+        self._events = _interleave([lane.iterator for lane in self._lanes], stop or Event())
 
     def __next__(self) -> tuple[int, Round]:
         lane, round_ = next(self._events)
@@ -86,7 +92,7 @@ class _Lane:
         return trace_of(self.pair, self.ids, self.settings, self.rounds)
 
 
-def _interleave(lanes: list[Any]) -> Iterator[tuple[int, Round]]:
+def _interleave(lanes: list[Any], stop: Event) -> Iterator[tuple[int, Round]]:
     """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
     clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
     remote = {n for n, lane in enumerate(lanes) if hasattr(lane, "wait")}
@@ -94,7 +100,9 @@ def _interleave(lanes: list[Any]) -> Iterator[tuple[int, Round]]:
         for n in remote:
             lanes[n].start()
         while clocks:
-            lane = _next_lane(lanes, clocks, remote)
+            lane = _next_lane(lanes, clocks, remote, stop)
+            if lane is None:
+                return
             # Whether a server's lane has more is seen when it is its turn again.
             until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
             while True:
@@ -111,8 +119,8 @@ def _interleave(lanes: list[Any]) -> Iterator[tuple[int, Round]]:
             iterator.close()
 
 
-def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int]) -> int:
-    """The lane that is behind. A server's lane that has nothing to give yet is as far as its clock.
+def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event) -> int | None:
+    """The lane that is behind, None once stopped; a server's lane with nothing to give yet is as far as its clock.
 
     While all that runs here is ahead of the servers, or nothing runs here, this waits for them.
     """
@@ -122,4 +130,6 @@ def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int]) -> 
         lane = min(now, key=now.__getitem__)
         if lane not in waiting:
             return lane
+        if stop.is_set():
+            return None
         lanes[lane].wait(WAIT_SECONDS)

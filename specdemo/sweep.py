@@ -160,12 +160,14 @@ def _run(
     """
     rounds = []
     with closing(stream(pair, prompt, settings)) as lane:
-        for round_ in lane:
+        for round_ in lane if isinstance(pair, ModelPair) else lane.until(stop):
             rounds.append(round_)
             if stop.is_set():
                 return None
         if isinstance(pair, ModelPair):
             return rounds
+        if stop.is_set():
+            return None
         trace = lane.trace()
     if trace.server.incomplete:
         raise ServerError(f"a run of the sweep broke off: {trace.server.incomplete}")

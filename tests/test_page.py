@@ -12,11 +12,9 @@ from browsing import RUN_MS, choose, press_run_and_wait, set_length
 from playwright.sync_api import Browser, Page, expect
 
 import specdemo
-from specdemo.lanes import trace_of
 from specdemo.limits import PRIVATE
 from specdemo.models.request import request_pair
 from specdemo.models.store import Load, PairStore
-from specdemo.ui import job
 from specdemo.ui.job import race_updates
 from specdemo.ui.page import build, launch_options
 
@@ -172,20 +170,19 @@ def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: P
     expect(tip).to_be_hidden()
 
 
-def test_the_page_shows_the_same_figures_as_the_metrics(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
     """The script divides for itself while a race runs; both must mean the same by every name."""
     load = Load(request_pair())
     load.future.set_result(specdemo.load_pair())
-    traces = []
-    monkeypatch.setattr(job, "trace_of", lambda *args: traces.append(trace_of(*args)) or traces[-1])
+    kept = []
     lanes = [
         specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
         specdemo.Settings(gamma=4, max_new_tokens=40),
     ]
     with ThreadPoolExecutor(1) as thread:
-        *_, final = race_updates(thread, [load, load], "Book a table for two.", lanes, Event())
+        *_, final = race_updates(thread, [load, load], "Book a table for two.", lanes, Event(), kept.append)
     page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
-    plain, trace = traces
+    plain, trace = traces = kept[0].traces
     metrics = trace.metrics()
     shown = {
         name: page.locator(f"[data-lane='1'] [data-stat={name}]").inner_text()

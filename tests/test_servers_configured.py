@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,10 +61,30 @@ def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.
     tables = SHIPPED.read_text(encoding="utf-8").partition("# [[server]]")
     file("\n".join(line.removeprefix("# ").removeprefix("#") for line in "".join(tables[1:]).splitlines()))
     monkeypatch.setenv("LLAMA_70B_KEY", KEY)
-    assert {e.id: e.strategies for e in servers().values()} == {
-        "llama-70b": ("autoregressive", "speculative"),
-        "qwen-32b": ("speculative",),
-    }
+    shipped = servers()
+    both = ("autoregressive", "speculative")
+    assert {e.id: e.strategies for e in shipped.values()} == {"llama-70b": both, "qwen-32b": both}
+    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
+    file(readme.partition("```toml\n")[2].partition("```")[0])
+    assert servers() == shipped, "the README tells of other servers"
+
+
+def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
+    """Guards the commands: each JSON can be read, and its draft is split as its target is."""
+    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
+    commands = [
+        c.replace("\\\n", " ") for c in re.split(r"(?=vllm serve )", readme) if c.startswith("vllm serve ")
+    ]
+    speculative = 0
+    for command in commands:
+        size = int(re.search(r"--tensor-parallel-size (\d+)", command)[1])
+        config = re.search(r"--speculative-config\s+'({.*?})'", command, re.DOTALL)
+        assert ("--per-request-spec-decode-metrics detailed" in command) == (config is not None)
+        if config is not None:
+            speculative += 1
+            asked = json.loads(config[1])
+            assert (asked["method"], asked["draft_tensor_parallel_size"]) == ("draft_model", size)
+    assert (len(commands), speculative) == (8, 4)
 
 
 def test_a_file_names_servers_and_the_environment_holds_their_keys(

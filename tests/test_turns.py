@@ -187,3 +187,26 @@ def test_a_stop_keeps_its_first_reason() -> None:
     stops.arm("a")
     stops.signal("a").end("time is over")
     assert stops.signal("a").reason == "time is over"
+
+
+def test_jobs_on_servers_have_a_line_of_their_own() -> None:
+    """Many at a time even in public, where a visitor's share still holds; at home one may take them all."""
+    public, private = Lines(PUBLIC, shared=True), Lines(PRIVATE, shared=False)
+    assert public.of_servers() is public.of_servers()
+    assert public.of_servers() is not public.of("race")
+    with ExitStack() as stack:
+        begin(stack.enter_context(public.of("race").place(visitor(0))).wait(Stop()))
+        line = public.of_servers()
+        places = [stack.enter_context(line.place(visitor(n))) for n in range(PUBLIC.servers + 1)]
+        told = [begin(p.wait(Stop())) for p in places]
+        assert told[:-1] == [None] * PUBLIC.servers
+        assert "number 1 in line" in told[-1]
+    with ExitStack() as stack:
+        mine = [stack.enter_context(public.of_servers().place(visitor(1))) for _ in range(PUBLIC.visitor + 1)]
+        for place in mine[:-1]:
+            begin(place.wait(Stop()))
+        with pytest.raises(Crowded, match="2 jobs here already"):
+            begin(mine[-1].wait(Stop()))
+    with ExitStack() as stack:
+        places = [stack.enter_context(private.of_servers().place(visitor(1))) for _ in range(PRIVATE.servers)]
+        assert [begin(p.wait(Stop())) for p in places] == [None] * PRIVATE.servers

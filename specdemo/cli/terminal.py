@@ -14,7 +14,7 @@ from rich.text import Text
 from specdemo.servers.record import LEVELS
 from specdemo.trace import Round, Token, Trace
 from specdemo.ui.figures import figure_rows
-from specdemo.ui.lane_headers import lane_headers
+from specdemo.ui.lane_headers import trace_headers
 
 STYLES = {
     "target": "",
@@ -84,7 +84,7 @@ def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]]) -> Tabl
 def figures_table(traces: Sequence[Trace]) -> Table:
     """All figures of all lanes."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    headers = lane_headers([t.settings for t in traces], [t.quantization for t in traces])
+    headers = trace_headers(traces)
     table.add_column("")
     for header in headers:
         table.add_column(Text(header["title"]))

@@ -71,9 +71,9 @@ class Connection:
             times.append(time.perf_counter() - began)
         return median(times)
 
-    def get(self, path: str) -> httpx2.Response:
-        """A request beside the answer, to a path from the server's root."""
-        return self._http.get(self._root + path, timeout=SIDE_SECONDS)
+    def get(self, path: str, seconds: float = SIDE_SECONDS) -> httpx2.Response:
+        """A request beside the answer, to a path from the server's root, that may take so many seconds."""
+        return self._http.get(self._root + path, timeout=seconds)
 
     def post(self, path: str, body: dict[str, Any]) -> httpx2.Response:
         """The same with a body of JSON."""

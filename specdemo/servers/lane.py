@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from queue import Empty
+from threading import Event
 from typing import Any
 
 import httpx2
@@ -21,6 +22,7 @@ from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 
+HEARD_SECONDS = 0.1
 CLOSE_SECONDS = 2.0
 """How long closing waits for the reading thread, which a shut connection ends at once."""
 
@@ -88,6 +90,15 @@ class ServerLane(Iterator[Round]):
         except Empty:
             return False
         return self.wait(0) if not self._coming and not self._ended else True
+
+    def until(self, stop: Event) -> Iterator[Round]:
+        """Its rounds, until ``stop`` is set, which is heard while it waits for one too."""
+        while not stop.is_set():
+            if self.wait(HEARD_SECONDS):
+                round_ = next(self, None)
+                if round_ is None:
+                    return
+                yield round_
 
     def __next__(self) -> Round:
         self.start()

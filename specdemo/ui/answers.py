@@ -9,7 +9,9 @@ from typing import Any
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
+from specdemo.servers.catalog import ServerEntry
 from specdemo.ui.race_value import replay_value
+from specdemo.ui.server_choice import offered, pair_name
 
 
 def lane_answers(recording: Recording) -> list[dict[str, Any]]:
@@ -24,6 +26,7 @@ def lane_answers(recording: Recording) -> list[dict[str, Any]]:
             "token_ids": list(trace.token_ids),
             "stop": trace.rounds[-1].stop,
             "metrics": trace.metrics(plain).as_dict(),
+            **({"server": asdict(trace.server)} if trace.server else {}),
         }
         for header, trace in zip(headers, recording.traces, strict=True)
     ]
@@ -61,9 +64,21 @@ def sweep_answer(report: SweepReport, *, whole: bool = False) -> dict[str, Any]:
 
 
 def pairs_answer() -> list[dict[str, Any]]:
-    """The catalogue."""
+    """The catalogue, and the configured servers with what they can do; no address."""
     names = ("id", "label", "target", "draft", "licence", "gated", "memory_gb", "note")
-    return [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
+    pairs = [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
+    return [*pairs, *map(_server_answer, offered().values())]
+
+
+def _server_answer(entry: ServerEntry) -> dict[str, Any]:
+    return {
+        "id": pair_name(entry.id),
+        "label": entry.label,
+        "target": entry.pair.model,
+        "server": entry.id,
+        "strategies": list(entry.strategies),
+        "note": entry.note,
+    }
 
 
 def _setting(recording: Recording) -> dict[str, Any]:

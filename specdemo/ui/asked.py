@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, TypedDict, get_type_hints
 
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
@@ -17,7 +17,8 @@ from specdemo.settings import (
     whole_numbers,
 )
 from specdemo.ui.lane_controls import whole
-from specdemo.ui.sweep_job import Plan
+from specdemo.ui.server_choice import server_of
+from specdemo.ui.sweep_job import SERVERS_OWN, Plan
 
 SWEEP_TOKENS = 64
 NAMES = {
@@ -53,7 +54,23 @@ def asked_lane(given: Any) -> Settings:
     unknown = next((name for name in given if name not in known), None)
     if unknown is not None:
         raise SettingsError("settings", f"{unknown!r:.60} is not known; choose from {', '.join(known)}.")
+    if given.get("server") is not None:
+        given = {"engine": "server", **given}  # a server's name says where a lane runs
     return Settings(**{name: whole(name, value) if value is not None else None for name, value in given.items()})
+
+
+def on_pair(pair: Any, lanes: list[Settings]) -> list[Settings]:
+    """The lanes as they run on what ``pair`` names: on a server, unless they name one themselves.
+
+    Raises:
+        SettingsError: a lane is to run on a server, and none is named.
+    """
+    server = server_of(pair) if isinstance(pair, str) else None
+    if server is not None:
+        lanes = [replace(s, engine="server", server=s.server or server) for s in lanes]
+    if any(s.engine == "server" and s.server is None for s in lanes):
+        raise SettingsError("server", "give the name of a configured server; the endpoint 'pairs' lists them.")
+    return lanes
 
 
 def asked_lanes(given: Any) -> list[Settings]:
@@ -74,8 +91,8 @@ def asked_lanes(given: Any) -> list[Settings]:
     return lanes
 
 
-def asked_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any) -> Plan:
-    """A sweep within the limits.
+def asked_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: Any) -> Plan:
+    """A sweep within the limits; on a server ``gammas`` says nothing, since γ is its own.
 
     Raises:
         SpecDemoError: it asks for what there is not, or for too much.
@@ -83,9 +100,10 @@ def asked_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any) -> Plan:
     texts = [asked_prompt(p) for p in (prompts if isinstance(prompts, list) else [prompts])]
     check_prompts(texts)
     wanted = asked_lane({"max_new_tokens": SWEEP_TOKENS, **settings} if isinstance(settings, dict) else settings)
+    (wanted,) = on_pair(pair, [wanted])
     check_lanes([wanted])
     numbers = [whole("gammas", g) for g in gammas] if isinstance(gammas, list) else gammas
-    tried = whole_numbers("gammas", numbers, MAX_GAMMA, "[2, 3, 4]")
+    tried = whole_numbers("gammas", numbers, MAX_GAMMA, "[2, 3, 4]") if wanted.server is None else SERVERS_OWN
     times = at_least_one("repeats", whole("repeats", repeats))
     check_runs((len(tried) + 1) * len(texts) * times)
     return Plan(texts, wanted, tried, times)

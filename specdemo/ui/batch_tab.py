@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -82,12 +83,12 @@ def sizes_plan(
 
 
 def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[Settings, list[str]]:
-    _, prompt, lanes = split(panel)
+    prompt = split(panel)[1]
     # Speeds begin after the first token, which is the prefill's.
     length = bounded("tokens a row", tokens, limits().tokens, least=2)
     prompts = chosen_prompts(prompt, *source, mixed=True)
     check_prompts(prompts)
-    return replace(drafting(lanes), max_new_tokens=length), prompts
+    return replace(drafting(panel), max_new_tokens=length), prompts
 
 
 def create_batch_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
@@ -144,31 +145,33 @@ def _connect(
 
     def decode(*values: Any) -> Job:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
+        pair = pair_request(*split(panel)[0])
         wanted = batch_plan(panel, *own)
 
-        def work(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
-            with closing(batch_views(store.thread, load, wanted, signal)) as views:
+        def work(thread: Executor, load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
+            with closing(batch_views(thread, load, wanted, signal)) as views:
                 for state in views:
                     update = {status: state_line(state.phase, state.message, state.fraction)}
                     if state.rounds:  # not before: an error should not take away what was there
                         update |= {view: state.value(), **only_view}
                     yield update
 
-        return pair_request(*split(panel)[0]), work
+        return pair, work
 
     def measure(*values: Any) -> Job:
         panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
+        pair = pair_request(*split(panel)[0])
         wanted = sizes_plan(panel, *own)
 
-        def work(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
-            states = measure_states(store.thread, load, wanted.measurement, signal)
+        def work(thread: Executor, load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
+            states = measure_states(thread, load, wanted.measurement, signal)
             updates = measured_updates(
                 states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
             )
             for update in updates:
                 yield update | only_sizes if results.area in update else update
 
-        return pair_request(*split(panel)[0]), work
+        return pair, work
 
     run, sizes, stop = buttons
     inputs, outputs = [*controls.inputs(), *choices.inputs()], [view, *results.outputs()]

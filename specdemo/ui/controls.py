@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.limits import limits
@@ -21,7 +23,9 @@ from specdemo.ui.lane_controls import (
     create_lane,
     lane_settings,
     method_choices,
+    methods_on,
     whole,
+    wish_of,
 )
 from specdemo.ui.link_buttons import create_link_buttons
 from specdemo.ui.pair_controls import (
@@ -33,6 +37,7 @@ from specdemo.ui.pair_controls import (
     held_as,
 )
 from specdemo.ui.quiet import QUIET
+from specdemo.ui.server_choice import server_chats, server_of
 
 FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
 SHARED_INPUTS = 7
@@ -59,6 +64,8 @@ class Controls:
     max_new_tokens: gr.Slider
     lanes: list[LaneControls]
     wished: gr.State
+    followed: Dependency
+    """A pair was chosen, and the lanes have followed."""
     run: gr.Button
     stop: gr.Button
 
@@ -144,7 +151,7 @@ def create_controls() -> Controls:
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
     # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
     pair.pair.input(chats, pair.pair, chat, **QUIET)
-    wished = _offer_methods(pair, [lane.method for lane in lanes])
+    wished, followed = _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
         pair=pair,
         prompt=prompt,
@@ -157,6 +164,7 @@ def create_controls() -> Controls:
         max_new_tokens=max_new_tokens,
         lanes=lanes,
         wished=wished,
+        followed=followed,
         run=run,
         stop=stop,
     )
@@ -195,36 +203,48 @@ def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> Non
 
 def chats(pair: str) -> bool:
     """Whether a pair's prompts go into its chat template unless one says otherwise."""
+    server = server_of(pair)
+    if server is not None:
+        return server_chats(server)
     return pair not in catalog() or catalog()[pair].chat
 
 
-def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> gr.State:
+def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.State, Dependency]:
     """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again.
 
-    Returns what each lane was last wished to do.
+    Returns what each lane was last wished to do, and the event after which the lanes go with a chosen pair.
     """
     wished = gr.State(list(FIRST_LANES))
 
     def offer(name: str, target: str, draft: str, quantization: str, wishes: list[str]) -> list[Any]:
         updates = []
-        for number, wish in enumerate(wishes, start=1):
+        server = server_of(name)
+        wanted = wishes if server is None else methods_on(server, wishes)
+        for number, wish in enumerate(wanted, start=1):
             choices = method_choices(
-                has_draft=has_draft(name, target, draft), quantized=quantization != NONE, optional=number > 1
+                has_draft=has_draft(name, target, draft),
+                quantized=quantization != NONE,
+                optional=number > 1,
+                server=server,
             )
-            instead = "plain" if wish == UNQUANTIZED else "lookup"
-            kept = wish if wish in [value for _, value in choices] else instead
-            updates.append(gr.update(choices=choices, value=kept))
+            names = [value for _, value in choices]
+            wanted_most = (wish, "plain" if wish == UNQUANTIZED else "lookup", *names)
+            updates.append(gr.update(choices=choices, value=next(n for n in wanted_most if n in names)))
         return updates
 
     def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
         return offer(name, target, draft, held_as(name)[0], wishes)
 
     named = [pair.pair, pair.target, pair.draft]
-    pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    followed = pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
     # A draft that was left empty is no change, but leaving the field says that there is none.
     triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
     inputs = [*named, pair.target_quantization, wished]
     gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
-    for method in methods:  # by hand only: what is set above is nobody's wish
-        method.input(lambda *chosen: list(chosen), methods, wished, **QUIET)
-    return wished
+
+    def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
+        return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
+
+    for lane, method in enumerate(methods):  # by hand only: what is set above is nobody's wish
+        method.input(partial(wish, lane), [method, pair.pair, wished], wished, **QUIET)
+    return wished, followed

@@ -7,7 +7,7 @@ parameter the first line.
 import json
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import Any
 
@@ -20,9 +20,10 @@ from specdemo.models.store import PairStore
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.ui.answers import pairs_answer, race_answer, run_answer, sweep_answer
-from specdemo.ui.asked import LaneSettings, asked_lane, asked_lanes, asked_prompt, asked_sweep
+from specdemo.ui.asked import LaneSettings, asked_lane, asked_lanes, asked_prompt, asked_sweep, on_pair
 from specdemo.ui.job import race_updates
 from specdemo.ui.measuring import measure_states
+from specdemo.ui.server_jobs import place_of
 from specdemo.ui.stops import Stop
 from specdemo.ui.sweep_job import Plan
 from specdemo.ui.tab_parts import AT_ONCE
@@ -39,7 +40,7 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
     """Add the endpoints to the page that is being built."""
 
     def pairs(request: gr.Request) -> list[dict]:
-        """List the model pairs that can be chosen: what they are, their licence, and the memory that they take."""
+        """List what can be chosen: pairs of models with licence and memory, servers with their strategies."""
         return _said(request, pairs_answer())
 
     def run(
@@ -54,11 +55,12 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
         Args:
             prompt: the text that the models continue.
             settings: any of specdemo's settings; the rest is speculative, greedy, gamma 5, 128 tokens.
-            pair: an id that the endpoint "pairs" lists.
+            pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token.
         """
         with _clear_errors():
-            recording = yield from _race(store, lines, request, prompt, [asked_lane(settings)], pair)
+            lanes = on_pair(pair, [asked_lane(settings)])
+            recording = yield from _race(store, lines, request, prompt, lanes, pair)
             yield _said(request, run_answer(recording, whole=bool(rounds)))
 
     def race(
@@ -73,11 +75,12 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
         Args:
             prompt: the text that the models continue.
             lanes: the settings of each way; the first one is what the others are compared with.
-            pair: an id that the endpoint "pairs" lists.
+            pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token; the page can open and replay it.
         """
         with _clear_errors():
-            recording = yield from _race(store, lines, request, prompt, asked_lanes(lanes), pair)
+            wanted = on_pair(pair, asked_lanes(lanes))
+            recording = yield from _race(store, lines, request, prompt, wanted, pair)
             yield _said(request, race_answer(recording, whole=bool(rounds)))
 
     def sweep(
@@ -96,11 +99,11 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
             gammas: the numbers to try, each from 1 to 16.
             repeats: how many times over.
             settings: of the speculative runs, as for "run"; max_new_tokens is 64 unless given.
-            pair: an id that the endpoint "pairs" lists.
+            pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return every round that the figures are made of.
         """
         with _clear_errors():
-            plan = asked_sweep(prompts, gammas, repeats, settings)
+            plan = asked_sweep(prompts, gammas, repeats, settings, pair)
             report = yield from _sweep(store, lines, request, plan, pair)
             yield _said(request, sweep_answer(report, whole=bool(rounds)))
 
@@ -123,14 +126,19 @@ def _race(
     check_lanes(lanes)
     kept: list[Recording] = []
     stop, told = Stop(), monotonic()
-    with store.using(request_pair(pair)) as load, lines.of("race").place(visitor_of(request)) as place:
-        for message in place.wait(stop, [load]):
-            yield _news("waiting", message)
-        for value in race_updates(store.thread, [load] * len(lanes), text, lanes, stop, kept.append):
-            if value["phase"] == "running" and monotonic() - told >= TOLD_SECONDS:
-                told = monotonic()
-                yield _news("running", "Decoding…")
-    if value["phase"] != "done":
+    here = [settings.server is None for settings in lanes]
+    with store.using(request_pair(pair)) if any(here) else nullcontext() as load:
+        loads = [load if local else None for local in here]
+        thread, line = place_of(loads, store, lines.of("race"), lines.of_servers())
+        with line.place(visitor_of(request)) as place:
+            for message in place.wait(stop, loads):
+                yield _news("waiting", message)
+            for value in race_updates(thread, loads, text, lanes, stop, kept.append):
+                if value["phase"] == "running" and monotonic() - told >= TOLD_SECONDS:
+                    told = monotonic()
+                    yield _news("running", "Decoding…")
+    # What a server sent before it broke off is kept, and its lane says so.
+    if stop.is_set() or not kept or value["phase"] == "error":
         raise SpecDemoError(stop.reason or value["message"])
     return kept[0]
 
@@ -142,12 +150,14 @@ def _sweep(store: PairStore, lines: Lines, request: gr.Request, plan: Plan, pair
         SpecDemoError: it cannot run, or ended before its end.
     """
     stop = Stop()
-    with store.using(request_pair(pair)) as load, lines.of("sweep", AT_ONCE).place(visitor_of(request)) as place:
-        for message in place.wait(stop, [load]):
-            yield _news("waiting", message)
-        for state in measure_states(store.thread, load, plan.measurement, stop):
-            if state.phase == "running":
-                yield _news("running", state.message)
+    with store.using(request_pair(pair)) if plan.settings.server is None else nullcontext() as load:
+        thread, line = place_of([load], store, lines.of("sweep", AT_ONCE), lines.of_servers())
+        with line.place(visitor_of(request)) as place:
+            for message in place.wait(stop, [load]):
+                yield _news("waiting", message)
+            for state in measure_states(thread, load, plan.measurement, stop):
+                if state.phase == "running":
+                    yield _news("running", state.message)
     if state.phase != "done":
         raise SpecDemoError(stop.reason or state.message)
     return state.report

@@ -47,7 +47,7 @@ class Task:
 
     Attributes:
         job: what was decorated with :func:`on_gpu`, by its name.
-        requests: the pair of each load the job takes.
+        requests: the pair of each load the job takes; None for a lane on a server.
         arguments: the others, by name.
         seconds: what was asked for on the GPU.
         stop: a file that appears when the job shall stop, and says why if it is not the visitor's wish. Events are
@@ -55,7 +55,7 @@ class Task:
     """
 
     job: Job
-    requests: tuple[PairRequest, ...]
+    requests: tuple[PairRequest | None, ...]
     arguments: dict[str, Any]
     seconds: int
     stop: str
@@ -81,7 +81,8 @@ def on_gpu(seconds: Callable[..., float]) -> Callable[[Job], Job]:
         seconds: what it takes, from the job's other arguments by name.
 
     The job must be a function of a module, its other arguments and its values must be picklable, and each value
-    must stand for all before it. Nothing is changed where there is no ZeroGPU.
+    must stand for all before it. A job without any load runs on servers, needs no GPU and stays here. Nothing is
+    changed where there is no ZeroGPU.
     """
 
     def decorate(job: Job) -> Job:
@@ -94,6 +95,9 @@ def on_gpu(seconds: Callable[..., float]) -> Callable[[Job], Job]:
             given = parameters.bind(*positional, **named).arguments
             del given["thread"]
             loads = given.pop("loads", None) or [given.pop("load")]
+            if not any(loads):
+                yield from job(*positional, **named)
+                return
             stop, keep = given.pop("stop"), given.pop("keep", None)
             # The thread, the signal and ``keep`` belong to this program; the worker has its own.
             yield from _sent(away, loads, given, gpu_seconds(seconds(**given)), stop, keep)
@@ -104,20 +108,20 @@ def on_gpu(seconds: Callable[..., float]) -> Callable[[Job], Job]:
 
 
 def _sent(
-    job: Job, loads: Sequence[Load], given: dict[str, Any], seconds: int, stop: Event, keep: Any
+    job: Job, loads: Sequence[Load | None], given: dict[str, Any], seconds: int, stop: Event, keep: Any
 ) -> Iterator[Any]:
     """Hand a job to a worker, and pass on what comes.
 
     Raises:
         SpecDemoError: the platform gave no GPU, or took it away; its own message says why.
     """
-    for load in loads:
+    for load in filter(None, loads):
         for _ in await_load(load, stop):  # the card shows a download's progress
             pass
         load.future.result()
     with TemporaryDirectory(prefix="specdemo-") as folder:
         file = Path(folder) / "stop"
-        task = Task(job, tuple(load.request for load in loads), given, seconds, str(file))
+        task = Task(job, tuple(load and load.request for load in loads), given, seconds, str(file))
         with closing(run_task(task)) as updates:
             while (update := _next(updates)) is not None:
                 if stop.is_set() and not file.exists():
@@ -166,7 +170,7 @@ def _values(task: Task, store: PairStore, stop: Event) -> Iterator[tuple[bytes, 
     takes = inspect.signature(job).parameters
     kept: list[Any] = []
     with ExitStack() as stack:
-        loads = [stack.enter_context(store.using(request)) for request in task.requests]
+        loads = [request and stack.enter_context(store.using(request)) for request in task.requests]
         own = {"thread": store.thread, "stop": stop, "loads": loads, "load": loads[0], "keep": kept.append}
         given = {name: value for name, value in own.items() if name in takes}
         for value in job(**given, **task.arguments):

@@ -20,7 +20,9 @@ three and a half, and what is asked for must be left of it."""
 
 
 def decode_seconds(settings: Settings) -> float:
-    """Seconds of one run on a large GPU, roughly and rather too long than too short."""
+    """Seconds of one run on a large GPU, roughly and rather too long than too short; none of one on a server."""
+    if settings.engine == "server":
+        return 0.0
     if settings.strategy == "autoregressive":
         return settings.max_new_tokens * STEP_SECONDS
     steps = settings.gamma if settings.drafter != "prompt_lookup" else 0

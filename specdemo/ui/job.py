@@ -1,4 +1,4 @@
-"""One race in the models' thread: decoding never waits for the browser."""
+"""One race, in the models' thread or beside it: decoding never waits for the browser."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from threading import Event
 from typing import Any
 
 from specdemo.errors import SpecDemoError
-from specdemo.lanes import trace_of
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
 from specdemo.prompt import encode, pieces
-from specdemo.race import race
+from specdemo.race import Race, race
 from specdemo.record import record
 from specdemo.recording import Recording
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 from specdemo.ui.gpu_jobs import on_gpu
 from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.lane_headers import lane_headers
@@ -29,6 +28,7 @@ from specdemo.ui.stops import reason_of
 from specdemo.ui.worker import gathered, named
 
 STOPPED = "Stopped. Press Run to start again."
+BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane says why. Press Run to try again."
 BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
 MEMORY = "Memory ran out. Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def failed(message: str) -> dict[str, Any]:
 @on_gpu(lambda prompt, lanes: sum(map(decode_seconds, lanes)))
 def race_updates(
     thread: Executor,
-    loads: Sequence[Load],
+    loads: Sequence[Load | None],
     prompt: str,
     lanes: list[Settings],
     stop: Event,
@@ -63,26 +63,26 @@ def race_updates(
     """Run a race in ``thread`` and yield view values about ten times a second, the last one final.
 
     Args:
-        thread: where models run.
-        loads: the pair of each lane, there or on its way.
+        thread: where models run; for servers alone any other (:func:`specdemo.ui.server_jobs.place_of`).
+        loads: the pair of each lane, there or on its way; None for a lane on a server.
         prompt: for all lanes.
         lanes: the settings of each.
         stop: ends the run, the wait for the pairs included.
         keep: is handed the recording of a run in which every lane got somewhere, before the last value.
 
     Errors a person can cause, and any other, end as a message in the view. Setting ``stop`` or closing the
-    generator ends decoding within one round.
+    generator ends decoding within one round, and breaks off what servers still send.
     """
-    view = RaceView(lane_headers(lanes, [load.request.target_quantization for load in loads]))
+    view = RaceView(lane_headers(lanes, [load and load.request.target_quantization for load in loads]))
     try:
-        yield from _wait(view, loads, stop)
-        pairs = [load.future.result() for load in loads]
-        job = _Job(pairs, encode(pairs[0], prompt, lanes[0].chat), lanes, stop)
-        view.show_prompt(lanes, pieces(pairs[0], job.ids))
+        yield from _wait(view, list(filter(None, loads)), stop)
+        pairs = [load and load.future.result() for load in loads]
+        job = _Job(pairs, prompt, lanes, stop)
+        job.show_prompt(view)
         view.phase, view.message = "running", None
         yield from job.updates(view, thread)
         if view.figures:
-            keep(record(pairs[0], prompt, job.traces))
+            keep(record(job.here, prompt, job.traces))
     except SpecDemoError as error:
         view.phase, view.message = "error", str(error)
     except Exception as error:
@@ -111,25 +111,47 @@ def _wait(view: RaceView, loads: Sequence[Load], stop: Event) -> Iterator[dict[s
 class _Job:
     """A race under way, and what it gave so far."""
 
-    def __init__(self, pairs: list[ModelPair], ids: list[int], lanes: list[Settings], stop: Event) -> None:
-        self._pairs, self.ids, self._lanes, self._stop = pairs, ids, lanes, stop
-        self._rounds: list[list[Round]] = [[] for _ in lanes]
+    def __init__(self, pairs: list[ModelPair | None], prompt: str, lanes: list[Settings], stop: Event) -> None:
+        self._pairs, self._prompt, self._lanes, self._stop = pairs, prompt, lanes, stop
+        self.here = next(filter(None, pairs), None)  # the first pair that runs here
+        self._race: Race | None = None
         self.traces: list[Trace] = []  # once it is over
+
+    def show_prompt(self, view: RaceView) -> None:
+        """
+        Raises:
+            PromptError: a lane here cannot decode it.
+        """
+        if self.here is not None:
+            ids = encode(self.here, self._prompt, self._lanes[0].chat)  # the panel has one switch for all lanes
+            view.show_prompt(self._lanes, pieces(self.here, ids))
 
     def updates(self, view: RaceView, thread: Executor) -> Iterator[dict[str, Any]]:
         """Decode in ``thread``; yields ``view`` as it fills, but for its last state, which has the verdict."""
-        with closing(gathered(thread, lambda: race(self._pairs, self.ids, self._lanes), self._stop)) as updates:
-            for news in updates:
-                for lane, round_ in news:
-                    self._rounds[lane].append(round_)
-                view.add(news)
-                yield view.value()
+        with closing(gathered(thread, self._begin, self._stop)) as updates:
+            try:
+                for news in updates:
+                    view.add(news)
+                    yield view.value()
+            except GeneratorExit:  # nobody looks on, and the thread may be waiting for a server
+                self._stop.set()
+                raise
         self._conclude(view)
 
+    def _begin(self) -> Race:
+        # As text: a server has a tokenizer and a chat template of its own.
+        self._race = race(self._pairs, self._prompt, self._lanes, self._stop)
+        return self._race
+
     def _conclude(self, view: RaceView) -> None:
-        lanes = zip(self._pairs, self._lanes, self._rounds, strict=True)
-        self.traces = [trace_of(pair, self.ids, settings, rounds) for pair, settings, rounds in lanes]
-        stopped = not all(t.complete for t in self.traces)
-        view.phase, view.message = ("stopped", reason_of(self._stop, STOPPED)) if stopped else ("done", None)
+        self.traces = self._race.traces()
+        view.settle(self.traces)
+        broken = any(t.server and t.server.incomplete for t in self.traces)
+        if all(t.complete for t in self.traces):
+            view.phase, view.message = "done", None
+        elif broken and not self._stop.is_set():
+            view.phase, view.message = "stopped", BROKEN_OFF
+        else:
+            view.phase, view.message = "stopped", reason_of(self._stop, STOPPED)
         if all(t.rounds for t in self.traces):
             view.conclude(self.traces)

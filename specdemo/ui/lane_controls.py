@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,6 +11,7 @@ import gradio as gr
 from specdemo.errors import SettingsError
 from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.quiet import QUIET
+from specdemo.ui.server_choice import method_name, method_parts, method_settings, offered, server_methods
 
 NO_LANE = "none"
 UNQUANTIZED = "plain_unquantized"
@@ -75,6 +77,9 @@ def lane_settings(
     """
     if method == NO_LANE:
         return None
+    served = method_settings(method, shared.get("temperature"))
+    if served is not None:
+        return Settings(**{**shared, **served})
     if method not in METHODS:
         raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(METHODS)}.")
     chosen: dict[str, Any] = dict(METHODS[method][1])
@@ -99,17 +104,48 @@ def whole(field: str, value: float | None) -> int | float:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def method_choices(*, has_draft: bool, quantized: bool, optional: bool) -> list[tuple[str, str]]:
-    """(label, name) of the ways to decode that a pair offers.
+def method_choices(
+    *, has_draft: bool, quantized: bool, optional: bool, server: str | None = None
+) -> list[tuple[str, str]]:
+    """(label, name) of the ways to decode that a pair offers, and after them those of the configured servers.
 
-    Without a draft model those that need none; with a quantised target its unquantised baseline too.
+    Without a draft model those that need none; with a quantised target its unquantised baseline too; with a
+    ``server`` in place of models none but servers'.
     """
-    offered = [
+    here = [
         (label, name)
         for name, (label, settings) in METHODS.items()
         if (has_draft or settings.get("drafter") != "model") and (quantized or name != UNQUANTIZED)
     ]
-    return [("None", NO_LANE), *offered] if optional else offered
+    choices = [*(here if server is None else []), *server_methods(server)]
+    return [("None", NO_LANE), *choices] if optional else choices
+
+
+def methods_on(server: str, wishes: Sequence[str]) -> list[str]:
+    """What each lane does on a server, by what it was wished to do: one lane where there is one deployment."""
+    entry = offered().get(server)
+    if entry is None:
+        return list(wishes)
+    strategies = entry.strategies
+    only = None if len(strategies) > 1 else "plain" if strategies == ("autoregressive",) else "speculative"
+    methods = []
+    for lane, wish in enumerate(wishes):
+        if wish == NO_LANE or method_parts(wish) is not None:
+            methods.append(wish)
+        elif only is not None:
+            methods.append(method_name(server, only) if lane == 0 else NO_LANE)
+        else:
+            plain = METHODS[wish][1]["strategy"] == "autoregressive"
+            methods.append(method_name(server, "plain" if plain else "speculative"))
+    return methods
+
+
+def wish_of(method: str, server: str | None) -> str:
+    """What a choice says of lanes in general: on the chosen ``server`` its ways stand for those of models."""
+    parts = method_parts(method)
+    if parts is None or parts[0] != server:
+        return method
+    return "plain" if parts[1] == "plain" else "draft"
 
 
 def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:

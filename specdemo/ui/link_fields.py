@@ -18,11 +18,12 @@ from specdemo.settings import DRAFTERS, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.batch_tab import MOST_REPEATS as MOST_BATCH_REPEATS
 from specdemo.ui.batch_tab import MOST_ROWS
 from specdemo.ui.controls import ENGINES, FIRST_LANES, chats
-from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE
+from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, methods_on
 from specdemo.ui.losslessness_tab import DISTRIBUTION, GREEDY
 from specdemo.ui.pair_controls import CUSTOM, NONE, devices, held_as
 from specdemo.ui.prompt_source import DOMAINS, OWN, PANEL
 from specdemo.ui.recordings_panel import shipped
+from specdemo.ui.server_choice import pair_choices, server_methods, server_of
 from specdemo.ui.sweep_tab import MOST_REPEATS
 
 TABS = ("race", "sweep", "batch", "losslessness")
@@ -77,7 +78,7 @@ def link_rules() -> tuple[Rule, ...]:
     rules = [] if is_public() else [Rule("target", "", True, {"pair": CUSTOM})]
     for name in _pairs():
         defaults = {**dict(zip(HELD, held_as(name), strict=True)), "chat": chats(name)}
-        rules.append(Rule("pair", name, False, defaults | _without_draft(name)))
+        rules.append(Rule("pair", name, False, defaults | _lanes_of(name)))
     warm = {lane_field(number, "acceptance"): "sampling" for number in _numbers()}
     return (
         *rules,
@@ -99,8 +100,14 @@ def lane_field(number: int, name: str) -> str:
 METHOD_FIELDS = tuple(lane_field(number, "method") for number in range(1, len(FIRST_LANES) + 1))
 
 
-def _without_draft(pair: str) -> dict[str, Any]:
-    """What a pair without a draft model begins with; of a custom one that is known only with its names."""
+def _lanes_of(pair: str) -> dict[str, Any]:
+    """What the lanes begin with on a server, or on a pair without a draft model.
+
+    Of a custom one that is known only with its names.
+    """
+    server = server_of(pair)
+    if server is not None:
+        return dict(zip(METHOD_FIELDS, methods_on(server, FIRST_LANES), strict=True))
     drafting = [name for name, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first == "draft"]
     if pair == CUSTOM:
         return dict.fromkeys([*drafting, "losslessness.drafter"])
@@ -114,7 +121,7 @@ def _numbers() -> range:
 
 
 def _pairs() -> list[str]:
-    return [*catalog(), *([] if is_public() else [CUSTOM])]
+    return [*catalog(), *(name for _, name in pair_choices()), *([] if is_public() else [CUSTOM])]
 
 
 def _pair() -> list[Field]:
@@ -153,7 +160,7 @@ def _lanes() -> list[Field]:
 
 def _lane(number: int) -> list[Field]:
     defaults = Settings()
-    methods = (*METHODS, NO_LANE) if number > 1 else tuple(METHODS)
+    methods = (*METHODS, *(name for _, name in server_methods()), *([NO_LANE] if number > 1 else []))
     fields = [
         Field("method", "choice", FIRST_LANES[number - 1], choices=methods),
         Field("gamma", "whole", defaults.gamma, least=1, most=MAX_GAMMA),

@@ -13,13 +13,14 @@ from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
 from specdemo.models.store import PairStore
 from specdemo.ui.controls import FIRST_LANES, Controls
-from specdemo.ui.lane_controls import NO_LANE, method_choices
+from specdemo.ui.lane_controls import NO_LANE, method_choices, wish_of
 from specdemo.ui.link_fields import METHOD_FIELDS, TABS, Field, link_fields, table
 from specdemo.ui.links import LONGEST_QUERY, from_query
 from specdemo.ui.losslessness_tab import drafters_of, rules_of
 from specdemo.ui.pair_controls import NONE, has_draft, pair_request
 from specdemo.ui.pair_loading import LOOKS
 from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.server_choice import server_of
 
 HERE = Path(__file__).parent
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
@@ -54,7 +55,7 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
 
     def read_methods(request: gr.Request) -> list[Any]:
         values, _ = from_query(dict(request.query_params))
-        wished = [values[name] for name in METHOD_FIELDS]
+        wished = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_FIELDS]
         return [*_methods(values), gr.skip() if wished == list(FIRST_LANES) else wished]
 
     def read(request: gr.Request) -> list[Any]:
@@ -101,9 +102,10 @@ def _choices(values: dict[str, Any]) -> list[Any]:
     """The choices that the pair leaves to each lane, once all values are there."""
     drafts = has_draft(values["pair"], values["target"], values["draft"])
     quantized = values["target-weights"] != NONE
-    if drafts and not quantized and all(values[f.name] == f.default for f in _method_fields()):
+    server = server_of(values["pair"])
+    if drafts and not quantized and server is None and all(values[f.name] == f.default for f in _method_fields()):
         return [gr.skip() for _ in METHOD_FIELDS]
-    offered = [_offered(f, has_draft=drafts, quantized=quantized) for f in _method_fields()]
+    offered = [_offered(f, has_draft=drafts, quantized=quantized, server=server) for f in _method_fields()]
     return [gr.update(choices=choices) for choices in offered]
 
 
@@ -111,8 +113,11 @@ def _method_fields() -> list[Field]:
     return [f for f in link_fields() if f.name in METHOD_FIELDS]
 
 
-def _offered(field: Field, *, has_draft: bool = True, quantized: bool = True) -> list[tuple[str, str]]:
-    return method_choices(has_draft=has_draft, quantized=quantized, optional=NO_LANE in field.choices)
+def _offered(
+    field: Field, *, has_draft: bool = True, quantized: bool = True, server: str | None = None
+) -> list[tuple[str, str]]:
+    optional = NO_LANE in field.choices
+    return method_choices(has_draft=has_draft, quantized=quantized, optional=optional, server=server)
 
 
 def _updates(values: dict[str, Any]) -> list[Any]:
@@ -140,6 +145,8 @@ def start_flags(flags: dict[str, Any], pair: tuple[Any, ...], store: PairStore) 
         pair: the values of its controls.
         store: knows what is here.
     """
+    if server_of(pair[0]) is not None:  # nothing is fetched to run there
+        return {**flags, "start": True}
     try:
         request = pair_request(*pair)
         if is_public() or store.find(request):

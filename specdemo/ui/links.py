@@ -28,6 +28,7 @@ from specdemo.ui.link_fields import (
 )
 from specdemo.ui.losslessness_tab import drafters_of, rules_of
 from specdemo.ui.pair_controls import NONE, has_draft
+from specdemo.ui.server_choice import server_of
 
 LONGEST_QUERY = 6000
 """Characters. Servers on the way take about 8,000, and Gradio appends the query to its own requests."""
@@ -210,7 +211,12 @@ def _check(field: Field, value: Any, values: Mapping[str, Any]) -> None:
             raise _Unusable("a link may not make this machine ask another one for a folder.")
     elif field.name in METHOD_FIELDS:
         quantized, optional = values["target-weights"] != NONE, NO_LANE in field.choices
-        choices = method_choices(has_draft=_has_draft(values), quantized=quantized, optional=optional)
+        choices = method_choices(
+            has_draft=_has_draft(values),
+            quantized=quantized,
+            optional=optional,
+            server=server_of(values["pair"]),
+        )
         _one_of(value, [name for _, name in choices])
     elif field.name == "losslessness.rule":
         _one_of(value, [name for _, name in rules_of(values["losslessness.mode"])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import gradio as gr
@@ -17,8 +18,9 @@ from specdemo.ui.job import BUSY
 from specdemo.ui.lane_controls import ACCEPTANCE_LABELS, whole
 from specdemo.ui.losslessness_job import CheckState, Plan, check_states
 from specdemo.ui.losslessness_view import render
-from specdemo.ui.pair_controls import PAIR_INPUTS, has_draft, pair_request
+from specdemo.ui.pair_controls import INSTEAD, PAIR_INPUTS, has_draft, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.server_choice import label_of, server_of
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
 from specdemo.ui.turns import Turns, visitor_of
@@ -37,6 +39,7 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     """Build the tab in the current layout; returns the visitors' stop signals."""
     stops = Stops()
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
+    elsewhere = gr.HTML(value=None, padding=False, elem_id="losslessness-elsewhere")
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
         mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
         rule = gr.Dropdown(
@@ -102,6 +105,8 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
     checked.then(lambda: busy(False), None, buttons, **QUIET)
     halt.click(stop, None, None, **QUIET)
+    pair = controls.pair.pair
+    pair.change(_said_of_servers, pair, elsewhere, **QUIET)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
     mode.input(_swapped, [mode, rule], rule, **QUIET)
@@ -161,6 +166,14 @@ def _swapped(mode: str, rule: str) -> Any:
     sampled = mode == DISTRIBUTION
     swapped = {True: {"exact": "sampling"}, False: {"sampling": "exact"}}[sampled]
     return gr.update(choices=rules_of(mode), value=swapped.get(rule, rule))
+
+
+def _said_of_servers(pair: str) -> str:
+    server = server_of(pair)
+    if server is None:
+        return ""
+    text = f"{label_of(server)} is a server, and this needs the models here; {INSTEAD}"
+    return f"<p class='losslessness-intro'>{escape(text)}</p>"
 
 
 def _introduced(mode: str) -> str:

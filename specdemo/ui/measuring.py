@@ -41,13 +41,13 @@ class Measurement:
     """How to measure, and how to speak of it.
 
     Attributes:
-        start: begins it on a pair; the event ends it within one round.
+        start: begins it on a pair, None where a server does the work; the event ends it within one round.
         told: a line for people on what was just done.
         counted: the line at its end, from the whole report.
         seconds: what it takes on a large GPU, roughly.
     """
 
-    start: Callable[[ModelPair, Event], Iterator[Progress]]
+    start: Callable[[ModelPair | None, Event], Iterator[Progress]]
     told: Callable[[Any], str]
     counted: Callable[[Any], str]
     seconds: float = 0.0
@@ -71,17 +71,21 @@ class MeasureState:
 
 
 @on_gpu(lambda measurement: measurement.seconds)
-def measure_states(thread: Executor, load: Load, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
+def measure_states(
+    thread: Executor, load: Load | None, measurement: Measurement, stop: Event
+) -> Iterator[MeasureState]:
     """Measure in ``thread``, one job a run, so that other visitors' runs come in between; the last state is final.
+
+    There is no ``load`` where a server does the work.
 
     Errors a person can cause, and any other, end as a message, with what was measured until then. Setting
     ``stop`` or closing the generator ends decoding within one round.
     """
     state = MeasureState("loading", "Waiting for a turn…")
     try:
-        for text in await_load(load, stop):
+        for text in await_load(load, stop) if load else ():
             yield MeasureState("loading", text)
-        with closing(_runs(thread, load.future.result(), measurement, stop)) as states:
+        with closing(_runs(thread, load and load.future.result(), measurement, stop)) as states:
             for state in states:
                 yield state
         if state.report is not None and state.report.complete:
@@ -98,7 +102,9 @@ def measure_states(thread: Executor, load: Load, measurement: Measurement, stop:
         yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
 
 
-def _runs(thread: Executor, pair: ModelPair, measurement: Measurement, stop: Event) -> Iterator[MeasureState]:
+def _runs(
+    thread: Executor, pair: ModelPair | None, measurement: Measurement, stop: Event
+) -> Iterator[MeasureState]:
     state = MeasureState("running", "Warming up…")
     yield state
     told = time.monotonic()

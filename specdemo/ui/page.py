@@ -12,6 +12,7 @@ from specdemo.limits import limits
 from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.models.store import PairStore
 from specdemo.models.zero_gpu import ZeroGpuStore
+from specdemo.servers.catalog import servers
 from specdemo.ui.batch_tab import batch_css, create_batch_tab
 from specdemo.ui.controls import create_controls
 from specdemo.ui.endpoints import add_endpoints
@@ -44,7 +45,11 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
     Args:
         store: where the pairs are kept and run; a new one if none is given.
         lines: where jobs wait for their turn; new ones if none are given.
+
+    Raises:
+        ServerError: the configured servers cannot be read.
     """
+    servers()  # what cannot be read is said before anything is built
     store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
     lines = lines or Lines(limits(), shared=is_public())
@@ -59,15 +64,16 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    leavers = [*create_race_tab(controls, store, loading, lines.of("race"))]
+                    leavers = [*create_race_tab(controls, store, loading, lines.of("race"), lines.of_servers())]
                 with gr.Tab("γ sweep", id="sweep"):
-                    leavers.append(create_sweep_tab(controls, store, lines.of("sweep", AT_ONCE)))
+                    sweeps = lines.of("sweep", AT_ONCE)
+                    leavers.append(create_sweep_tab(controls, store, sweeps, lines.of_servers()))
                 with gr.Tab("Batch", id="batch"):
                     leavers.append(create_batch_tab(controls, store, lines.of("batch", AT_ONCE)))
                 with gr.Tab("Losslessness", id="losslessness"):
                     leavers.append(create_losslessness_tab(controls, store, lines.of("losslessness", AT_ONCE)))
         add_endpoints(store, lines)
-        connect_pair_card(page, controls.pair, controls.run, loading)
+        connect_pair_card(page, controls.pair, controls.run, [lane.method for lane in controls.lanes], loading)
         connect_links(page, controls, tabs, store)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from specdemo.models.catalog import catalog
@@ -9,7 +10,12 @@ from specdemo.models.memory import Footprint
 from specdemo.models.preflight import ModelReport, Preflight, gigabytes
 from specdemo.models.progress import Step
 from specdemo.models.store import Load
+from specdemo.servers.catalog import ServerEntry
+from specdemo.servers.probe import Health
 from specdemo.ui.progress_text import describe
+
+DEPLOYMENTS = {"autoregressive": "plain", "speculative": "speculative"}
+"""A server's deployments by strategy, and how the page calls them."""
 
 
 def looking() -> str:
@@ -51,6 +57,37 @@ def loaded(load: Load) -> str:
     total = gigabytes(sum(f.held for f in held.values()))
     notes = [*map(_line, load.notes), *_remarks(load.report)]
     return _card("ready", f"{load.place}, {total}.", *notes, _details(_facts(load.report, held), opened=False))
+
+
+def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
+    """A server in place of models: what it is, which deployments it has, and whether they answer.
+
+    Args:
+        entry: as it was configured; its addresses and its key are not shown.
+        states: of its deployments by strategy; None while they are asked.
+    """
+    lines = [_deployment(entry, strategy, states) for strategy in DEPLOYMENTS]
+    facts = "The models run there and nothing is loaded here; times are this app’s, the network included."
+    return _card(*_answering(entry, states), *lines, *([_line(entry.note)] if entry.note else []), _line(facts))
+
+
+def _answering(entry: ServerEntry, states: Mapping[str, Health] | None) -> tuple[str, str]:
+    """The card's state and conclusion."""
+    if states is None:
+        return "working", f"Asking {entry.label}…"
+    failed = sum(not health.ok for health in states.values())
+    if not failed:
+        return "ready", f"{entry.label} answers."
+    return "problem", f"{entry.label} {'does not answer' if failed == len(states) else 'answers in part'}."
+
+
+def _deployment(entry: ServerEntry, strategy: str, states: Mapping[str, Health] | None) -> str:
+    if strategy not in entry.strategies:
+        told = "no deployment"
+    else:
+        told = entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
+    name = DEPLOYMENTS[strategy]
+    return f'<p class="model deployment"><span>{name}</span> {escape(told)}</p>'
 
 
 def _card(state: str, conclusion: str, *parts: str) -> str:

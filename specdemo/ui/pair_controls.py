@@ -12,8 +12,10 @@ from specdemo.errors import PairError
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
 from specdemo.ui.quiet import QUIET
+from specdemo.ui.server_choice import label_of, pair_choices, server_of
 
 CUSTOM = "custom"
+INSTEAD = "choose a pair of models in the panel. Races and sweeps run on servers."
 NONE = "none"
 BEST = "best"
 
@@ -53,8 +55,11 @@ def pair_request(
     """The pair that the controls' values name.
 
     Raises:
-        PairError: nothing is typed in, or what is asked for is unknown.
+        PairError: nothing is typed in, it is a server, or what is asked for is unknown.
     """
+    server = server_of(pair)
+    if server is not None:
+        raise PairError(f"pair: {label_of(server)!r} is a server, and this needs the models here; {INSTEAD}")
     held = (None if device == BEST else device, dtype, target_quantization, draft_quantization)
     if pair != CUSTOM:
         return request_pair(pair, *held)
@@ -70,7 +75,12 @@ def named(pair: str, target: str | None, *_: str) -> bool:
 
 
 def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
-    """Whether the chosen pair has a draft model; a custom one may have, until its target alone is typed in."""
+    """Whether the chosen pair has a draft model; a custom one may have, until its target alone is typed in.
+
+    A server drafts by itself.
+    """
+    if server_of(pair) is not None:
+        return True
     if pair == CUSTOM:
         return bool((draft or "").strip()) or not (target or "").strip()
     return catalog()[pair].draft is not None
@@ -78,7 +88,7 @@ def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
 
 def create_pair_controls() -> PairControls:
     """Build the controls in the current layout; what was typed in is shown for a custom pair only."""
-    choices = [(entry.label, entry.id) for entry in catalog().values()]
+    choices = [*((entry.label, entry.id) for entry in catalog().values()), *pair_choices()]
     if not is_public():
         choices.append(("Custom: your own models…", CUSTOM))
     first = next(iter(catalog().values()))
@@ -97,7 +107,7 @@ def create_pair_controls() -> PairControls:
     with gr.Row(elem_classes="actions"):
         load = gr.Button("Load", size="sm", visible=False, elem_id="load", min_width=120)
         cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
-    with gr.Accordion("Precision and device", open=False, elem_id="precision"):
+    with gr.Accordion("Precision and device", open=False, elem_id="precision") as precision:
         weights = [("as they are", NONE), *((name, name) for name in QUANTIZATIONS)]
         with gr.Row(elem_classes="pairwise"):
             quantizations = [
@@ -117,7 +127,12 @@ def create_pair_controls() -> PairControls:
             device = gr.Dropdown(devices(), value=BEST, label="Device", min_width=110, elem_id="device")
     controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
     # What shows follows the value; what is chosen follows the person, since a link chooses for itself.
-    pair.change(lambda name: gr.update(visible=name == CUSTOM), pair, custom, **QUIET)
+    pair.change(
+        lambda name: [gr.update(visible=name == CUSTOM), gr.update(visible=server_of(name) is None)],
+        pair,
+        [custom, precision],
+        **QUIET,
+    )
     pair.input(lambda name: list(held_as(name)), pair, controls.inputs()[3:], **QUIET)
     return controls
 

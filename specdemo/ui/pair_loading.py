@@ -10,14 +10,18 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import SpecDemoError
+from specdemo.errors import ServerError, SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED
 from specdemo.models.request import PairRequest
 from specdemo.models.store import Load, PairStore
+from specdemo.servers.catalog import servers
+from specdemo.servers.probe import probe
 from specdemo.ui import pair_card
+from specdemo.ui.lane_controls import NO_LANE
 from specdemo.ui.pair_controls import PairControls, named, pair_request
 from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.server_choice import method_parts, server_of
 
 UPDATE_SECONDS = 0.25
 LOOKS = 16
@@ -45,13 +49,20 @@ class PairLoading:
     def look(self, session: str, values: Any) -> Iterator[Card]:
         """The chosen pair: its preflight; or its load under way, until it is done or another pair is chosen."""
         turn = self._turn(session)
+        server = server_of(values[0])
+        if server is not None:
+            yield from _explained(lambda: self._look_at_server(server, session, turn))
+            return
         if not named(*values):
             yield _card(pair_card.unnamed())
             return
         yield from _explained(lambda: self._look(pair_request(*values), session, turn))
 
     def load(self, session: str, values: Any) -> Iterator[Card]:
-        """Begin to load the chosen pair, and show how far it is."""
+        """Begin to load the chosen pair, and show how far it is; of a server there is nothing to load."""
+        if server_of(values[0]) is not None:
+            yield LEFT
+            return
         turn = self._turn(session)
 
         def run() -> Iterator[Card]:
@@ -63,6 +74,8 @@ class PairLoading:
 
     def now(self, values: Any) -> Card:
         """The card as it stands, without waiting for a load."""
+        if server_of(values[0]) is not None:
+            return LEFT
         *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
         return last
 
@@ -94,6 +107,16 @@ class PairLoading:
             wanted = self._wanted.pop(session, {})
         for leave in wanted.values():
             leave()
+
+    def _look_at_server(self, name: str, session: str, turn: object) -> Iterator[Card]:
+        """What the server is at once, whether it answers as soon as that is known."""
+        entry = servers().get(name)
+        if entry is None:
+            raise ServerError(f"{name!r} is not configured any more; choose another pair.")
+        self._shown.pop(session, None)
+        yield _card(pair_card.server(entry, None))
+        states = probe(entry.pair, entry.strategies)
+        yield _card(pair_card.server(entry, states)) if self._looks(session, turn) else LEFT
 
     def _turn(self, session: str) -> object:
         """Whatever the visitor looked at before is not shown any more."""
@@ -141,8 +164,16 @@ class PairLoading:
         return session is None or self._turns.get(session) is turn
 
 
-def connect_pair_card(page: gr.Blocks, controls: PairControls, run: gr.Button, loading: PairLoading) -> None:
-    """Wire the card and its buttons; Run loads what it runs, so it shows the load as well."""
+def connect_pair_card(
+    page: gr.Blocks, controls: PairControls, run: gr.Button, methods: list[gr.Dropdown], loading: PairLoading
+) -> None:
+    """Wire the card and its buttons; Run loads what it runs, so it shows the load as well.
+
+    Args:
+        page, controls, run: to wire.
+        methods: of the lanes; where all are servers' own, Run loads nothing.
+        loading: what each visitor looks at.
+    """
     outputs = [controls.card, controls.load, controls.cancel]
 
     def look(request: gr.Request, *values: Any) -> Iterator[Card]:
@@ -150,6 +181,13 @@ def connect_pair_card(page: gr.Blocks, controls: PairControls, run: gr.Button, l
 
     def load(request: gr.Request, *values: Any) -> Iterator[Card]:
         yield from loading.load(request.session_hash or "", values)
+
+    def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
+        pair, chosen = values[: -len(methods)], values[-len(methods) :]
+        if any(method != NO_LANE and method_parts(method) is None for method in chosen):
+            yield from loading.load(request.session_hash or "", pair)
+        else:
+            yield LEFT
 
     def cancel(request: gr.Request, *values: Any) -> Card:
         return loading.cancel(request.session_hash or "", values)
@@ -160,7 +198,8 @@ def connect_pair_card(page: gr.Blocks, controls: PairControls, run: gr.Button, l
     typed = [event for box in (controls.target, controls.draft) for event in (box.submit, box.blur)]
     # A card that watches a load ends as soon as it is no longer the last that was asked for.
     gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
-    gr.on([controls.load.click, run.click], load, inputs, outputs, trigger_mode="multiple", **waits)
+    controls.load.click(load, inputs, outputs, trigger_mode="multiple", **waits)
+    run.click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     controls.cancel.click(cancel, inputs, outputs, **QUIET)
 
 

@@ -86,7 +86,7 @@
 
     /** Shows a run as it is, or begins to play a recording. */
     update(value) {
-      if (value && this.held && value.run === this.value.run) {
+      if (value && this.held && [value.run, value.replaces].includes(this.value.run)) {
         this.grow(value);
       } else if (!value || !value.replay) {
         this.leave();
@@ -178,6 +178,13 @@
       this.live = value;
       if (value.phase === "stopped" || value.phase === "error") {
         this.release();
+        return;
+      }
+      if (value.run !== this.value.run) { // its rounds are told anew: what they were is known now
+        this.take(value);
+        this.shown = null;
+        this.parts.label.textContent = HELD.over;
+        this.moveTo(this.clock);
         return;
       }
       // A lane whose clock is behind may still send rounds of a moment that is shown: they come next, so that no

@@ -11,6 +11,9 @@
   const MOST_ROUNDS = 300;
   const ROW_HEIGHT = 44;
   const AXIS_HEIGHT = 34;
+  const MARGIN = 104;
+  /** Of a letter of a lane's title, about. */
+  const TITLE_WIDTH = 6.6;
   const PHASES = [
     { key: "draft", name: "draft", colour: (c) => c.lanes[2], opacity: 0.85 },
     { key: "verify", name: "target forward", colour: (c) => c.lanes[0], opacity: 0.85 },
@@ -52,9 +55,14 @@
       if (this.rounds[lane].length < MOST_ROUNDS) this.rounds[lane].push(round);
     }
 
+    /** Whether it is known where the time of a lane's rounds went; a server does not say. */
+    known(lane) {
+      return this.rounds[lane].some((round) => round.draft_seconds !== undefined);
+    }
+
     /** Draws what was noted; true if there is anything to see. */
     draw() {
-      if (!window.Plotly || !this.rounds.some((rounds) => rounds.length)) return false;
+      if (!window.Plotly || !this.lanes.some((_, lane) => this.known(lane))) return false;
       const colours = window.SpecDemoChart.readColours(this.host);
       this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
       window.Plotly.react(this.host, PHASES.map((phase) => this.bars(phase, colours)), this.layout(colours),
@@ -91,17 +99,32 @@
         : { draft: round.draft_seconds, verify: round.verify_seconds, other: round.other_seconds };
     }
 
+    /** Room for the lanes' titles, but never more than a third of the width. */
+    margin() {
+      const longest = Math.max(...this.lanes.map((lane) => lane.title.length));
+      return Math.max(MARGIN, Math.min(TITLE_WIDTH * longest + 12, this.host.clientWidth / 3));
+    }
+
+    shortened(title) {
+      const most = Math.floor((this.margin() - 12) / TITLE_WIDTH);
+      return title.length > most ? title.slice(0, most - 1) + "…" : title;
+    }
+
     layout(colours) {
       const { axis } = window.SpecDemoChart;
       return {
         barmode: "overlay", bargap: 0.3, showlegend: false, autosize: true, dragmode: "pan",
-        margin: { l: 104, r: 18, t: 2, b: 26 },
+        margin: { l: this.margin(), r: 18, t: 2, b: 26 },
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
         font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
+        annotations: this.lanes.flatMap((_, lane) => (this.known(lane) || !this.rounds[lane].length ? [] : [{
+          x: 0, y: lane, xanchor: "left", showarrow: false, text: "the server does not say",
+          font: { size: 12, color: colours.dim },
+        }])),
         hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
         xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
         yaxis: axis(colours, {
-          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => lane.title),
+          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => this.shortened(lane.title)),
           range: [this.lanes.length - 0.45, -0.55], showgrid: false, zeroline: false,
         }),
       };

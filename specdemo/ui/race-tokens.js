@@ -15,12 +15,13 @@
 
   const KINDS = {
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
-    bonus: "bonus: a free token", rejected: "rejected: drafted, dropped",
+    bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
   };
   const LEGEND = [
     ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
-    ["rejected", "drafted, dropped"],
+    ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
   ];
+  const UNNAMED = "the server counts its rejected tokens and does not say which they were";
   const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: 1, End: -1 };
 
   /** What each token's element stands for. */
@@ -47,7 +48,8 @@
     const element = make("span", "t t-" + (token.kind in KINDS ? token.kind : "target") + marks);
     const body = token.text.trim();
     if (!body) {
-      make("span", token.text.includes("\n") ? "k nl" : token.text ? "k" : "k empty", element, token.text);
+      const look = unnamed(token) ? "k block" : token.text.includes("\n") ? "k nl" : token.text ? "k" : "k empty";
+      make("span", look, element, token.text);
       return element;
     }
     const start = token.text.indexOf(body);
@@ -140,20 +142,28 @@
     const { token, dropped } = record;
     const number = (name, value) => (typeof value === "number" ? `${name} ${formatProbability(value)}` : null);
     const join = (parts, mark) => parts.filter(Boolean).join(mark);
-    const text = token.text ? { quote: token.text } : record.ends ? "end of text" : "part of a character";
+    const text = token.text ? { quote: token.text } : record.ends ? "end of text"
+      : unnamed(token) ? "a drafted token" : "part of a character";
     const lines = [
       [text, " · " + KINDS[token.kind]],
-      [token.round ? roundLine(token, record.drafted) : "round 0, the prompt’s own pass"],
+      [!token.round ? "round 0, the prompt’s own pass" : token.kind === "streamed" ? "" : roundLine(token, record.drafted)],
       [join([number("target p", token.p), number("draft q", token.q), number("acceptance", token.acceptance)], " · ")],
     ];
     if (record.from) lines.push(["copied from the marked place"]);
-    if (dropped) {
+    if (unnamed(token)) lines.push([UNNAMED]);
+    if (dropped && unnamed(dropped)) {
+      lines.push(["in place of a drafted token, which the server does not name"]);
+    } else if (dropped) {
       const odds = join([number("p", dropped.p), number("q", dropped.q)], ", ");
       lines.push(["drafted ", { quote: dropped.text }, `${odds && ": " + odds}, rejected`]);
     }
-    lines.push([`id ${token.id} · ${token.seconds.toFixed(3)} s on the lane’s clock`]);
+    const id = token.id === undefined ? "" : `id ${token.id} · `;
+    lines.push([`${id}${token.seconds.toFixed(3)} s on the lane’s clock`]);
     return lines.filter((line) => line[0]);
   }
+
+  /** Whether a server counted this drafted token without saying which it was. */
+  const unnamed = (token) => token.kind === "rejected" && token.id === undefined && !token.text;
 
   const roundLine = (token, drafted) =>
     `round ${token.round}, position ${token.position}` + (drafted ? ` (γ ${drafted})` : "");
@@ -353,6 +363,8 @@
       const entry = make("span", "race-key", legend);
       make("span", "k-" + kind, entry, kind);
       entry.append(" " + meaning);
+      entry.dataset.kind = kind;
+      entry.hidden = kind === "streamed"; // until there is one
     }
     const label = make("label", "race-toggle", legend);
     const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });

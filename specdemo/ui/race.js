@@ -9,7 +9,9 @@
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
  *   source: ?number, tokens: Token[]}} Round
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
- *   weights?: string, prompt?: string[]}} LaneSpec
+ *   weights?: string, prompt?: string[], server?: {line: string, notes: string[]},
+ *   told?: Object<string, ?number>}} LaneSpec  `server`: what is said of a lane that ran on one; `told`: its figures,
+ *   once it has ended, of which some cannot be counted here
  */
 (function () {
   "use strict";
@@ -44,6 +46,7 @@
     done: "Too few rounds, or too few lanes, to say why.",
   };
   const NOTHING = "–";
+  const OVER = new Set(["done", "stopped", "error"]);
   /** Before this much decoding the speed-up is noise. */
   const SETTLED = { tokens: 5, seconds: 0.15 };
 
@@ -78,6 +81,7 @@
 
   const emptyTally = () => ({
     clock: 0, prefill: 0, passes: 0, kept: 0, emitted: 0, decodeRounds: 0, drafted: 0, accepted: 0, stop: null,
+    unknown: false, pieces: false,
   });
 
   /** Counts one more round; round 0 is the prefill, which is no part of the decoding speed. */
@@ -87,6 +91,9 @@
     tally.kept += kept;
     tally.clock = round.seconds;
     tally.stop = round.stop || tally.stop;
+    // What a server streams are chunks, not rounds; and pieces of text, not tokens, if it gives no ids.
+    tally.unknown = tally.unknown || round.tokens.some((token) => token.kind === "streamed");
+    tally.pieces = tally.pieces || round.tokens.some((token) => token.kind !== "rejected" && token.id === undefined);
     if (round.index === 0) {
       tally.prefill = round.seconds;
     } else {
@@ -99,30 +106,46 @@
 
   /** Decoded tokens per second, or null while there is nothing to measure. */
   function speed(tally) {
+    if (tally.told) return tally.told.tokens_per_second;
+    if (tally.pieces) return null;
     const seconds = tally.clock - tally.prefill;
     return tally.emitted && seconds > 0 ? tally.emitted / seconds : null;
   }
 
   function settled(tally, over) {
     if (speed(tally) === null) return false;
-    return over || (tally.emitted >= SETTLED.tokens && tally.clock - tally.prefill >= SETTLED.seconds);
+    return over || tally.told || (tally.emitted >= SETTLED.tokens && tally.clock - tally.prefill >= SETTLED.seconds);
   }
 
   const formatSpeed = (rate) => (rate === null ? NOTHING : rate.toFixed(rate < 99.95 ? 1 : 0));
   const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
   const formatShare = (part, whole) => (whole ? Math.round((100 * part) / whole) + " %" : NOTHING);
 
+  /** What is counted of a lane; what only its server knows is null, and in its own words once it has ended. */
+  function counted(tally) {
+    if (tally.told) return tally.told;
+    const decoded = tally.decodeRounds > 0 && !tally.unknown;
+    return {
+      seconds: tally.passes ? tally.clock : null,
+      tokens: tally.passes && !tally.pieces ? tally.kept : null,
+      passes: tally.passes && !tally.unknown ? tally.passes : null,
+      tau: decoded ? tally.emitted / tally.decodeRounds : null,
+      acceptance_rate: tally.drafted && !tally.unknown ? tally.accepted / tally.drafted : null,
+    };
+  }
+
   function laneFigures(tally, spec, first) {
-    const decoded = tally.decodeRounds > 0;
     const rates = [speed(tally), speed(first)];
+    const { seconds, tokens, passes, tau, acceptance_rate } = counted(tally);
+    const written = (value, write) => (typeof value === "number" ? write(value) : NOTHING);
     return {
       tokens_per_second: formatSpeed(speed(tally)),
-      seconds: tally.passes ? tally.clock.toFixed(2) + " s" : NOTHING,
-      tokens: tally.passes ? String(tally.kept) : NOTHING,
-      passes: tally.passes ? String(tally.passes) : NOTHING,
-      tau: decoded ? (tally.emitted / tally.decodeRounds).toFixed(2) : NOTHING,
-      acceptance_rate: spec.gamma > 0 ? formatShare(tally.accepted, tally.drafted) : NOTHING,
-      gamma: decoded ? (tally.drafted / tally.decodeRounds).toFixed(1) : NOTHING,
+      seconds: written(seconds, (s) => s.toFixed(2) + " s"),
+      tokens: written(tokens, String),
+      passes: written(passes, String),
+      tau: written(tau, (t) => t.toFixed(2)),
+      acceptance_rate: written(spec.gamma > 0 ? acceptance_rate : null, (share) => formatShare(share, 1)),
+      gamma: tally.decodeRounds ? (tally.drafted / tally.decodeRounds).toFixed(1) : NOTHING,
       ratio: rates.includes(null) ? NOTHING : formatRatio(rates[0] / rates[1]),
     };
   }
@@ -179,6 +202,7 @@
       make("dt", "", stat, label);
       lane.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
     }
+    if (spec.server) lane.server = make("div", "race-served", card, null, { "data-role": "served" });
     lane.text = window.SpecDemoTokens.createArea(card, spec.hint || "", tip);
     nameLane(lane, spec);
     return lane;
@@ -192,6 +216,15 @@
     const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
     if (lane.text.area.getAttribute("aria-label") !== label) lane.text.area.setAttribute("aria-label", label);
     if (spec.prompt && !lane.text.places.length) lane.text.showPrompt(spec.prompt);
+    if (spec.server) tellServer(lane.server, spec.server);
+  }
+
+  /** Whose clock a server's lane has and what the server told; under it what did not add up, or broke off. */
+  function tellServer(host, { line, notes }) {
+    const texts = [line, ...notes];
+    if (texts.join("\n") === host.dataset.said) return;
+    host.dataset.said = texts.join("\n");
+    host.replaceChildren(...texts.map((text, i) => make("p", i ? "race-note" : "", null, text)));
   }
 
   /** Shows the figures and whether the lane still runs. */
@@ -290,12 +323,21 @@
       this.append(rounds);
       const phase = value ? value.phase : "idle";
       setData(this.frame, "phase", phase);
+      this.tell(specs, phase);
       this.lanes.forEach((lane) => refreshLane(lane, this.lanes[0], phase === "running"));
       this.showHero(value, phase);
       this.showWhy(value && value.why, phase);
       this.showFigures(value, specs);
       this.lanes.forEach((lane) => lane.text.scroll()); // after all writing, so that layout happens once
       this.finish(phase);
+    }
+
+    /** Figures that servers told count from the end on; and whether tokens of an unknown kind need a word. */
+    tell(specs, phase) {
+      this.lanes.forEach((lane, i) => { lane.tally.told = OVER.has(phase) ? specs[i].told || null : null; });
+      const hidden = !this.lanes.some((lane) => lane.tally.unknown);
+      const entry = this.frame.querySelector('[data-kind="streamed"]');
+      if (entry.hidden !== hidden) entry.hidden = hidden;
     }
 
     /** Clears the page for a new run. */
@@ -334,8 +376,9 @@
       const lane = this.lanes[round.lane];
       if (!lane) return;
       count(lane.tally, round);
-      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0);
-      if (this.chart) this.chart.add(round.lane, lane.tally.clock, lane.tally.emitted, Boolean(round.stop));
+      const streamed = round.tokens.some((token) => token.kind === "streamed"); // a chunk is no round
+      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !streamed);
+      if (this.chart && !lane.tally.pieces) this.chart.add(round.lane, lane.tally.clock, lane.tally.emitted, Boolean(round.stop));
       if (this.timeline) this.timeline.add(round.lane, round);
     }
 
@@ -364,7 +407,7 @@
 
     /** Once, when a run is over in whatever way. */
     finish(phase) {
-      const over = phase === "done" || phase === "stopped" || phase === "error";
+      const over = OVER.has(phase);
       if (over && !this.over && this.chart) this.chart.finish();
       if (over && !this.over && this.timeline) {
         this.after.frame.hidden = false; // first, since Plotly measures its host

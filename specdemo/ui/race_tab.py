@@ -13,6 +13,7 @@ from specdemo.errors import SpecDemoError
 from specdemo.limits import check_lanes, check_prompts
 from specdemo.models.request import PairRequest
 from specdemo.models.store import Load, PairStore
+from specdemo.settings import Settings
 from specdemo.ui.controls import Controls, race_settings, split, unquantized_lanes
 from specdemo.ui.job import BUSY, failed, race_updates, wait_updates, waiting
 from specdemo.ui.kept import Kept
@@ -22,6 +23,7 @@ from specdemo.ui.pair_loading import PairLoading
 from specdemo.ui.quiet import QUIET, UNSEEN
 from specdemo.ui.race_assets import HERE, plotly_js, race_scripts
 from specdemo.ui.recordings_panel import create_recordings, create_saves
+from specdemo.ui.server_jobs import place_of
 from specdemo.ui.stops import Stops
 from specdemo.ui.tab_parts import busy
 from specdemo.ui.turns import Turns, visitor_of
@@ -42,11 +44,13 @@ def race_head() -> str:
     return f'<script src="gradio_api/file={plotly.as_posix()}" defer></script>{own}'
 
 
-def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading, line: Turns) -> tuple[Stops, Kept]:
+def create_race_tab(
+    controls: Controls, store: PairStore, loading: PairLoading, line: Turns, away: Turns
+) -> tuple[Stops, Kept]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Races take their turns in ``line``. Returns the visitors' stop signals and recordings, both to be told when one
-    leaves.
+    Races take their turns in ``line``, those on servers alone in ``away``. Returns the visitors' stop signals and
+    recordings, both to be told when one leaves.
     """
     view = gr.HTML(
         value=None,
@@ -82,12 +86,11 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading, 
             check_prompts([prompt])
             lanes = race_settings(*panel)
             check_lanes(lanes)
-            with (
-                _loads(store, pair_request(*pair), unquantized_lanes(*panel)) as loads,
-                line.place(visitor_of(request)) as place,
-            ):
-                yield from wait_updates(_headers(values), place.wait(stop, loads))
-                yield from race_updates(store.thread, loads, prompt, lanes, stop, partial(kept.finish, session))
+            with _loads(store, pair, lanes, unquantized_lanes(*panel)) as loads:
+                thread, queue = place_of(loads, store, line, away)
+                with queue.place(visitor_of(request)) as place:
+                    yield from wait_updates(_headers(values), place.wait(stop, loads))
+                    yield from race_updates(thread, loads, prompt, lanes, stop, partial(kept.finish, session))
         except SpecDemoError as error:
             yield failed(str(error))
 
@@ -111,21 +114,37 @@ def create_race_tab(controls: Controls, store: PairStore, loading: PairLoading, 
 
 
 @contextmanager
-def _loads(store: PairStore, request: PairRequest, unquantized: list[bool]) -> Iterator[list[Load]]:
-    """The pair of each lane, kept in memory meanwhile: the chosen one, or its target as it was trained."""
+def _loads(
+    store: PairStore, pair: Sequence[Any], lanes: Sequence[Settings], unquantized: list[bool]
+) -> Iterator[list[Load | None]]:
+    """The pair of each lane, kept in memory meanwhile: the chosen one, or its target as it was trained.
+
+    None for a lane on a server; where all are, nothing is loaded.
+    """
     with ExitStack() as stack:
-        chosen = stack.enter_context(store.using(request))
-        plain = stack.enter_context(store.using(request.unquantized_target())) if any(unquantized) else chosen
-        yield [plain if wanted else chosen for wanted in unquantized]
+        loads: dict[PairRequest, Load] = {}
+        found: list[Load | None] = []
+        for settings, plain in zip(lanes, unquantized, strict=True):
+            if settings.engine == "server":
+                found.append(None)
+                continue
+            request = pair_request(*pair).unquantized_target() if plain else pair_request(*pair)
+            if request not in loads:
+                loads[request] = stack.enter_context(store.using(request))
+            found.append(loads[request])
+        yield found
 
 
 def _headers(values: Sequence[Any]) -> list[dict[str, Any]]:
     """The lanes as they will be called; none while the panel holds what cannot run."""
     pair, _, panel = split(values)
     try:
-        weights = pair_request(*pair).target_quantization
+        lanes, full = race_settings(*panel), unquantized_lanes(*panel)
+        here = any(settings.engine != "server" for settings in lanes)
+        weights = pair_request(*pair).target_quantization if here else None
         return lane_headers(
-            race_settings(*panel), [None if full else weights for full in unquantized_lanes(*panel)]
+            lanes,
+            [None if f or s.engine == "server" else weights for s, f in zip(lanes, full, strict=True)],
         )
     except SpecDemoError:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from heapq import merge
 from itertools import count
@@ -16,7 +16,8 @@ from specdemo.servers.record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.figures import figure_rows
-from specdemo.ui.lane_headers import engine_note, lane_headers
+from specdemo.ui.lane_headers import engine_note, trace_headers
+from specdemo.ui.server_lanes import settled
 
 ROUND_FIELDS = (
     "index",
@@ -51,6 +52,8 @@ class RaceView:
     why: str | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
+    replaces: str | None = None
+    """The run whose rounds these are, told anew."""
 
     def value(self) -> dict[str, Any]:
         """Plain data for the component, apart from later changes."""
@@ -63,7 +66,15 @@ class RaceView:
             "why": self.why,
             "figures": self.figures,
             "rounds": list(self.rounds),
+            **({"replaces": self.replaces} if self.replaces else {}),
         }
+
+    def settle(self, traces: Sequence[Trace]) -> None:
+        """Put what servers said at the end in place of what streamed: the same text, in the rounds that it had."""
+        if any(trace.server for trace in traces):
+            self.replaces, self.run = self.run, f"r{next(_run_numbers)}"
+            self.rounds.clear()
+            self.add(in_order(traces))
 
     def add(self, news: Iterable[tuple[int, Round]]) -> None:
         """Tell the browser of more rounds, each with its lane."""
@@ -78,28 +89,34 @@ class RaceView:
     def conclude(self, traces: Sequence[Trace]) -> None:
         """Figures, verdict and reason, from lanes that have at least their first round."""
         self.figures = figure_rows(traces)
+        self.lanes = [dict(header) for header in self.lanes]  # those that were sent stay as they were
         for header, trace in zip(self.lanes, traces, strict=True):
+            if trace.server is not None:
+                settled(header, trace)
             if (note := engine_note(trace)) is not None:
                 header["detail"] += f", {note}"
         if len(traces) < 2:
             return
-        if len({t.prompt_ids for t in traces if t.prompt_ids}) > 1:  # a server may keep its ids
-            self.verdict = {"kind": "partial", "text": "not compared: the lanes' prompts differ"}
-            return
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
-        self.why = explain_race(traces)
+        if len({t.prompt_ids for t in traces if t.server is None}) < 2:  # else speeds would be of different texts
+            self.why = explain_race(traces)
+
+
+def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
+    """The rounds of all lanes by their lanes' clocks, each with its lane."""
+    lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
+    return ((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
 
 
 def replay_value(recording: Recording) -> dict[str, Any]:
     """What the player replays: the view's last value, and what it was recorded on."""
     traces = recording.traces
     settings = [t.settings for t in traces]
-    view = RaceView(lane_headers(settings, [t.quantization for t in traces]))
+    view = RaceView(trace_headers(traces))
     view.phase = "done" if all(t.complete for t in traces) else "stopped"
     if recording.prompt_pieces is not None:
         view.show_prompt(settings, recording.prompt_pieces)
-    lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
-    view.add((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
+    view.add(in_order(traces))
     view.conclude(traces)
     places = [recording.hardware.label] if recording.hardware else []
     places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
@@ -151,26 +168,31 @@ def _said(value: Any) -> str:
 
 
 def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
-    """The judgement on all lanes, each against the first of the same weights: quantised ones are another model.
+    """The judgement on all lanes, each against the first of the same weights and prompt.
+
+    Quantised weights are another model, and a server may put a prompt into another template.
 
     Where the judgements differ each is called by its lane's name, and the gravest is the kind.
     """
-    first = {t.quantization: t for t in reversed(traces)}
-    judged = {
-        title: compare(first[t.quantization], t)
-        for title, t in zip(titles, traces, strict=True)
-        if t is not first[t.quantization]
-    }
+    judged = {}
+    for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
+        first = next(t for t in traces[: number + 1] if _comparable(t, trace))
+        if first is not trace:
+            judged[title] = compare(first, trace)
     if not judged:
-        return {
-            "kind": "partial",
-            "text": "not compared: the lanes' weights differ; add a plain lane with the same weights",
-        }
+        weights = len({t.quantization for t in traces}) > 1
+        differs = "weights differ; add a plain lane with the same weights" if weights else "prompts differ"
+        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
     texts = list(dict.fromkeys(j.text for j in judged.values()))
     if len(texts) > 1 or len(judged) < len(traces) - 1:
         texts = [f"{title}: {j.text}" for title, j in judged.items()]
     return {"kind": kind, "text": "; ".join(texts)}
+
+
+def _comparable(left: Trace, right: Trace) -> bool:
+    known = left.prompt_ids and right.prompt_ids  # a server may keep its ids
+    return left.quantization == right.quantization and (not known or left.prompt_ids == right.prompt_ids)
 
 
 def bundled(news: Iterable[tuple[int, Round]]) -> str:

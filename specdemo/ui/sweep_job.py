@@ -9,10 +9,13 @@ from threading import Event
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
-from specdemo.sweep import SweepProgress, stream_sweep
+from specdemo.sweep import GAMMAS, SweepProgress, stream_sweep
 from specdemo.ui.gpu_time import decode_seconds
 from specdemo.ui.measuring import Measurement
 from specdemo.ui.progress_text import counted, left
+
+SERVERS_OWN = (None,)
+"""In place of γ on a server, which has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +24,25 @@ class Plan:
 
     prompts: list[str]
     settings: Settings
-    gammas: Sequence[int]
+    gammas: Sequence[int | None]
     repeats: int
 
     @property
     def measurement(self) -> Measurement:
         """How to do it."""
         plain = replace(self.settings, strategy="autoregressive")
-        contenders = [plain, *(replace(self.settings, gamma=gamma) for gamma in self.gammas)]
+        contenders = [plain, *(replace(self.settings, gamma=g or self.settings.gamma) for g in self.gammas)]
         seconds = sum(map(decode_seconds, contenders)) * len(self.prompts) * self.repeats
         return Measurement(self._start, _told, _counted, seconds)
 
-    def _start(self, pair: ModelPair, stop: Event) -> Iterator[SweepProgress]:
-        return stream_sweep(pair, self.prompts, self.settings, self.gammas, self.repeats, stop)
+    def _start(self, pair: ModelPair | None, stop: Event) -> Iterator[SweepProgress]:
+        gammas = GAMMAS if self.gammas == SERVERS_OWN else self.gammas
+        return stream_sweep(pair, self.prompts, self.settings, gammas, self.repeats, stop)
 
 
 def _told(progress: SweepProgress) -> str:
-    what = "plain decoding" if progress.run.gamma == 0 else f"γ = {progress.run.gamma}"
+    gamma = progress.run.gamma
+    what = "plain decoding" if gamma == 0 else "speculative decoding" if gamma is None else f"γ = {gamma}"
     return (
         f"Run {progress.done} of {progress.total} ({what}, prompt {progress.run.prompt + 1}, "
         f"repeat {progress.run.repeat + 1}), {left(progress.seconds_left)}"

@@ -11,7 +11,7 @@ import gradio as gr
 
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.ui.charts import CAPTIONS, accepted_figure, figure_head, speed_figure, speedup_figure, time_figure
-from specdemo.ui.measured_table import NOTHING, number, spread, table_html
+from specdemo.ui.measured_table import NOTHING, Column, number, spread, table_html
 
 FIGURES = (
     ("speedup", "Speed-up, measured and predicted", speedup_figure),
@@ -20,7 +20,7 @@ FIGURES = (
     ("time", "Time of a round", time_figure),
 )
 COLUMNS = (
-    ("γ", "drafted tokens a round", lambda r: str(r.gamma)),
+    ("γ", "drafted tokens a round", lambda r: number(r.gamma, "d")),
     (
         "speed-up",
         "plain seconds a token / speculative seconds a token, each repeat against its own plain runs; median, "
@@ -53,7 +53,7 @@ COLUMNS = (
     ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
     ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
     ("o", "median other time of a round / median target step", lambda r: number(r.overhead_cost, ".3f")),
-    ("rounds", "target forwards after the prefills, over all runs", lambda r: f"{r.rounds:,}"),
+    ("rounds", "target forwards after the prefills, over all runs", lambda r: number(r.rounds, ",")),
 )
 
 
@@ -63,6 +63,7 @@ class Results:
 
     area: gr.Column
     headline: gr.HTML
+    figures: gr.Row
     plots: list[gr.Plot]
     table: gr.HTML
     csv: gr.DownloadButton
@@ -70,7 +71,7 @@ class Results:
 
     def outputs(self) -> list[Any]:
         """All of them, for an event."""
-        return [self.area, self.headline, *self.plots, self.table, self.csv, self.json]
+        return [self.area, self.headline, self.figures, *self.plots, self.table, self.csv, self.json]
 
 
 def create_results() -> Results:
@@ -78,7 +79,7 @@ def create_results() -> Results:
     with gr.Column(visible=False, elem_id="sweep-results") as area:
         headline = gr.HTML(value=None, padding=False, elem_id="sweep-headline", elem_classes="measured-headline")
         plots = []
-        with gr.Row(elem_classes="measured-figures"):
+        with gr.Row(elem_classes="measured-figures") as figures:
             for name, title, _ in FIGURES:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
                     gr.HTML(figure_head(title), padding=False)
@@ -91,22 +92,30 @@ def create_results() -> Results:
         with gr.Accordion("What the columns mean", open=False, elem_id="sweep-columns"):
             meanings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text, _ in COLUMNS)
             gr.HTML(f"<dl>{meanings}</dl>", padding=False)
-    return Results(area, headline, plots, table, csv, json)
+    return Results(area, headline, figures, plots, table, csv, json)
 
 
 def shown(results: Results, report: SweepReport) -> dict[Any, Any]:
     """The report in its components, all but the files."""
-    best = report.best
+    best, there = report.best, report.server is not None
     pays = best is not None and best.speedup >= 1
-    figure = f"γ = {best.gamma}" if pays else NOTHING if best is None else f"{best.speedup:.2f}×"
+    figure = NOTHING if best is None else f"{best.speedup:.2f}×" if there or not pays else f"γ = {best.gamma}"
     slow = "" if pays or best is None else " data-slow"
     headline = f"<strong{slow}>{figure}</strong><p>{escape(report.recommendation)}</p>"
     return {
         results.area: gr.update(visible=True),
         results.headline: headline,
-        **{plot: draw(report) for plot, (_, _, draw) in zip(results.plots, FIGURES, strict=True)},
-        results.table: table_html(COLUMNS, report.rows),
+        results.figures: gr.update(visible=not there),  # they go over γ, and a server has one
+        **{plot: draw(report) for plot, (_, _, draw) in zip(results.plots, FIGURES, strict=True) if not there},
+        results.table: table_html(_columns(report), report.rows),
     }
+
+
+def _columns(report: SweepReport) -> list[Column]:
+    """All, or of a server's report those in which anything is known."""
+    if report.server is None:
+        return list(COLUMNS)
+    return [column for column in COLUMNS if any(column[2](row) != NOTHING for row in report.rows)]
 
 
 def saved(results: Results, report: SweepReport, folder: Path) -> dict[Any, Any]:

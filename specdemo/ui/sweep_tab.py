@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,8 +20,10 @@ from specdemo.ui.measuring import measure_states
 from specdemo.ui.pair_controls import pair_request
 from specdemo.ui.panel_drafting import drafting, say_what_drafts
 from specdemo.ui.prompt_source import PANEL, SOURCE_INPUTS, PromptSource, chosen_prompts, create_prompt_source
+from specdemo.ui.quiet import QUIET
+from specdemo.ui.server_choice import server_of
 from specdemo.ui.stops import Stop, Stops
-from specdemo.ui.sweep_job import Plan
+from specdemo.ui.sweep_job import SERVERS_OWN, Plan
 from specdemo.ui.sweep_results import Results, create_results, saved, shown
 from specdemo.ui.tab_parts import Job, bounded, connect
 from specdemo.ui.turns import Turns
@@ -59,24 +62,28 @@ def plan(
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
     """
-    _, prompt, lanes = split(panel)
+    prompt = split(panel)[1]
     low, high = bounded("γ from", first, MAX_GAMMA), bounded("γ to", last, MAX_GAMMA)
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
     settings = replace(
-        drafting(lanes),
+        drafting(panel),
         adaptive_gamma=False,
         max_new_tokens=bounded("tokens a run", tokens, limits().tokens, least=2),
     )
     prompts = chosen_prompts(prompt, *source)
-    wanted = Plan(prompts, settings, range(low, high + 1), bounded("repeats", repeats, MOST_REPEATS))
+    gammas = range(low, high + 1) if settings.server is None else SERVERS_OWN
+    wanted = Plan(prompts, settings, gammas, bounded("repeats", repeats, MOST_REPEATS))
     check_prompts(prompts)
     check_runs((len(wanted.gammas) + 1) * len(prompts) * wanted.repeats)
     return wanted
 
 
-def create_sweep_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
-    """Build the tab in the current layout; returns the visitors' stop signals."""
+def create_sweep_tab(controls: Controls, store: PairStore, line: Turns, away: Turns) -> Stops:
+    """Build the tab in the current layout; returns the visitors' stop signals.
+
+    Sweeps take their turns in ``line``, those on a server in ``away``.
+    """
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         gr.HTML(
             "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
@@ -90,8 +97,15 @@ def create_sweep_tab(controls: Controls, store: PairStore, line: Turns) -> Stops
             stop = gr.Button("Stop", interactive=False, elem_id="sweep-stop", min_width=84, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results = create_results()
-    say_what_drafts(controls, drafts)
-    return _connect(controls, store, line, choices, (run, stop), status, results)
+    say_what_drafts(controls, drafts, servers=True)
+    pair = controls.pair.pair
+    pair.change(_hidden_on_servers, pair, [choices.first, choices.last], **QUIET)
+    return _connect(controls, store, (line, away), choices, (run, stop), status, results)
+
+
+def _hidden_on_servers(pair: str) -> list[Any]:
+    """The range of γ, which is the server's own."""
+    return [gr.update(visible=server_of(pair) is None)] * 2
 
 
 def _create_choices() -> SweepControls:
@@ -108,7 +122,7 @@ def _create_choices() -> SweepControls:
 def _connect(
     controls: Controls,
     store: PairStore,
-    line: Turns,
+    lines: tuple[Turns, Turns],
     choices: SweepControls,
     buttons: tuple[gr.Button, gr.Button],
     status: gr.HTML,
@@ -118,14 +132,15 @@ def _connect(
         panel, own = values[:-SWEEP_INPUTS], values[-SWEEP_INPUTS:]
         wanted = plan(panel, *own)
 
-        def measure(load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
-            states = measure_states(store.thread, load, wanted.measurement, signal)
+        def measure(thread: Executor, load: Load | None, signal: Stop) -> Iterator[dict[Any, Any]]:
+            states = measure_states(thread, load, wanted.measurement, signal)
             yield from measured_updates(
                 states, status, results.area, partial(shown, results), partial(saved, results)
             )
 
-        return pair_request(*split(panel)[0]), measure
+        pair = pair_request(*split(panel)[0]) if wanted.settings.server is None else None
+        return pair, measure
 
     run, stop = buttons
     inputs = [*controls.inputs(), *choices.inputs()]
-    return connect([(run, begin)], stop, status, inputs, results.outputs(), store, line)
+    return connect([(run, begin)], stop, status, inputs, results.outputs(), store, *lines)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
 from html import escape
 from typing import Any
 
@@ -14,14 +16,16 @@ from specdemo.models.store import Load, PairStore
 from specdemo.ui.job import BUSY
 from specdemo.ui.lane_controls import whole
 from specdemo.ui.quiet import QUIET, UNSEEN
+from specdemo.ui.server_jobs import place_of
 from specdemo.ui.stops import Stop, Stops
 from specdemo.ui.turns import Turns, visitor_of
 
 AT_ONCE = 2
 """Visitors of a tab whose measurements take turns in the models' thread where it is one's own; others wait."""
 
-Job = tuple[PairRequest, Callable[[Load, Stop], Iterator[dict[Any, Any]]]]
-"""The pair that is needed, and the updates that follow once it is there."""
+Job = tuple[PairRequest | None, Callable[[Executor, Load | None, Stop], Iterator[dict[Any, Any]]]]
+"""The pair that is needed, None if a server does the work, and the updates that follow, from the thread to work in
+and the pair's load."""
 Start = Callable[..., Job]
 STOPPING = """
 () => {
@@ -60,6 +64,7 @@ def connect(
     outputs: Sequence[Any],
     store: PairStore,
     line: Turns,
+    away: Turns | None = None,
 ) -> Stops:
     """Wire a tab's buttons; returns the visitors' stop signals.
 
@@ -70,6 +75,7 @@ def connect(
         inputs, outputs: of all that is started.
         store: has the pairs.
         line: where all that is started takes its turn.
+        away: the same for what runs on a server, where a tab can do that.
     """
     stops = Stops()
     buttons = [start for start, _ in starts]
@@ -86,10 +92,12 @@ def connect(
             signal = stops.signal(request.session_hash or "")
             try:
                 wanted, work = begin(*values)
-                with store.using(wanted) as load, line.place(visitor_of(request)) as place:
-                    for text in place.wait(signal, [load]):
-                        yield {status: state_line("loading", text)}
-                    yield from work(load, signal)
+                with store.using(wanted) if wanted else nullcontext() as load:
+                    thread, queue = place_of([load], store, line, away or line)
+                    with queue.place(visitor_of(request)) as place:
+                        for text in place.wait(signal, [load]):
+                            yield {status: state_line("loading", text)}
+                        yield from work(thread, load, signal)
             except SpecDemoError as error:
                 yield {status: state_line("error", str(error))}
 

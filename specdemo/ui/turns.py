@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, RLock, Timer
 from time import monotonic
 from typing import Any
@@ -63,7 +63,7 @@ class Place:
     def __exit__(self, *_: object) -> None:
         self._line.leave(self)
 
-    def wait(self, stop: Stop, loads: Sequence[Load] = ()) -> Iterator[str]:
+    def wait(self, stop: Stop, loads: Sequence[Load | None] = ()) -> Iterator[str]:
         """What to tell until the turn has come; from then on ``stop`` is set when the job's time is over.
 
         A pair that could not be loaded ends the wait: the job will say so and needs no models.
@@ -72,7 +72,7 @@ class Place:
             Crowded: the line is full, or this visitor has as many jobs as one may have.
             GaveUp, LoadCancelled: ``stop`` was set meanwhile.
         """
-        for load in dict.fromkeys(loads):
+        for load in filter(None, dict.fromkeys(loads)):
             # Before there is a place in line: others need not wait for a download.
             yield from await_load(load, stop)
             if not load.ready:
@@ -190,6 +190,17 @@ class Lines:
         if self._shared:
             kind, at_once = "all", 1
         return self._lines.setdefault(kind, Turns(self._limits, at_once))
+
+    def of_servers(self) -> Turns:
+        """The line of jobs that run on servers alone, which never wait for those that have the models.
+
+        On one's own machine one program may take all of its turns.
+        """
+        most = self._limits
+        if not self._shared:
+            places = most.servers + most.waiting
+            most = replace(most, visitor=max(most.visitor, places), address=max(most.address, places))
+        return self._lines.setdefault("servers", Turns(most, most.servers))
 
     def busy(self) -> int:
         """Jobs that run or wait."""

@@ -1,0 +1,200 @@
+"""Servers on the page, in a real browser: chosen as a pair or for a lane, raced, and failing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import RUN_MS, choose, press_run_and_wait, set_length
+from fake_vllm import FakeVLLM
+from playwright.sync_api import Browser, Page, expect
+
+import specdemo
+from specdemo import Recording, Settings
+from specdemo.servers.catalog import FILE
+from specdemo.ui.page import build, launch_options
+
+pytest_plugins = ["browser_fixtures"]
+
+TOKENS = 32
+
+
+@pytest.fixture(scope="module")
+def deployments() -> Iterator[dict[str, FakeVLLM]]:
+    """A good pair of deployments, and one whose fault tests choose."""
+    pair = specdemo.load_pair("builtin")
+    drafts = Settings(gamma=4)
+    with (
+        FakeVLLM(pair, model="big", pause=0.01) as base,
+        FakeVLLM(pair, drafts, model="big", pause=0.01) as spec,
+        FakeVLLM(pair, drafts, model="big", fault_after=2) as frail,
+    ):
+        yield {"base": base, "spec": spec, "frail": frail}
+
+
+@pytest.fixture(scope="module")
+def address(deployments: dict[str, FakeVLLM], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The app with two configured servers; in place of the plain one that other tests share."""
+    file = tmp_path_factory.mktemp("servers") / "servers.toml"
+    urls = {name: fake.url for name, fake in deployments.items()}
+    file.write_text(
+        f'[[server]]\nid = "big"\nlabel = "Big one"\nmodel = "big"\nbaseline_url = "{urls["base"]}"\n'
+        f'speculative_url = "{urls["spec"]}"\nnote = "Two deployments."\n'
+        f'[[server]]\nid = "frail"\nlabel = "Frail"\nmodel = "big"\nspeculative_url = "{urls["frail"]}"\n'
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE, str(file))
+        demo = build()
+        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+        yield url
+        demo.close()
+
+
+def lane(page: Page, number: int):
+    return page.locator(f'[data-lane="{number}"]')
+
+
+def kinds(page: Page, number: int) -> list[str]:
+    classes = lane(page, number).locator(".t").evaluate_all("all => all.map((e) => e.className)")
+    return [re.search(r"t-(\w+)", name)[1] for name in classes]
+
+
+def test_two_deployments_race_and_get_their_colours_at_the_end(
+    page: Page, deployments: dict[str, FakeVLLM], tmp_path: Path
+) -> None:
+    """The rounds on the screen are those that the deployment's own core had; nothing is loaded for them."""
+    choose(page, "pair", "Big one · server")
+    card = page.locator("#pair-card")
+    expect(card).to_contain_text("Big one answers.", timeout=RUN_MS)
+    expect(page.locator("#precision")).to_be_hidden()
+    expect(page.locator("#lane2-gamma")).to_be_hidden()
+    set_length(page, TOKENS)
+    page.locator("#run").click()
+    expect(lane(page, 1).locator(".t-streamed").first).to_be_visible(timeout=RUN_MS)
+    expect(page.locator('[data-kind="streamed"]')).to_be_visible()
+    expect(lane(page, 1).locator('[data-stat="tau"]')).to_have_text("–")
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    own = deployments["spec"].traces[0]
+    assert kinds(page, 1) == [t.kind for t in own.tokens]
+    assert set(kinds(page, 0)) == {"target"}
+    expect(page.locator('[data-kind="streamed"]')).to_be_hidden()
+    expect(lane(page, 1).locator('[data-role="served"]')).to_contain_text("rounds from the server's own record")
+    expect(lane(page, 1).locator('[data-role="served"]')).to_contain_text("client’s clock, network ~")
+    expect(lane(page, 1).locator('[data-stat="tau"]')).to_have_text(f"{own.metrics().mean_acceptance_length:.2f}")
+    expect(lane(page, 1).locator("header")).to_contain_text("γ 4")
+    expect(page.locator("[data-role=verdict]")).to_contain_text("identical output")
+    check_blocks(page)
+    check_recording(page, tmp_path)
+
+
+def check_blocks(page: Page) -> None:
+    """Rejected tokens without a name can be counted, explained and hidden, and are never copied."""
+    blocks = lane(page, 1).locator(".t-rejected .block")
+    assert blocks.count() == kinds(page, 1).count("rejected") > 0
+    blocks.last.scroll_into_view_if_needed()
+    blocks.last.hover()
+    expect(page.locator("[data-role=tip]")).to_contain_text("does not say which they were")
+    page.locator('[data-role="show-rejected"]').uncheck()
+    expect(blocks.last).to_be_hidden()
+    page.locator('[data-role="show-rejected"]').check()
+    expect(page.locator('[data-role="timeline"]')).to_be_hidden()  # where its time went only the server knows
+
+
+def check_recording(page: Page, tmp_path: Path) -> None:
+    """What is saved is what was shown, and plays again."""
+    with page.expect_download() as saved:
+        page.locator("#save-json").click()
+    saved.value.save_as(tmp_path / "race.json")
+    recording = Recording.load(tmp_path / "race.json")
+    assert recording.traces[1].server.level == "detailed"
+    assert [t.kind for t in recording.traces[1].tokens] == kinds(page, 1)
+    page.locator("#open-recording input[type=file]").set_input_files(tmp_path / "race.json")
+    expect(page.locator("[data-role=recorded]")).to_contain_text("server Big one", timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    assert kinds(page, 1) == [t.kind for t in recording.traces[1].tokens]
+
+
+def test_a_server_races_a_lane_here(page: Page) -> None:
+    """Server's ways stand beside those of a pair; each lane says where it ran."""
+    set_length(page, TOKENS)
+    page.get_by_role("tab", name="Lane 1").click()
+    choose(page, "lane1-method", "Big one: plain")
+    press_run_and_wait(page)
+    expect(lane(page, 0).locator("h3")).to_have_text("Big one: plain")
+    expect(lane(page, 0).locator('[data-role="served"]')).to_be_visible()
+    expect(lane(page, 1).locator('[data-role="served"]')).to_have_count(0)
+    assert set(kinds(page, 0)) == {"target"}
+    assert {"accepted", "corrected"} & set(kinds(page, 1))
+    assert lane(page, 0).locator('[data-stat="tokens"]').inner_text() == str(TOKENS)
+    expect(page.locator('[data-role="timeline"]')).to_be_visible()
+    assert "lane1.method=server%3Abig%3Aplain" in page.url
+
+
+def test_a_failing_server_gives_its_sentence_and_run_works_again(
+    page: Page, address: str, deployments: dict[str, FakeVLLM]
+) -> None:
+    """Refused at once, broken off in the middle, stopped while it hangs, and well again."""
+    frail = deployments["frail"]
+    frail.fault = "429"
+    page.goto(f"{address}?pair=server%3Afrail&length={TOKENS}")
+    expect(page.locator("#pair-card")).to_contain_text("Frail answers.", timeout=RUN_MS)
+    press_run_and_wait(page, "error")
+    expect(page.locator("[data-role=message]")).to_contain_text("'Frail' has too many requests (HTTP 429)")
+    frail.fault = "cut"
+    press_run_and_wait(page, "stopped")
+    expect(page.locator("[data-role=message]")).to_contain_text("its lane says why")
+    expect(lane(page, 0).locator(".race-note")).to_contain_text("Incomplete: 'Frail' broke off its answer")
+    assert len(kinds(page, 0)) > 1
+    frail.fault = "hang"
+    page.locator("#run").click()
+    expect(lane(page, 0).locator(".t-streamed").first).to_be_visible(timeout=RUN_MS)
+    page.locator("#stop").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=5000)
+    frail.fault = None
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=message]")).to_be_hidden()
+    assert "accepted" in kinds(page, 0)
+
+
+def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Page, address: str) -> None:
+    """No γ to choose and none to draw; batches and checks ask for another pair."""
+    page.goto(f"{address}?pair=server%3Abig&sweep.tokens=8&sweep.repeats=1&tab=sweep")
+    expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started", timeout=RUN_MS)
+    expect(page.locator("#sweep-from")).to_be_hidden()
+    page.locator("#sweep-run").click()
+    expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline", timeout=RUN_MS)
+    expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
+    expect(page.locator("#sweep-speedup")).to_be_hidden()
+    for tab, start, said in (
+        ("Batch", "#batch-run", "#batch-status"),
+        ("Losslessness", "#losslessness-start", "#losslessness-view"),
+    ):
+        page.get_by_role("tab", name=tab).click()
+        page.locator(start).click()
+        expect(page.locator(said)).to_contain_text("'Big one' is a server, and this needs the models here")
+
+
+def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:
+    """A server with one deployment gives one lane; what was wished before is there again afterwards."""
+    choose(page, "pair", "Frail · server")
+    expect(page.locator("#lane2-method input")).to_have_value("None", timeout=RUN_MS)
+    page.get_by_role("tab", name="Lane 1").click()
+    expect(page.locator("#lane1-method input")).to_have_value("Speculative")
+    choose(page, "pair", "Big one · server")
+    expect(page.locator("#lane1-method input")).to_have_value("Plain", timeout=RUN_MS)
+    choose(page, "pair", "builtin: 15M")
+    expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
+    page.get_by_role("tab", name="Lane 2").click()
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model")
+
+
+def test_a_link_that_names_an_unknown_server_is_told(browser: Browser, address: str) -> None:
+    """By the notice of every link; and one that names a known one fills the lanes."""
+    visitor = browser.new_context().new_page()
+    visitor.goto(f"{address}?pair=server%3Anone&lane3.method=server%3Abig%3Aspeculative")
+    expect(visitor.locator(".link-notices")).to_contain_text("pair: “server:none” is ignored", timeout=RUN_MS)
+    visitor.get_by_role("tab", name="Lane 3").click()
+    expect(visitor.locator("#lane3-method input")).to_have_value("Big one: speculative")
+    visitor.context.close()
