@@ -6,11 +6,13 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+import torch
 from checkpoints import checkpoint
 
 import specdemo
 from specdemo.models.progress import Step
 from specdemo.models.store import PairStore
+from specdemo.ui import pair_controls
 from specdemo.ui.pair_card import checked, loaded, refused, working
 from specdemo.ui.pair_controls import CUSTOM, PAIR_INPUTS, create_pair_controls, has_draft, named, pair_request
 from specdemo.ui.progress_text import describe
@@ -103,3 +105,18 @@ def test_a_public_page_offers_the_catalogue_only(
     if not offered:
         with pytest.raises(specdemo.PairError, match="public page loads no other models"):
             pair_request(CUSTOM, "/etc", "", *AS_IT_IS)
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"), [("amx", "bfloat16 with AMX"), ("avx512", "bfloat16 with AVX-512"), (None, None)]
+)
+def test_bfloat16_is_offered_where_the_cpu_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, instructions: str | None, expected: str | None
+) -> None:
+    monkeypatch.setattr(pair_controls, "bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    hint = pair_controls.bfloat16_hint()
+    assert hint is None if expected is None else expected in hint
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pair_controls.bfloat16_hint() is None, "a GPU is the better choice"

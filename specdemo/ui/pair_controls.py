@@ -9,6 +9,7 @@ import gradio as gr
 import torch
 
 from specdemo.errors import PairError
+from specdemo.machine import bfloat16_instructions
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
 from specdemo.ui.quiet import QUIET
@@ -125,6 +126,8 @@ def create_pair_controls() -> PairControls:
                 ["auto", *DTYPES], value=first.dtype or "auto", label="Type", min_width=110, elem_id="dtype"
             )
             device = gr.Dropdown(devices(), value=BEST, label="Device", min_width=110, elem_id="device")
+        if hint := bfloat16_hint():
+            gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
     controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
     # What shows follows the value; what is chosen follows the person, since a link chooses for itself.
     pair.change(
@@ -135,6 +138,17 @@ def create_pair_controls() -> PairControls:
     )
     pair.input(lambda name: list(held_as(name)), pair, controls.inputs()[3:], **QUIET)
     return controls
+
+
+def bfloat16_hint() -> str | None:
+    """Where it is worth a try: a CPU that multiplies bfloat16 by itself, with no GPU beside it."""
+    instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
+    if instructions is None or torch.cuda.is_available() or torch.backends.mps.is_available():
+        return None
+    return (
+        f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
+        "compare v(γ) in <i>All figures</i>. On a CPU auto is float32, which is exact."
+    )
 
 
 def held_as(pair: str) -> tuple[str, str, str, str]:
