@@ -126,6 +126,8 @@ def theme() -> gr.themes.Base:
         block_background_fill="transparent",
         block_background_fill_dark="transparent",
         block_border_width="0px",
+        block_info_text_color="#6a6a78",
+        block_info_text_color_dark="#a0a0b0",
         block_label_background_fill="transparent",
         block_label_background_fill_dark="transparent",
         block_label_text_color="#6a6a78",
