@@ -24,6 +24,7 @@ from specdemo.lanes import run, stream
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
+from specdemo.models.threads import quickest_threads
 from specdemo.race import race
 from specdemo.recording import Recording
 from specdemo.servers.pair import ServerPair
@@ -62,6 +63,7 @@ __all__ = [
     "load_pair",
     "measure_batch",
     "preflight",
+    "quickest_threads",
     "race",
     "rounds_csv",
     "run",

@@ -14,7 +14,7 @@ from specdemo.models import store as store_module
 from specdemo.models import threads
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
-from specdemo.models.threads import SAID, quickest_threads
+from specdemo.models.threads import SAID
 from specdemo.record import record
 
 
@@ -54,27 +54,27 @@ def test_the_quickest_number_is_found_and_torch_left_as_it_was(
     monkeypatch: pytest.MonkeyPatch, milliseconds: dict[int, float], expected: int
 ) -> None:
     tried = timed(monkeypatch, lambda count: milliseconds[count] / 1000)
-    assert quickest_threads(endless_pair("llama")) == expected
+    assert specdemo.quickest_threads(endless_pair("llama")) == expected
     assert set(tried) == {1, 2, 4}
     assert torch.get_num_threads() == 4
 
 
 def test_a_real_trial_gives_a_number_that_was_allowed() -> None:
     """The one without stand-ins."""
-    assert quickest_threads(endless_pair("llama")) in (1, 2, 4)
+    assert specdemo.quickest_threads(endless_pair("llama")) in (1, 2, 4)
     assert torch.get_num_threads() == 4
 
 
 def test_large_models_and_a_number_from_outside_need_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying out a model of billions on one core would take minutes."""
     tried = timed(monkeypatch, lambda count: count)
-    assert quickest_threads(endless_pair("llama")) == 1
+    assert specdemo.quickest_threads(endless_pair("llama")) == 1
     tried.clear()
     with monkeypatch.context() as patch:
         patch.setattr(threads, "LARGE_BYTES", 1000)
-        assert quickest_threads(endless_pair("llama")) == 4
+        assert specdemo.quickest_threads(endless_pair("llama")) == 4
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    assert quickest_threads(endless_pair("llama")) == 4
+    assert specdemo.quickest_threads(endless_pair("llama")) == 4
     assert tried == []
 
 
@@ -82,7 +82,7 @@ def test_a_slow_machine_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pair is waited for."""
     monkeypatch.setattr(threads, "TRIAL_SECONDS", 0.0)
     tried = timed(monkeypatch, lambda count: 0.01)
-    quickest_threads(endless_pair("llama"))
+    specdemo.quickest_threads(endless_pair("llama"))
     assert len(tried) == threads.LEAST_REPEATS * 3
 
 
@@ -108,7 +108,12 @@ def test_a_store_s_pair_decodes_with_its_number_in_any_thread(
     assert record(pair, None, [trace]).hardware.threads == (asked or 2)
 
 
-def test_a_pair_in_memory_leaves_torch_alone() -> None:
+def test_a_pair_in_memory_leaves_torch_alone_unless_it_is_told() -> None:
     """A library does not turn its caller's knobs."""
-    specdemo.run(endless_pair("llama"), prompt_ids(4), specdemo.Settings(max_new_tokens=4))
+    models = endless_pair("llama")
+    pair = specdemo.ModelPair(models.target, models.draft)
+    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
     assert torch.get_num_threads() == 4
+    pair.threads = 2
+    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
+    assert torch.get_num_threads() == 2
