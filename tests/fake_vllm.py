@@ -12,13 +12,13 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
 
-from specdemo import ModelPair, Round, Settings, Trace
+from specdemo import ModelPair, Round, Settings, Token, Trace
 from specdemo.decoding.autoregressive import autoregressive
 from specdemo.decoding.choice import open_drafter
 from specdemo.decoding.detokenizer import Detokenizer
@@ -289,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(event)
         held: list[Round] = []
         dice = Random(settings.seed)
-        for round_ in fake.decode(ids, settings, steps):
+        for round_ in ended_at(fake.decode(ids, settings, steps), asked.get("stop", ())):
             rounds.append(round_)
             held.append(round_)
             if round_.stop is None and dice.random() < fake.merge:
@@ -302,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop, fake.ids))
             held = []
             time.sleep(fake.pause)
+        del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
         fake.traces[settings.seed] = trace_of(fake.pair, ids, settings, rounds)
         emitted = sum(len(r.emitted) for r in rounds)
         fake.count(emitted, len(ids), steps)
@@ -374,6 +375,29 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:
+    """The rounds until a stop text is complete; what a step had behind it never was, and the text is left out.
+
+    All are decoded first: vLLM holds back what may be the beginning of a stop text.
+    """
+    if not stop:
+        yield from rounds
+        return
+    done = list(rounds)
+    text = "".join(t.text for r in done for t in r.emitted)
+    begin, end = min(((text.index(s), text.index(s) + len(s)) for s in stop if s in text), key=lambda x: x[1])
+    place = 0
+    for round_ in done:
+        kept: list[Token] = []
+        for token in round_.emitted:
+            kept.append(replace(token, text=token.text[: max(begin - place, 0)]))
+            place += len(token.text)
+            if place >= end:
+                yield replace(round_, tokens=tuple(kept), stop="eos")
+                return
+        yield replace(round_, tokens=tuple(kept))
 
 
 class _Frame:

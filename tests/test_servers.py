@@ -143,6 +143,24 @@ def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair) -
         assert fake.requests[-1]["path"] == "/v1/completions"
 
 
+@pytest.mark.parametrize("chat", [False, True])
+def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None:
+    """Guards the last round: what the step had behind the stop text never came, and is no output."""
+    with FakeVLLM(text_pair, DRAFTS) as fake:
+        whole = specdemo.run(speculative(fake, chat=chat), "Héllo", ASKED)
+        middle = len(whole.text) // 2
+        stop = whole.text[middle : middle + 3]
+        cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", ASKED)
+    assert fake.requests[-1]["stop"] == [stop]
+    assert "stop" not in fake.requests[0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.rounds[-1].stop == "eos"
+    assert cut.complete
+    assert cut.server.level == "detailed"
+    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
+    assert len(cut.token_ids) < len(whole.token_ids)
+
+
 # --- failures ---------------------------------------------------------------------------------------------
 
 

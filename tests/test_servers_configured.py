@@ -27,6 +27,7 @@ model = "m"
 api_key_env = "ONE_KEY"
 chat = true
 timeout = 120
+stop = ["User:"]
 
 [[server]]
 id = "two"
@@ -96,7 +97,14 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
     monkeypatch.setenv("ONE_KEY", KEY)
     one, two = servers().values()
     assert one.pair == ServerPair(
-        "http://a:8000/v1", "https://b/v1", "m", api_key=KEY, name="The first", chat=True, timeout=120
+        "http://a:8000/v1",
+        "https://b/v1",
+        "m",
+        api_key=KEY,
+        name="The first",
+        chat=True,
+        timeout=120,
+        stop=("User:",),
     )
     assert KEY not in repr(one)
     assert (two.label, two.pair.baseline_url) == ("two", None)
@@ -164,7 +172,16 @@ def test_a_pair_that_cannot_be_asked_is_refused(arguments: tuple) -> None:
 
 
 def test_numbers_and_keys_of_a_pair_are_checked() -> None:
-    for options in ({"timeout": 0}, {"timeout": True}, {"chat": 1}, {"api_key": "a\nb"}, {"api_key": "schlüssel"}):
+    for options in (
+        {"stop": "User:"},
+        {"stop": [""]},
+        {"stop": ["a"] * 5},
+        {"timeout": 0},
+        {"timeout": True},
+        {"chat": 1},
+        {"api_key": "a\nb"},
+        {"api_key": "schlüssel"},
+    ):
         with pytest.raises(ServerError) as caught:
             ServerPair("http://a", None, "m", **options)
         assert "schlüssel" not in str(caught.value)

@@ -27,6 +27,7 @@ FIELDS = {
     "api_key_env": str,
     "chat": bool,
     "timeout": (int, float),
+    "stop": list,
     "note": str,
 }
 SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
@@ -151,7 +152,7 @@ def _from_environment() -> list[ServerEntry]:
 
 
 def _checked(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry:
-    names = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout")
+    names = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout", "stop")
     fields: dict[str, Any] = {"baseline_url": None, "speculative_url": None}
     fields |= {name: table[name] for name in names if name in table}
     label = table.get("label") or table["id"]

@@ -56,7 +56,7 @@ class ServerLane(Iterator[Round]):
             raise explained(error, self.pair, model) from None
         question = Question(
             chat=self.chat,
-            body=body_of(self.prompt, settings, model, self.chat),
+            body=body_of(self.prompt, settings, model, self.chat, self.pair.stop),
             sampling=sampling_of(settings),
             extras=extras_of(self.chat),
         )

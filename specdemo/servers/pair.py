@@ -13,6 +13,7 @@ from specdemo.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
 LONGEST_TIMEOUT = 3600.0
+MOST_STOPS = 4
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ServerPair:
         chat: put a text prompt into the server's chat template, unless the settings say otherwise.
         speculative_model: what the speculative deployment calls the model, if it differs.
         timeout: the longest wait for the next piece of an answer, in seconds.
+        stop: texts at which the server ends an answer, besides its end tokens; it leaves them out.
 
     Raises:
         ServerError: an address, name or number that cannot be used; says which.
@@ -42,6 +44,7 @@ class ServerPair:
     chat: bool = False
     speculative_model: str | None = None
     timeout: float = TIMEOUT_SECONDS
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.baseline_url is None and self.speculative_url is None:
@@ -54,6 +57,7 @@ class ServerPair:
         if not isinstance(self.name, str) or not isinstance(self.chat, bool):
             raise ServerError("name must be a text, and chat True or False.")
         _check_timeout(self.timeout)
+        object.__setattr__(self, "stop", _texts(self.stop))
         if not self.name:
             object.__setattr__(self, "name", self.model)
 
@@ -125,6 +129,14 @@ def _check_word(role: str, value: Any, *, optional: bool) -> None:
         raise ServerError(f"{role} must be a text that is not empty{shown}.")
     if role == "api_key" and not value.isascii():
         raise ServerError("api_key must be made of ASCII characters, as HTTP headers are.")
+
+
+def _texts(stop: Any) -> tuple[str, ...]:
+    texts = tuple(stop) if isinstance(stop, list | tuple) else ()
+    proper = isinstance(stop, list | tuple) and all(isinstance(t, str) and t for t in texts)
+    if not proper or len(texts) > MOST_STOPS:
+        raise ServerError(f"stop must be a list of at most {MOST_STOPS} texts, none of them empty.")
+    return texts
 
 
 def _check_timeout(timeout: Any) -> None:

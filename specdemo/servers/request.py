@@ -100,7 +100,9 @@ def wants_chat(pair: ServerPair, prompt: Any, settings: Settings) -> bool:
     return pair.chat and isinstance(prompt, str)
 
 
-def body_of(prompt: str | list[int], settings: Settings, model: str, chat: bool) -> dict[str, Any]:
+def body_of(
+    prompt: str | list[int], settings: Settings, model: str, chat: bool, stop: Sequence[str] = ()
+) -> dict[str, Any]:
     """The parameters that OpenAI's own API knows."""
     text = {"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt}
     return {
@@ -110,6 +112,7 @@ def body_of(prompt: str | list[int], settings: Settings, model: str, chat: bool)
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "seed": settings.seed,
+        **({"stop": list(stop)} if stop else {}),
         "stream_options": {"include_usage": True},
     }
 
