@@ -58,7 +58,7 @@ class Race(Iterator[tuple[int, Round]]):
         self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
     ) -> None:
         self._lanes = [_Lane(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
-        self._events = _interleave([lane.iterator for lane in self._lanes], stop or Event())
+        self._events = _interleave([lane.iterator for lane in self._lanes], stop)
 
     def __next__(self) -> tuple[int, Round]:
         lane, round_ = next(self._events)
@@ -92,7 +92,7 @@ class _Lane:
         return trace_of(self.pair, self.ids, self.settings, self.rounds)
 
 
-def _interleave(lanes: list[Any], stop: Event) -> Iterator[tuple[int, Round]]:
+def _interleave(lanes: list[Any], stop: Event | None = None) -> Iterator[tuple[int, Round]]:
     """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
     clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
     remote = {n for n, lane in enumerate(lanes) if hasattr(lane, "wait")}
@@ -119,7 +119,7 @@ def _interleave(lanes: list[Any], stop: Event) -> Iterator[tuple[int, Round]]:
             iterator.close()
 
 
-def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event) -> int | None:
+def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event | None) -> int | None:
     """The lane that is behind, None once stopped; a server's lane with nothing to give yet is as far as its clock.
 
     While all that runs here is ahead of the servers, or nothing runs here, this waits for them.
@@ -130,6 +130,6 @@ def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], sto
         lane = min(now, key=now.__getitem__)
         if lane not in waiting:
             return lane
-        if stop.is_set():
+        if stop is not None and stop.is_set():
             return None
         lanes[lane].wait(WAIT_SECONDS)

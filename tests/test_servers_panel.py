@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from threading import Event, Timer
 
 import pytest
 from conftest import endless_pair, prompt_ids
@@ -12,6 +14,7 @@ from fake_vllm import FakeVLLM
 from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
 from specdemo.servers.catalog import FILE, ServerEntry, servers
 from specdemo.servers.probe import Health, probe
+from specdemo.sweep import stream_sweep
 from specdemo.ui import pair_card
 from specdemo.ui.controls import FIRST_LANES, race_settings
 from specdemo.ui.lane_controls import NO_LANE, method_choices, methods_on, wish_of
@@ -203,6 +206,24 @@ def test_lanes_are_named_by_their_server_where_it_tells_them_apart() -> None:
     here = Trace(Settings(strategy="autoregressive"), (1,), plain.rounds)
     assert [h["title"] for h in trace_headers([plain, drafted])] == ["Plain", "Speculative"]
     assert [h["title"] for h in trace_headers([here, drafted])] == ["Plain", "Toy: speculative"]
+
+
+@pytest.mark.parametrize("measure", ["race", "sweep"])
+def test_stop_is_heard_while_a_server_is_silent(measure: str) -> None:
+    """Guards Stop against the server's timeout, which may be an hour."""
+    pair, stop = endless_pair("llama"), Event()
+    with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), fault="hang", fault_after=1) as spec:
+        there = ServerPair(base.url, spec.url, "toy")
+        settings = Settings(max_new_tokens=24)
+        began = time.monotonic()
+        Timer(0.5, stop.set).start()
+        if measure == "race":
+            running = race(there, prompt_ids(5), [settings], stop)
+            assert list(running)
+            assert running.traces()[0].server.incomplete == "it was stopped here"
+        else:
+            assert list(stream_sweep(there, [prompt_ids(5)], settings, stop=stop)) == []
+        assert time.monotonic() - began < 5
 
 
 def test_the_card_tells_what_a_server_is_and_never_where(two: Path) -> None:

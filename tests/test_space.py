@@ -222,7 +222,7 @@ def panel(pair: str = "builtin", tokens: int = 24) -> list[Any]:
     """The panel's values as the page sends them."""
     options = [4, False, "exact", 10, 3, 0]
     lanes = [value for method in ("plain", "draft", "none", "none") for value in (method, *options)]
-    return [pair, "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, tokens, *lanes]
+    return [pair, "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, "auto", tokens, *lanes]
 
 
 def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:

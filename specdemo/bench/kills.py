@@ -25,9 +25,8 @@ from specdemo.decoding.runner import Runner
 from specdemo.machine import machine_of
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
-from specdemo.race import race
+from specdemo.race import Race
 from specdemo.trace import Round
-from specdemo.ui import job
 from specdemo.ui.page import build, launch_options
 from specdemo.ui.stops import Stops
 
@@ -93,11 +92,12 @@ class Probe:
     def watching(self) -> Iterator[None]:
         """Look on, for as long as the context is open."""
         init, forward, stop, forget = Runner.__init__, Runner.forward, Stops.stop, Stops.forget
+        step = Race.__next__
 
-        def counted(*arguments: Any) -> Iterator[tuple[int, Round]]:
-            for item in race(*arguments):
-                self.rounds += 1
-                yield item
+        def counted(racing: Race) -> tuple[int, Round]:
+            item = step(racing)
+            self.rounds += 1
+            return item
 
         def made(runner: Runner, *arguments: Any) -> None:
             init(runner, *arguments)
@@ -119,7 +119,7 @@ class Probe:
             self.note()
 
         with (
-            patch.object(job, "race", counted),
+            patch.object(Race, "__next__", counted),
             patch.multiple(Runner, __init__=made, forward=crashing),
             patch.multiple(Stops, stop=stopped, forget=left),
         ):

@@ -224,7 +224,9 @@
     const texts = [line, ...notes];
     if (texts.join("\n") === host.dataset.said) return;
     host.dataset.said = texts.join("\n");
-    host.replaceChildren(...texts.map((text, i) => make("p", i ? "race-note" : "", null, text)));
+    const said = make("p", "race-clock");
+    for (const part of line.split(" · ")) make("span", "", said, part);
+    host.replaceChildren(said, ...notes.map((note) => make("p", "race-note", null, note)));
   }
 
   /** Shows the figures and whether the lane still runs. */
