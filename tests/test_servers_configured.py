@@ -14,7 +14,7 @@ from fake_vllm import FakeVLLM
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, SettingsError
 from specdemo.cli.main import main
-from specdemo.servers.catalog import FILE, SHIPPED, SINGLE, servers
+from specdemo.servers.catalog import CLOSED, FILE, SHIPPED, SINGLE, configured_pair, problems, servers
 
 KEY = "sk-very-secret-0123456789"
 TWO = """
@@ -92,9 +92,12 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
     file: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file(TWO)
+    assert "ONE_KEY" in wrong()
+    assert list(servers()) == ["two"], "one that is not complete is not in the way of another"
     with pytest.raises(ServerError, match="ONE_KEY"):
-        servers()
+        configured_pair("one")
     monkeypatch.setenv("ONE_KEY", KEY)
+    assert problems() == {}
     one, two = servers().values()
     assert one.pair == ServerPair(
         "http://a:8000/v1",
@@ -124,14 +127,41 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
         ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = 3', "wrong kind"),
         ("server = 3", r"\[\[server\]\] tables"),
         ("[[server", "no TOML file"),
-        (TWO.replace('"two"', '"one"').replace('api_key_env = "ONE_KEY"', ""), "one id"),
+        (TWO.replace('"two"', '"one"').replace('api_key_env = "ONE_KEY"', ""), "have the id 'one'"),
+        ('[[server]]\nid = "a:b"\nmodel = "m"\nbaseline_url = "http://a"', "an id is made of letters"),
     ],
 )
 def test_a_bad_file_is_one_sentence(file: Callable, text: str, said: str) -> None:
     file(text)
-    with pytest.raises(ServerError, match=said) as caught:
+    assert re.search(said, wrong())
+    assert "sk-1" not in wrong()
+
+
+@pytest.mark.parametrize("variable", ["sk-pasted-1", "a key", "$KEY"])
+def test_strangers_hear_nothing_of_what_is_described_wrongly(
+    file: Callable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    """Guards a key that was pasted where its variable's name belongs: it is shown and logged nowhere."""
+    file(TWO.replace("ONE_KEY", variable))
+    assert "the name of an environment variable" in wrong()
+    monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+    assert list(servers()) == ["two"]
+    with pytest.raises(ServerError) as caught:
+        configured_pair("one")
+    assert str(caught.value) == f"server: {CLOSED}"
+    file("[[server")
+    with pytest.raises(ServerError) as caught:
         servers()
-    assert "sk-1" not in str(caught.value)
+    assert str(caught.value) == f"server: {CLOSED}"
+    assert variable not in wrong() + caplog.text
+
+
+def wrong() -> str:
+    """What is said of the description."""
+    try:
+        return " ".join(map(str, problems().values()))
+    except ServerError as error:
+        return str(error)
 
 
 def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +172,15 @@ def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SINGLE + "SPECULATIVE_URL", "http://a:8000")
-    with pytest.raises(ServerError, match="MODEL"):
-        servers()
+    assert "MODEL is not set" in wrong()
     monkeypatch.setenv(SINGLE + "MODEL", "m")
     monkeypatch.setenv(SINGLE + "API_KEY", KEY)
     monkeypatch.setenv(SINGLE + "CHAT", "on")
     (entry,) = servers().values()
     assert (entry.id, entry.pair.chat, entry.pair.api_key) == ("server", True, KEY)
+    monkeypatch.setenv(SINGLE + "NAME", "Our 70B, new")
+    (entry,) = servers().values()
+    assert (entry.id, entry.label) == ("Our-70B-new", "Our 70B, new")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +193,7 @@ def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://a:99999", None, "m"),
         ("http://a/v1?key=1", None, "m"),
         ("http://a b", None, "m"),
+        ("http://a/v1/chat/completions", None, "m"),
         (3, None, "m"),
         ("http://a", None, ""),
         ("http://a", None, None),

@@ -38,7 +38,7 @@ model = "m"
 chat = true
 
 [[server]]
-id = "lone:wolf"
+id = "lone-wolf"
 speculative_url = "http://c:8000"
 model = "n"
 """
@@ -61,17 +61,17 @@ def names(**options: object) -> list[str]:
 
 def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two: Path) -> None:
     """With short words for the chosen one, which come first."""
-    served = ["server:big:plain", "server:big:speculative", "server:lone:wolf:speculative"]
+    served = ["server:big:plain", "server:big:speculative", "server:lone-wolf:speculative"]
     assert names(optional=False)[-3:] == served
     assert names(optional=True, server="big") == [NO_LANE, *served]
-    labels = dict(method_choices(has_draft=True, quantized=False, optional=False, server="lone:wolf"))
+    labels = dict(method_choices(has_draft=True, quantized=False, optional=False, server="lone-wolf"))
     assert list(labels) == ["Speculative", "Big one: plain", "Big one: speculative"]
 
 
 def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
     """γ, rule and engine of the panel say nothing there; the temperature does."""
-    (greedy,) = race_settings(*SHARED, "server:lone:wolf:speculative", *OPTIONS)
-    assert greedy == Settings(engine="server", server="lone:wolf", max_new_tokens=64)
+    (greedy,) = race_settings(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
+    assert greedy == Settings(engine="server", server="lone-wolf", chat=True, max_new_tokens=64)
     warm, plain = race_settings(
         0.8, *SHARED[1:5], "graphs", 64, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
     )
@@ -85,7 +85,7 @@ def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -
     """One lane where there is one deployment; and a wish is of lanes in general, whichever the pair."""
     assert methods_on("big", FIRST_LANES) == ["server:big:plain", "server:big:speculative", NO_LANE, NO_LANE]
     assert methods_on("big", ["lookup", "plain_unquantized"]) == ["server:big:speculative", "server:big:plain"]
-    assert methods_on("lone:wolf", FIRST_LANES) == ["server:lone:wolf:speculative", NO_LANE, NO_LANE, NO_LANE]
+    assert methods_on("lone-wolf", FIRST_LANES) == ["server:lone-wolf:speculative", NO_LANE, NO_LANE, NO_LANE]
     assert methods_on("gone", FIRST_LANES) == list(FIRST_LANES)
     assert wish_of("server:big:plain", "big") == "plain"
     assert wish_of("server:big:speculative", "big") == "draft"
@@ -97,8 +97,8 @@ def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -
     "query",
     [
         {"pair": "server:big"},
-        {"pair": "server:lone:wolf", "lane2.method": "server:big:plain"},
-        {"pair": "server:big", "method": "server:lone:wolf:speculative", "lane4.method": "server:big:plain"},
+        {"pair": "server:lone-wolf", "lane2.method": "server:big:plain"},
+        {"pair": "server:big", "method": "server:lone-wolf:speculative", "lane4.method": "server:big:plain"},
         {"lane3.method": "server:big:speculative", "pair": "gpt2"},
     ],
 )
@@ -114,7 +114,7 @@ def test_links_hold_servers(two: Path, query: dict[str, str]) -> None:
 
 def test_a_link_to_what_is_not_configured_is_told(two: Path) -> None:
     """Also a way that a server lacks, and a pair's way where a server stands for the pair."""
-    for query in ({"pair": "server:x"}, {"method": "server:lone:wolf:plain"}):
+    for query in ({"pair": "server:x"}, {"method": "server:lone-wolf:plain"}):
         _, (notice,) = from_query(query)
         assert "is ignored; choose one of" in notice
     values, (notice,) = from_query({"pair": "server:big", "method": "draft"})
@@ -170,9 +170,9 @@ def test_what_servers_said_at_the_end_replaces_what_streamed() -> None:
     assert after["replaces"] == before["run"] != after["run"]
     assert "streamed" not in "".join(after["rounds"])
     assert '"kind":"rejected"' in "".join(after["rounds"])
-    assert before["lanes"][1]["detail"] == "on Toy", "what was sent is not changed afterwards"
+    assert before["lanes"][1]["detail"] == "Toy", "what was sent is not changed afterwards"
     plain, drafted = after["lanes"]
-    assert drafted["detail"] == "on Toy, γ\u00a04"
+    assert drafted["detail"] == "Toy, γ\u00a04"
     assert re.fullmatch(r"client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
     assert drafted["server"]["line"].endswith("rounds from the server's own record")
     figures = traces[1].metrics()

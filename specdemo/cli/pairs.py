@@ -18,6 +18,7 @@ from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
+from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
 from specdemo.ui.progress_text import UPDATE_SECONDS, describe
@@ -40,6 +41,11 @@ def list_pairs(args: argparse.Namespace) -> None:
             (e.id, e.label, f"{e.memory_gb:g} GB" + (", gated" if e.gated else "")) for e in catalog().values()
         ]
         out.print(rows_table(("id", "models", "weights"), rows))
+        if found := servers():
+            served = [(e.id, e.label, ", ".join(e.strategies)) for e in found.values()]
+            out.print(rows_table(("--server", "deployment", "strategies"), served))
+        for problem in problems().values():
+            out.print(str(problem), markup=False)
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,8 @@ def _status(error: openai.APIStatusError, model: str, key: str | None) -> str:
     if code in (401, 403):  # not quoted: some repeat the key
         return f"refuses the key (HTTP {code}); set the right api_key, or the variable that holds it."
     if code == 404:
-        return f"knows no model or API of this name (HTTP 404, model {model!r}): {said}; see its /v1/models."
+        meant = "see its /v1/models, and that its address ends with /v1"
+        return f"knows no model or API of this name (HTTP 404, model {model!r}): {said}; {meant}."
     if code == 429:
         wait = error.response.headers.get("retry-after", "")
         when = f"in {wait} s" if wait.isdigit() else "a little later"

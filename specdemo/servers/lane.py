@@ -175,5 +175,6 @@ class ServerLane(Iterator[Round]):
             found.rounds,
             pair=self.pair.name,
             dtype="unknown",
+            engine="server",
             server=record,
         )

@@ -109,6 +109,8 @@ def _address(role: str, url: Any) -> str:
         raise ServerError(f"{role} holds a user name or a password; give the key as api_key instead.")
     if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url.strip()):
         raise ServerError(f"{role} must be an address alone, such as http://host:8000/v1: no query, no spaces.")
+    if parts.path.rstrip("/").endswith("/completions"):
+        raise ServerError(f"{role} is the address of one call; give that of the API, which ends with /v1.")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 

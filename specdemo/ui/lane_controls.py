@@ -79,7 +79,8 @@ def lane_settings(
         return None
     served = method_settings(method, shared.get("temperature"))
     if served is not None:
-        return Settings(**{**shared, **served})
+        # Whether a server has a template is not known here, so the box is taken at its word.
+        return Settings(**{**shared, **served, "chat": shared.get("chat") is not False})
     if method not in METHODS:
         raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(METHODS)}.")
     chosen: dict[str, Any] = dict(METHODS[method][1])

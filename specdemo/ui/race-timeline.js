@@ -23,10 +23,12 @@
 
   const describe = (round) => (round.index === 0 ? "prefill" : "round " + round.index);
 
-  /** What the round's tokens were, with rejected ones in brackets; Plotly reads tags, so they are taken out. */
+  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;"); // Plotly reads tags
+
+  /** What the round's tokens were, with rejected ones in brackets. */
   function quote(tokens) {
     const texts = tokens.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
-    return texts.join("").replace(/\s+/g, " ").replace(/&/g, "&amp;").replace(/</g, "&lt;").slice(0, 90);
+    return plain(texts.join("").replace(/\s+/g, " ").slice(0, 90));
   }
 
   class Timeline {
@@ -124,7 +126,7 @@
         hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
         xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
         yaxis: axis(colours, {
-          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => this.shortened(lane.title)),
+          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => plain(this.shortened(lane.title))),
           range: [this.lanes.length - 0.45, -0.55], showgrid: false, zeroline: false,
         }),
       };

@@ -153,6 +153,7 @@
   /** What the hero says of these lanes: the fastest other one against the first. */
   function compare(lanes, over) {
     if (!lanes.length || !lanes.every((lane) => settled(lane.tally, over))) return null;
+    if (lanes.some((lane) => lane.spec.broken)) return { figure: "", text: "no speed-up: an answer broke off", trend: "even" };
     const [plain, ...others] = lanes;
     if (!others.length) return { figure: formatSpeed(speed(plain.tally)), text: "tokens per second", trend: "even" };
     const fastest = others.reduce((a, b) => (speed(b.tally) > speed(a.tally) ? b : a));

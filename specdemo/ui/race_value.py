@@ -98,7 +98,9 @@ class RaceView:
         if len(traces) < 2:
             return
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
-        if len({t.prompt_ids for t in traces if t.server is None}) < 2:  # else speeds would be of different texts
+        broken = any(t.server is not None and t.server.incomplete for t in traces)
+        local = {t.prompt_ids for t in traces if t.server is None}
+        if len(local) < 2 and not broken:  # else speeds would be of different texts, or of half an answer
             self.why = explain_race(traces)
 
 
@@ -167,6 +169,9 @@ def _said(value: Any) -> str:
     return "automatic" if value is None else str(value)
 
 
+PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
+
+
 def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
     """The judgement on all lanes, each against the first of the same weights and prompt.
 
@@ -181,12 +186,17 @@ def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
             judged[title] = compare(first, trace)
     if not judged:
         weights = len({t.quantization for t in traces}) > 1
-        differs = "weights differ; add a plain lane with the same weights" if weights else "prompts differ"
+        differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
         return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
     texts = list(dict.fromkeys(j.text for j in judged.values()))
     if len(texts) > 1 or len(judged) < len(traces) - 1:
         texts = [f"{title}: {j.text}" for title, j in judged.items()]
+        texts += [
+            f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
+            for title, trace in zip(titles, traces, strict=True)
+            if trace.quantization == traces[0].quantization and not _comparable(traces[0], trace)
+        ]
     return {"kind": kind, "text": "; ".join(texts)}
 
 

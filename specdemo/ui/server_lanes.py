@@ -31,7 +31,7 @@ def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, An
     way = "plain" if plain else "speculative"
     return {
         "title": way.capitalize() if alone else f"{name}: {way}",
-        "detail": f"on {name}" if alone else "on a server",
+        "detail": name if alone else "on a server",
         "gamma": 0 if plain else settings.gamma,  # its own is not known before the end
         "adaptive": False,
         "lossy": False,
@@ -46,6 +46,7 @@ def settled(header: dict[str, Any], trace: Trace) -> None:
         header["detail"] += f", γ\u00a0{record.gamma}"
     header["server"] = {"line": _line(record, trace.settings), "notes": _notes(record)}
     header["told"] = _told(trace)
+    header["broken"] = record.incomplete is not None
 
 
 def _line(record: ServerRecord, settings: Settings) -> str:
