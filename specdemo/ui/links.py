@@ -7,7 +7,7 @@ controls can take, and a sentence for each parameter that could not be used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -34,6 +34,7 @@ LONGEST_QUERY = 6000
 """Characters. Servers on the way take about 8,000, and Gradio appends the query to its own requests."""
 
 MOST_NOTICES = 6
+MOST_NAMED = 16
 KEPT_BY_ENCODERS = "!~*'()"  # what the browser's encodeURIComponent leaves as it is, besides what quote does
 OTHERS = ("__", "utm_")
 """Parameters that begin so are a Space's or a tracker's own."""
@@ -192,9 +193,10 @@ def _read(field: Field, text: str) -> Any:
     return value
 
 
-def _one_of(text: str, choices: Iterable[str]) -> str:
+def _one_of(text: str, choices: Sequence[str]) -> str:
     if text not in choices:
-        raise _Unusable(f"choose one of {', '.join(choices)}.")
+        more = ", …" if len(choices) > MOST_NAMED else ""
+        raise _Unusable(f"choose one of {', '.join(choices[:MOST_NAMED])}{more}.")
     return text
 
 
