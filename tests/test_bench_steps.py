@@ -63,9 +63,9 @@ def test_steps_measures_every_way_and_puts_the_threads_back() -> None:
     assert torch.get_num_threads() == before
     assert [(row["threads"], row["engine"]) for row in rows] == [
         (1, "direct"),
-        (1, "transformers"),
+        (1, "eager"),
         (2, "direct"),
-        (2, "transformers"),
+        (2, "eager"),
     ]
     assert all(row["v"].keys() == {1, 4} and row["c"] > 0 for row in rows)
 

@@ -28,7 +28,7 @@ def deployments() -> Iterator[dict[str, FakeVLLM]]:
     drafts = Settings(gamma=4)
     with (
         FakeVLLM(pair, model="big", pause=0.01) as base,
-        FakeVLLM(pair, drafts, model="big", pause=0.01) as spec,
+        FakeVLLM(pair, drafts, model="big", pause=0.2) as spec,
         FakeVLLM(pair, drafts, model="big", fault_after=2) as frail,
     ):
         yield {"base": base, "spec": spec, "frail": frail}
@@ -72,7 +72,7 @@ def test_two_deployments_race_and_get_their_colours_at_the_end(
     expect(page.locator("#lane2-gamma")).to_be_hidden()
     set_length(page, TOKENS)
     page.locator("#run").click()
-    expect(lane(page, 1).locator(".t-streamed").first).to_be_visible(timeout=RUN_MS)
+    lane(page, 1).locator(".t-streamed").first.wait_for(timeout=RUN_MS)  # looks at every frame: a run is short
     expect(page.locator('[data-kind="streamed"]')).to_be_visible()
     expect(lane(page, 1).locator('[data-stat="tau"]')).to_have_text("–")
     expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
