@@ -11,6 +11,8 @@ from specdemo.errors import PairError, PromptError
 from specdemo.models.pair import ModelPair
 from specdemo.servers.pair import ServerPair
 
+EMPTY = "it is empty; write something for the models to continue."
+
 
 def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None) -> list[int]:
     """Token ids of a prompt; a list of ids is taken as it is.
@@ -35,7 +37,7 @@ def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = Non
         )
     ids = _encode_text(pair, prompt, chat) if isinstance(prompt, str) else _check_ids(pair, prompt)
     if not ids:
-        raise PromptError("it is empty; write something for the models to continue.")
+        raise PromptError(EMPTY)
     # At least one position is needed for the first new token.
     if pair.context is not None and len(ids) >= pair.context:
         raise PromptError(
@@ -80,15 +82,10 @@ def one_by_one(prompts: Any) -> list[Any]:
 
 
 def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
-    if not prompt.strip():
-        raise PromptError("it is empty; write something for the models to continue.")
+    check_text(prompt)
     tokenizer = pair.tokenizer
     if tokenizer is None:
         raise PromptError("this pair has no tokenizer; give token ids instead of text.")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise PromptError(f"character {error.start} is not valid Unicode; remove it.") from error
     has_template = bool(getattr(tokenizer, "chat_template", None))
     if chat and not has_template:
         raise PromptError("chat is on, but this tokenizer has no chat template; switch chat off.")
@@ -104,13 +101,35 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _check_ids(pair: ModelPair, prompt: Sequence[int]) -> list[int]:
+def read_ids(prompt: Any) -> list[int]:
+    """Token ids as a list of ints.
+
+    Raises:
+        PromptError: it is no list of whole numbers.
+    """
     try:
         if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in prompt):
             raise TypeError(type(prompt).__name__)
-        ids = [index(i) for i in prompt]
+        return [index(i) for i in prompt]
     except TypeError as error:
         raise PromptError("must be text or a list of token ids, which are whole numbers.") from error
+
+
+def check_text(prompt: str) -> None:
+    """
+    Raises:
+        PromptError: it is empty, or holds what cannot be encoded.
+    """
+    if not prompt.strip():
+        raise PromptError(EMPTY)
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(f"character {error.start} is not valid Unicode; remove it.") from error
+
+
+def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:
+    ids = read_ids(prompt)
     width = pair.target.get_input_embeddings().num_embeddings
     wrong = next((i for i in ids if not 0 <= i < width), None)
     if wrong is not None:

@@ -170,6 +170,26 @@ def test_values_that_no_page_sends(wire: Wire, button: str, changed: dict[str, A
         )
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"pair": "builtin-target", "lane2__method": "draft"}, "Drafts as lane 2 of the panel does"),
+        ({"lane2__method": "nothing known"}, "is not known"),
+        ({"lane2__method": ["draft"]}, "is not known"),
+        ({"temperature": "hot"}, "Temperature: must be a number"),
+    ],
+)
+def test_what_is_older_than_the_choices_is_no_error(wire: Wire, changed: dict[str, Any], said: str) -> None:
+    """Guards what is on its way while another pair changes a lane's choices: Gradio would answer with an error."""
+    notes = {wire.named[name] for name in ("sweep-drafts", "batch-drafts")}
+    events = [e for e in wire.events("lane2-method", "change") if notes & set(e["outputs"])]
+    assert len(events) == len(notes)
+    for event in events:
+        ended = wire.last(event, wire.values(event, **changed))
+        assert ended["success"], ended
+        check(json.dumps(ended["output"]["data"], ensure_ascii=False), said)
+
+
 @pytest.mark.parametrize(("endpoint", "data", "expected"), API)
 def test_calls_that_mean_harm(wire: Wire, endpoint: str, data: Any, expected: str | None) -> None:
     """By way of the public API."""

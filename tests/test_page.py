@@ -111,7 +111,7 @@ def test_markup_in_model_text_stays_text(page: Page) -> None:
         "run": "hostile",
         "phase": "done",
         "message": None,
-        "lanes": [{"title": "Plain", "detail": "", "gamma": 0}],
+        "lanes": [{"title": '<a href="https://a.example">b</a>', "detail": "", "gamma": 0}],
         "rounds": [{**round_, "draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0}],
         "verdict": {"kind": "identical", "text": "<b>${3+3}</b>"},
         "why": "<i>why</i>",
@@ -120,7 +120,8 @@ def test_markup_in_model_text_stays_text(page: Page) -> None:
     shown = page.locator("[data-lane='0'] [data-role=tokens]").evaluate("e => e.textContent")
     assert shown == "".join(hostile)
     assert "<b>${3+3}</b>" in page.locator("[data-role=verdict]").evaluate("e => e.textContent")
-    assert page.locator("#race img, #race b > b, #race [data-role=why] i").count() == 0
+    expect(page.locator("[data-role=timeline] .ytick").last).to_contain_text("<a href=")  # Plotly reads tags
+    assert page.locator("#race img, #race a, #race b > b, #race [data-role=why] i").count() == 0
 
 
 def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
-from specdemo.prompt import one_by_one
+from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.catalog import configured_pair
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
@@ -66,30 +65,15 @@ def checked_prompt(prompt: Any, chat: bool) -> str | list[int]:
         PromptError: it is empty, or not what this API takes.
     """
     if isinstance(prompt, str):
-        if not prompt.strip():
-            raise PromptError("it is empty; write something for the models to continue.")
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            raise PromptError(f"character {error.start} is not valid Unicode; remove it.") from error
+        check_text(prompt)
         return prompt
-    ids = _ids(prompt)
+    ids = read_ids(prompt)
     if not ids:
-        raise PromptError("it is empty; write something for the models to continue.")
-    if chat:
-        raise PromptError("token ids cannot be put into a server's chat template; give text, or switch chat off.")
-    return ids
-
-
-def _ids(prompt: Any) -> list[int]:
-    try:
-        if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in prompt):
-            raise TypeError(type(prompt).__name__)
-        ids = [index(i) for i in prompt]
-    except TypeError as error:
-        raise PromptError("must be text or a list of token ids, which are whole numbers.") from error
+        raise PromptError(EMPTY)
     if any(i < 0 for i in ids):
         raise PromptError("token ids are not negative.")
+    if chat:
+        raise PromptError("token ids cannot be put into a server's chat template; give text, or switch chat off.")
     return ids
 
 

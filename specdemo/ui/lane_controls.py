@@ -81,7 +81,7 @@ def lane_settings(
     if served is not None:
         # Whether a server has a template is not known here, so the box is taken at its word.
         return Settings(**{**shared, **served, "chat": shared.get("chat") is not False})
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(METHODS)}.")
     chosen: dict[str, Any] = dict(METHODS[method][1])
     if chosen["strategy"] != "autoregressive":

@@ -62,8 +62,11 @@ def say_what_drafts(
         return f"<p>{escape(_said(values, without, servers))}</p>"
 
     chosen = [c for lane in controls.lanes for c in (lane.method, lane.acceptance)]
-    gr.on([c.change for c in (*chosen, controls.temperature)], say, inputs, note, **QUIET)
-    controls.followed.then(say, inputs, note, **QUIET)
+    # As they are sent: while another pair changes a lane's choices its method may be none of them, which Gradio
+    # would answer with an error; ``say`` says what is wrong, and the right thing once the lanes have followed.
+    raw: dict[str, Any] = {**QUIET, "preprocess": False}
+    gr.on([c.change for c in (*chosen, controls.temperature)], say, inputs, note, **raw)
+    controls.followed.then(say, inputs, note, **raw)
     note.value = say(*(c.value for c in inputs))
 
 

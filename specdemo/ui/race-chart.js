@@ -175,7 +175,7 @@
       this.colours = readColours(this.host);
       const looks = laneLooks(this.lanes, this.colours);
       const lines = this.series.map((series, i) => ({
-        type: "scatter", mode: "lines", name: this.lanes[i].title, x: series.x.slice(), y: series.y.slice(),
+        type: "scatter", mode: "lines", name: literal(this.lanes[i].title), x: series.x.slice(), y: series.y.slice(),
         line: { color: looks[i].colour, dash: looks[i].dash, width: looks[i].width },
         hovertemplate: "%{y:.0f} tok/s",
       }));
@@ -229,5 +229,8 @@
     }
   }
 
-  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis };
+  /** A text as Plotly shows it unchanged: it reads tags, links among them. */
+  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+
+  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis, literal };
 })();

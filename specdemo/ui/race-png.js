@@ -22,8 +22,6 @@
     return "#ffffff";
   }
 
-  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;"); // Plotly reads tags
-
   /** The figure as it stands alone: with a title, names for its lines, and a ground. */
   function standing(plot, title) {
     const ink = getComputedStyle(plot).color;
@@ -37,7 +35,7 @@
       layout: {
         ...layout, ...axes, margin, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
         font: { ...layout.font, color: ink },
-        title: { text: plain(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
+        title: { text: window.SpecDemoChart.literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
           pad: { t: 14 }, font: { family: FONT, size: 15, color: ink, weight: 600 } },
         showlegend: true,
         legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },

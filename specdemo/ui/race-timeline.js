@@ -23,12 +23,10 @@
 
   const describe = (round) => (round.index === 0 ? "prefill" : "round " + round.index);
 
-  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;"); // Plotly reads tags
-
   /** What the round's tokens were, with rejected ones in brackets. */
   function quote(tokens) {
     const texts = tokens.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
-    return plain(texts.join("").replace(/\s+/g, " ").slice(0, 90));
+    return window.SpecDemoChart.literal(texts.join("").replace(/\s+/g, " ").slice(0, 90));
   }
 
   class Timeline {
@@ -113,7 +111,7 @@
     }
 
     layout(colours) {
-      const { axis } = window.SpecDemoChart;
+      const { axis, literal } = window.SpecDemoChart;
       return {
         barmode: "overlay", bargap: 0.3, showlegend: false, autosize: true, dragmode: "pan",
         margin: { l: this.margin(), r: 18, t: 2, b: 26 },
@@ -126,7 +124,7 @@
         hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
         xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
         yaxis: axis(colours, {
-          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => plain(this.shortened(lane.title))),
+          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => literal(this.shortened(lane.title))),
           range: [this.lanes.length - 0.45, -0.55], showgrid: false, zeroline: false,
         }),
       };

@@ -31,7 +31,7 @@ def pair_name(server: str) -> str:
 
 def server_of(pair: str | None) -> str | None:
     """The server that a value of the pair's control names; None for models."""
-    return pair.removeprefix(PREFIX) if pair and pair.startswith(PREFIX) else None
+    return pair.removeprefix(PREFIX) if isinstance(pair, str) and pair.startswith(PREFIX) else None
 
 
 def pair_choices() -> list[tuple[str, str]]:
