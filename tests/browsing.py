@@ -9,6 +9,12 @@ from playwright.sync_api import Page, TimeoutError, expect
 RUN_MS = 60_000
 
 
+def wait_until_read(page: Page) -> None:
+    """Until the page stands and its controls hold what its link says, which would undo what is done before."""
+    page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    page.wait_for_function("window.SpecDemoLinks.wasRead()", timeout=RUN_MS)
+
+
 def set_length(page: Page, tokens: int) -> None:
     field = page.locator("#max-tokens input[type=number]")
     field.fill(str(tokens))
@@ -22,17 +28,17 @@ def press_run_and_wait(page: Page, phase: str = "done") -> None:
 
 
 def choose(page: Page, field: str, option: str) -> None:
-    """Pick an option by what it begins with; a list that was opened before the option came is opened again."""
+    """Pick an option by what it begins with. A list opens with the focus alone, so a new try gives it up first."""
     deadline = time.monotonic() + RUN_MS / 1000
     while True:
         page.locator(f"#{field} input").click()
         try:
-            page.get_by_role("option", name=option).first.click(timeout=2000)
+            page.get_by_role("option", name=option).first.click(timeout=5000)
             return
         except TimeoutError:
             if time.monotonic() > deadline:
                 raise
-            page.keyboard.press("Escape")
+            page.locator(f"#{field} input").blur()
 
 
 def fill_numbers(page: Page, tab: str, prefix: str, numbers: dict[str, float]) -> None:

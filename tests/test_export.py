@@ -7,8 +7,6 @@ import csv
 import hashlib
 import io
 import json
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -180,15 +178,3 @@ def test_the_figures_of_the_page_are_those_of_the_run() -> None:
     assert rows["rounds"] == [str(m.rounds) for m in metrics]
     assert rows["c, draft cost"] == ["–", f"{metrics[1].draft_cost:.3f}"]
     assert replay_html(Recording(tuple(traces))).count("</html>") == 1
-
-
-def test_importing_the_package_does_not_import_the_page() -> None:
-    """Guards notebooks and the command line: export needs the view's files, not Gradio.
-
-    And the start of the page, which waits for nothing that only a model needs: a third of its imports.
-    """
-    code = (
-        "import sys, specdemo; print({'gradio', 'plotly'} & set(sys.modules));"
-        "import specdemo.ui.page; print({'transformers.modeling_utils', 'optimum', 'openai'} & set(sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\nset()\n"

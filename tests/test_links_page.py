@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browsing import RUN_MS, choose, set_length
+from browsing import RUN_MS, choose, set_length, wait_until_read
 from hypothesis import HealthCheck, given, settings
 from playwright.sync_api import Browser, Error, Page, expect
 from test_links import HOSTILE, states
@@ -93,7 +93,7 @@ def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
             "window.runs = 0; addEventListener('click', e => e.target.closest?.('#run') && window.runs++, true)"
         )
         page.goto(f"{address}?{query}")
-        page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+        wait_until_read(page)
         return page
 
     yield opened

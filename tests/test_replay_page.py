@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from browsing import RUN_MS, press_run_and_wait, set_length
+from browsing import RUN_MS, press_run_and_wait, set_length, wait_until_read
 from playwright.sync_api import Browser, Page, expect
 from recorded import HOSTILE
 
@@ -224,7 +225,7 @@ def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
     assert same_data(download(page, "html").decode(), recording)
 
     page.reload()
-    page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
+    wait_until_read(page)
     open_file(page, "run.json", saved)
     wait_for_end(page)
     expect(page.locator("[data-role=recorded]")).to_contain_text(f"Recorded on {recording.hardware.label}")
@@ -255,7 +256,7 @@ def test_the_gallery_replays_what_is_shipped(page: Page) -> None:
     assert page.locator("[data-lane='2'] [data-role=prompt]").count() == 0
 
 
-def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page) -> None:
+def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
     """Guards against files that are something else, forged, or open while a run is under way."""
     message = page.locator("#recording-message p")
     forged = json.loads(shipped()[0].to_json())
@@ -278,6 +279,7 @@ def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page) -> 
     expect(message).to_contain_text("under way")
     page.locator("#stop").click()
     expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+    assert not brake.is_set()
     page.locator("#recording-1").click()
     wait_for_end(page)
     expect(message).to_have_count(0)

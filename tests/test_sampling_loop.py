@@ -58,7 +58,6 @@ def outcomes(pair: ModelPair, runs: int = RUNS, **fields: object) -> Counter:
 
 
 CASES = {
-    "warpers off": (("llama", 6), {"temperature": 1.0, "gamma": 2}),
     "top-p, an end token, a narrower draft": (
         ("llama", 7, 5, 4),
         {"temperature": 1.3, "top_p": 0.85, "gamma": 3},

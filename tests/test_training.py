@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from specdemo.training.__main__ import main
 from specdemo.training.corpus import Windows, as_dialogue, load_streams, split, training_texts
 from specdemo.training.distill import distillation_loss
 from specdemo.training.lessons import answers, load, save
@@ -18,8 +18,6 @@ from specdemo.training.pretrain import Run, build_model, grown, pretrain, schedu
 from specdemo.training.recipe import END_OF_TEXT, Recipe, Source, tiny_recipe
 from specdemo.training.teaching import read, written
 from specdemo.training.tokenizer import train_tokenizer
-
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -195,17 +193,29 @@ def test_the_learning_rate_warms_up_holds_and_falls_to_zero() -> None:
     assert schedule(1000, 1000, 0.2, 99, 10) == 0.0
 
 
-def test_the_whole_command_makes_a_pair_that_races(corpus: Path, tmp_path: Path) -> None:
+def trained(corpus: Path, work: Path, out: Path, *more: str) -> None:
+    """``python -m specdemo.training``, in this process."""
+    words = ["--tiny", "--no-compile", "--device", "cpu", "--corpus", str(corpus), "--work", str(work)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["training", *words, "--out", str(out), *more])
+        main()
+
+
+@pytest.fixture(scope="module")
+def pair(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the whole command wrote."""
+    folder = tmp_path_factory.mktemp("trained")
+    trained(corpus, folder / "work", folder / "out")
+    return folder / "out"
+
+
+def test_the_whole_command_makes_a_pair_that_races(pair: Path) -> None:
     """Every stage of ``python -m specdemo.training`` in one go, weights, tokenizer and card included."""
-    command = [sys.executable, "-m", "specdemo.training", "--tiny", "--no-compile", "--device", "cpu"]
-    paths = ["--corpus", str(corpus), "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
-    done = subprocess.run([*command, *paths], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    card = (pair / "README.md").read_text(encoding="utf-8")
     for part in ("Held-out loss", "| chat |", "## Samples", "GSM8K"):
         assert part in card
-    assert list((tmp_path / "out" / "target").glob("*.safetensors"))
-    assert list((tmp_path / "out" / "draft").glob("*.safetensors"))
+    assert list((pair / "target").glob("*.safetensors"))
+    assert list((pair / "draft").glob("*.safetensors"))
 
 
 def test_the_recipe_shares_sum_to_one() -> None:
@@ -214,21 +224,13 @@ def test_the_recipe_shares_sum_to_one() -> None:
     assert sum(s.draft_share for s in Recipe().sources) == pytest.approx(1.0)
 
 
-def test_a_draft_is_trained_for_a_finished_target(corpus: Path, tmp_path: Path) -> None:
+def test_a_draft_is_trained_for_a_finished_target(corpus: Path, pair: Path, tmp_path: Path) -> None:
     """``--target`` keeps the target's files as they are and writes a draft of its vocabulary."""
-    common = [sys.executable, "-m", "specdemo.training", "--tiny", "--no-compile", "--device", "cpu"]
-    common += ["--corpus", str(corpus), "--out", str(tmp_path / "out")]
-
-    def train(*more: str) -> None:
-        done = subprocess.run([*common, *more], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-
-    train("--work", str(tmp_path / "first"))
-    target = tmp_path / "out" / "target"
+    target = pair / "target"
     before = {p.name: p.read_bytes() for p in target.iterdir()}
-    note = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    train("--work", str(tmp_path / "second"), "--target", str(target))
+    trained(corpus, tmp_path / "work", tmp_path / "out", "--target", str(target))
     assert {p.name: p.read_bytes() for p in target.iterdir()} == before
-    assert not (tmp_path / "second" / "target.pt").exists()
-    assert "each depth started from a copy" in note
-    assert "each depth started from a copy" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "work" / "target.pt").exists()
+    assert list((tmp_path / "out" / "draft").glob("*.safetensors"))
+    for folder in (pair, tmp_path / "out"):
+        assert "each depth started from a copy" in (folder / "README.md").read_text(encoding="utf-8")

@@ -229,5 +229,8 @@
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
   }, true);
 
-  window.SpecDemoLinks = { toQuery, changed, set, ready, told, copy, address, notify };
+  /** Whether the controls hold what the link says. */
+  const wasRead = () => started;
+
+  window.SpecDemoLinks = { toQuery, changed, set, ready, wasRead, told, copy, address, notify };
 })();

@@ -232,5 +232,5 @@
   /** A text as Plotly shows it unchanged: it reads tags, links among them. */
   const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
-  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis, literal };
+  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis, literal, LATE };
 })();

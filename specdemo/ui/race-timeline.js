@@ -2,7 +2,7 @@
  * The timeline of a race that is over: where every lane's time went, round by round.
  *
  * A plain script that defines `window.SpecDemoTimeline`; it is loaded after race-chart.js, whose colours and axes
- * it shares, and needs Plotly by the time a run ends.
+ * it shares, and waits for Plotly, which a slow connection brings after a short run has ended.
  */
 (function () {
   "use strict";
@@ -33,6 +33,7 @@
     constructor(host) {
       this.host = host;
       this.drawn = false;
+      this.timer = 0;
       this.themes = new MutationObserver(() => this.drawn && this.draw());
       for (const element of [document.documentElement, document.body]) {
         this.themes.observe(element, { attributes: true, attributeFilter: ["class"] });
@@ -46,6 +47,11 @@
     begin(lanes) {
       this.lanes = lanes;
       this.rounds = lanes.map(() => []);
+      this.clear();
+    }
+
+    clear() {
+      clearTimeout(this.timer);
       if (this.drawn) window.Plotly.purge(this.host);
       this.drawn = false;
     }
@@ -60,15 +66,20 @@
       return this.rounds[lane].some((round) => round.draft_seconds !== undefined);
     }
 
-    /** Draws what was noted; true if there is anything to see. */
+    /** Draws what was noted, as soon as that can be done; true if there is anything to see. */
     draw() {
-      if (!window.Plotly || !this.lanes.some((_, lane) => this.known(lane))) return false;
-      const colours = window.SpecDemoChart.readColours(this.host);
+      if (!this.lanes.some((_, lane) => this.known(lane))) return false;
       this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
+      if (window.Plotly) this.plot();
+      else this.timer = setTimeout(() => this.draw(), window.SpecDemoChart.LATE);
+      return true;
+    }
+
+    plot() {
+      const colours = window.SpecDemoChart.readColours(this.host);
       window.Plotly.react(this.host, PHASES.map((phase) => this.bars(phase, colours)), this.layout(colours),
         { displayModeBar: false, responsive: false, scrollZoom: false });
       this.drawn = true;
-      return true;
     }
 
     /** Whether rounds were left out. */
@@ -133,7 +144,7 @@
     destroy() {
       this.themes.disconnect();
       this.sizes.disconnect();
-      if (this.drawn) window.Plotly.purge(this.host);
+      this.clear();
     }
   }
 
