@@ -13,7 +13,8 @@ import pytest
 STAGES = {
     "package": "import specdemo",
     "page": "import specdemo.ui.page, specdemo.ui.job as job",
-    "tools": "import specdemo.cli.runs, specdemo.training, specdemo.bench; specdemo.ServerPair('a', None, 'b')",
+    "tools": "import specdemo.cli.runs, specdemo.training, specdemo.bench\n"
+    "specdemo.ServerPair('http://x', None, 'm')",
 }
 
 
