@@ -11,7 +11,7 @@ from specdemo.ui.server_choice import label_of
 
 CLOCK = "client’s clock"
 """Every time of such a lane is taken here, when a piece of the answer arrives."""
-LATER = "what its rounds were is told at the end"
+LATER = "its rounds are told when its answer ends"
 
 
 def server_names(lanes: list[Settings]) -> list[str | None]:

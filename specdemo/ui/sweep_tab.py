@@ -29,6 +29,8 @@ from specdemo.ui.tab_parts import Job, bounded, connect
 from specdemo.ui.turns import Turns
 
 MOST_REPEATS = 20
+LEAD = "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>"
+SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,7 @@ def create_sweep_tab(controls: Controls, store: PairStore, line: Turns, away: Tu
     Sweeps take their turns in ``line``, those on a server in ``away``.
     """
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
-        gr.HTML(
-            "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
-            padding=False,
-            elem_classes="measuring-lead",
-        )
+        lead = gr.HTML(LEAD, padding=False, elem_classes="measuring-lead")
         choices = _create_choices()
         drafts = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
         with gr.Row(elem_classes="measuring-actions"):
@@ -99,13 +97,14 @@ def create_sweep_tab(controls: Controls, store: PairStore, line: Turns, away: Tu
         results = create_results()
     say_what_drafts(controls, drafts, servers=True)
     pair = controls.pair.pair
-    pair.change(_hidden_on_servers, pair, [choices.first, choices.last], **QUIET)
+    pair.change(_on_server, pair, [lead, choices.first, choices.last], **QUIET)
     return _connect(controls, store, (line, away), choices, (run, stop), status, results)
 
 
-def _hidden_on_servers(pair: str) -> list[Any]:
-    """The range of γ, which is the server's own."""
-    return [gr.update(visible=server_of(pair) is None)] * 2
+def _on_server(pair: str) -> list[Any]:
+    """The question, and whether there is a range of γ: a server's is its own."""
+    here = server_of(pair) is None
+    return [LEAD if here else SERVER_LEAD, *[gr.update(visible=here)] * 2]
 
 
 def _create_choices() -> SweepControls:
