@@ -36,7 +36,5 @@ export GRADIO_ANALYTICS_ENABLED=False HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=fa
 
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-# Files run side by side, those of a process one after the other, so that one app and one browser serve their tests.
-# One process more than processors, up to four: tests in a browser leave a quarter of the time unused.
-processes="$("$python" -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')"
-"$python" -m pytest -n "$processes" --dist loadfile "$@"
+# Files run side by side; each is a process of its own, so that one app and one browser serve its tests.
+"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@"
