@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -62,7 +63,9 @@ def mcp(url: str, work: Any) -> Any:
             await agent.initialize()
             return await work(agent)
 
-    return asyncio.run(session())
+    # In a thread: a browser that another file of this process opened keeps an event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, session()).result()
 
 
 def test_four_endpoints_are_public_and_typed_and_nothing_else(client: Client, url: str) -> None:
