@@ -163,7 +163,7 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     page.goto(f"{address}?pair=server%3Abig&sweep.tokens=8&sweep.repeats=1&tab=sweep")
     expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started", timeout=RUN_MS)
     expect(page.locator("#sweep-from")).to_be_hidden()
-    expect(page.locator("#sweep .measuring-lead")).to_contain_text("this server's speculation")
+    expect(page.locator("#sweep .measuring-lead").first).to_contain_text("this server's speculation")
     page.locator("#sweep-run").click()
     expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline", timeout=RUN_MS)
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
