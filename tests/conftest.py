@@ -346,6 +346,12 @@ def raced(
     return [trace_of(p, encode(p, prompt), s, r) for p, s, r in zip(each, lanes, rounds, strict=True)]
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays: collections, of which loads and unloads ask for hundreds, need not go over it."""
+    gc.collect()
+    gc.freeze()
+
+
 def living_models() -> int:
     """How many models with weights this process holds, reachable or not collected by reference counts alone."""
     gc.collect()
