@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 import specdemo
+
+# Each process of tests has ports of its own: where two apps begin on one port at once, the one that loses finds no
+# other, since Gradio then tries the next ones with a server for agents (MCP) that can be started only once.
+os.environ["GRADIO_SERVER_PORT"] = str(8000 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
