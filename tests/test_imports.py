@@ -42,7 +42,7 @@ def test_importing_the_package_does_not_import_the_page(loaded: dict[str, set[st
 
 
 def test_the_page_starts_without_what_only_a_model_needs(loaded: dict[str, set[str]]) -> None:
-    """A third of its imports."""
+    """What only a model needs would be a third of the page's imports."""
     assert "gradio" in loaded["page"]
     assert not {"transformers.modeling_utils", "optimum"} & loaded["page"]
 

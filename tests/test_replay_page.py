@@ -279,7 +279,6 @@ def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page, bra
     expect(message).to_contain_text("under way")
     page.locator("#stop").click()
     expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
-    assert not brake.is_set()
     page.locator("#recording-1").click()
     wait_for_end(page)
     expect(message).to_have_count(0)
