@@ -2,13 +2,8 @@
 
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.analysis.certificate import Certificate
-from specdemo.analysis.greedy_check import GreedyCheck
 from specdemo.analysis.metrics import Metrics
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.batch import run_batch, stream_batch
-from specdemo.batch_sizes import batch_sizes, stream_batch_sizes
-from specdemo.certify import certify, check_greedy, stream_certificate
 from specdemo.errors import (
     LoadCancelled,
     MemoryShortage,
@@ -19,18 +14,23 @@ from specdemo.errors import (
     SpecDemoError,
     TraceError,
 )
-from specdemo.export import export_html, rounds_csv, tokens_csv
-from specdemo.lanes import run, stream
+from specdemo.losslessness.certificate import Certificate
+from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
+from specdemo.losslessness.greedy_check import GreedyCheck
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.models.threads import quickest_threads
-from specdemo.race import race
 from specdemo.recording import Recording
+from specdemo.runs.batch import run_batch, stream_batch
+from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
+from specdemo.runs.race import race
+from specdemo.runs.single import run, stream
+from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
-from specdemo.sweep import stream_sweep, sweep
 from specdemo.trace import Candidate, Round, Token, Trace
+from specdemo.view.export import export_html, rounds_csv, tokens_csv
 
 __all__ = [
     "BatchMetrics",

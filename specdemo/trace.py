@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.errors import SettingsError, TraceError
-from specdemo.servers.record import ServerRecord
+from specdemo.server_record import ServerRecord
 from specdemo.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from browsing import RUN_MS, wait_until_read
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from specdemo.race import Race, race
+from specdemo.runs.race import Race, race
 from specdemo.trace import Round
 from specdemo.ui.page import build, launch_options
 
@@ -101,6 +101,6 @@ def brake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     def braked(pairs: Any, prompt: Any, lanes: Any, stop: Event) -> BrakedRace:
         return BrakedRace(race(pairs, prompt, lanes, stop), over, stop)
 
-    monkeypatch.setattr("specdemo.ui.job.race", braked)
+    monkeypatch.setattr("specdemo.ui.jobs.race.race", braked)
     yield over
     over.set()

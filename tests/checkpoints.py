@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from conftest import build, perturbed, widened
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from toys import build, perturbed, widened
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 TEXT = (

@@ -20,13 +20,13 @@ from typing import Any
 
 from specdemo import ModelPair, Round, Settings, Token, Trace
 from specdemo.decoding.autoregressive import autoregressive
-from specdemo.decoding.choice import open_drafter
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.recording import Recorder
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.drafters.registry import open_drafter
+from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
-from specdemo.lanes import lane_clock, open_lane, trace_of
-from specdemo.prompt import encode
+from specdemo.runs.encode import encode
+from specdemo.runs.single import lane_clock, open_lane, trace_of
 from specdemo.settings import MAX_GAMMA
 
 FAULTS = (

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from specdemo.decoding.capture import Body, Replay
+from specdemo.decoding.engines.graph_capture import Body, Replay
 
 WAITS = ("_local_scalar_dense", "nonzero", "multinomial", "unique", "masked_select", "equal")
 

@@ -10,7 +10,7 @@ import specdemo
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
 from specdemo.models.catalog import catalog
 from specdemo.models.source import ASSETS
-from specdemo.prompts import by_domain, examples
+from specdemo.runs.prompts import by_domain, examples
 
 TRACKED_LIMIT = 9.3e6
 ASSETS_LIMIT = 45e6

@@ -12,7 +12,7 @@ import pytest
 
 STAGES = {
     "package": "import specdemo",
-    "page": "import specdemo.ui.page, specdemo.ui.job as job",
+    "page": "import specdemo.ui.page, specdemo.ui.jobs.race as job",
     "tools": "import specdemo.cli.runs, specdemo.training, specdemo.bench\n"
     "specdemo.ServerPair('http://x', None, 'm')",
 }

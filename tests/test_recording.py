@@ -18,9 +18,9 @@ from recorded import recordings
 import specdemo
 from specdemo import Recording, TraceError
 from specdemo.models.source import ASSETS
-from specdemo.record import record
 from specdemo.recording import LARGEST_FILE, MOST_LANES
-from specdemo.ui.race_value import replay_value
+from specdemo.runs.record import record
+from specdemo.view.race_value import replay_value
 
 SHIPPED = sorted((ASSETS / "recordings").glob("*.json"))
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import pytest
-from conftest import endless_pair, prompt_ids
+from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo import Settings, SettingsError, SpecDemoError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdemo.analysis.theory import (
+from specdemo.theory import (
     best_gamma,
     break_even_alpha,
     expected_speedup,

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import BYTE_VOCABULARY, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import BYTE_VOCABULARY, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo import Candidate, ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError

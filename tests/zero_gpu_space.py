@@ -50,18 +50,19 @@ import httpx  # noqa: E402
 
 from specdemo.bench.kills import panel  # noqa: E402
 from specdemo.bench.tab import Tab  # noqa: E402
-from specdemo.certify import TOKENS  # noqa: E402
+from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import request_pair  # noqa: E402
 from specdemo.models.zero_gpu import ZeroGpuStore  # noqa: E402
 from specdemo.settings import Settings  # noqa: E402
-from specdemo.ui import gpu_jobs, gpu_time  # noqa: E402
-from specdemo.ui.batch_job import BatchPlan, batch_views  # noqa: E402
-from specdemo.ui.job import race_updates  # noqa: E402
-from specdemo.ui.losslessness_job import Plan as CheckPlan  # noqa: E402
-from specdemo.ui.losslessness_job import check_states  # noqa: E402
-from specdemo.ui.measuring import measure_states  # noqa: E402
+from specdemo.ui.jobs import gpu_time  # noqa: E402
+from specdemo.ui.jobs import zero_gpu as gpu_jobs  # noqa: E402
+from specdemo.ui.jobs.batch import BatchPlan, batch_views  # noqa: E402
+from specdemo.ui.jobs.losslessness import Plan as CheckPlan  # noqa: E402
+from specdemo.ui.jobs.losslessness import check_states  # noqa: E402
+from specdemo.ui.jobs.measuring import measure_states  # noqa: E402
+from specdemo.ui.jobs.race import race_updates  # noqa: E402
+from specdemo.ui.jobs.sweep import Plan  # noqa: E402
 from specdemo.ui.page import build, launch_options  # noqa: E402
-from specdemo.ui.sweep_job import Plan  # noqa: E402
 
 PROMPT = "Book a table for two near the harbour."
 SETTINGS = Settings(max_new_tokens=24, gamma=4)

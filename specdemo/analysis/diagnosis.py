@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from specdemo.analysis.reasons import RULES, Evidence, ratio
 from specdemo.analysis.server_reasons import explain_server
-from specdemo.analysis.theory import expected_speedup
+from specdemo.theory import expected_speedup
 from specdemo.trace import Trace
 
 BETTER = 1.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdemo.analysis.metrics import Metrics, ratio
-from specdemo.servers.record import Counts
+from specdemo.server_record import Counts
 from specdemo.trace import Trace
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from specdemo.analysis.metrics import Metrics, kept_where_tested, ratio
-from specdemo.analysis.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
+from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 from specdemo.trace import Round
 
 
@@ -80,7 +80,7 @@ class SweepRow:
         speedup: plain decoding's seconds a token / this γ's, over all prompts, each repeat against the plain
             runs of the same repeat; median over the repeats.
         speedup_low, speedup_high: the worst and the best repeat.
-        predicted_speedup: :func:`specdemo.analysis.theory.predicted_speedup` of what follows: acceptance by
+        predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
             position, costs, and the lengths that rounds really had; median over the repeats.
         expected_speedup: τ(γ)/(γc + v), for endless decoding without overhead.
         leviathan_speedup: with one α for all positions and v = 1.

@@ -15,11 +15,11 @@ import torch
 from specdemo.bench.clocks import race_against_alone
 from specdemo.bench.speed import measure_domain, summary
 from specdemo.bench.traffic import read_bandwidth, step_bytes
-from specdemo.decoding.opening import engine_of
+from specdemo.decoding.engines.open import engine_of
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
-from specdemo.prompts import by_domain
+from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
 
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from specdemo.batch import run_batch
-from specdemo.batch_sizes import SIZES, batch_sizes
 from specdemo.bench.forward_time import ForwardTime
-from specdemo.decoding.batch_drafters import BatchModelDrafter
-from specdemo.decoding.batched import batched_speculative
-from specdemo.decoding.ragged import RaggedRunner
-from specdemo.lanes import lane_clock, open_lane
+from specdemo.decoding.batch.drafters import BatchModelDrafter
+from specdemo.decoding.batch.loop import batched_speculative
+from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode_all
-from specdemo.prompts import examples
+from specdemo.runs.batch import run_batch
+from specdemo.runs.batch_sizes import SIZES, batch_sizes
+from specdemo.runs.encode import encode_all
+from specdemo.runs.prompts import examples
+from specdemo.runs.single import lane_clock, open_lane
 from specdemo.settings import Settings
 
 LEAST_SPEEDUP, MOST_BOOKKEEPING, AT = 1.3, 0.10, 8

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from specdemo.certify import ERROR_RATE, TOKENS, certify
+from specdemo.losslessness.certify import ERROR_RATE, TOKENS, certify
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
-from specdemo.prompts import by_domain
+from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
 
 RULES = ("naive", "top_k", "typical", "sampling", "token_match", "block")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from specdemo.lanes import run
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
-from specdemo.race import race
+from specdemo.runs.encode import encode
+from specdemo.runs.race import race
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from specdemo.lanes import run
 from specdemo.models.pair import ModelPair
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 

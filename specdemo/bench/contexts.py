@@ -20,7 +20,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from specdemo.bench.traffic import read_bandwidth, step_bytes
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.engines.eager import Runner
 from specdemo.machine import machine_of
 
 CONTEXTS = (128, 512, 2048, 8192)

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from specdemo.lanes import run
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
-from specdemo.prompts import examples
+from specdemo.runs.encode import encode
+from specdemo.runs.prompts import examples
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 

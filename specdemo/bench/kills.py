@@ -21,14 +21,14 @@ import httpx
 import psutil
 
 from specdemo.bench.tab import Tab
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.engines.eager import Runner
 from specdemo.machine import machine_of
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
-from specdemo.race import Race
+from specdemo.runs.race import Race
 from specdemo.trace import Round
+from specdemo.ui.jobs.stops import Stops
 from specdemo.ui.page import build, launch_options
-from specdemo.ui.stops import Stops
 
 WAYS = ("stop", "close", "crash")
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)

@@ -20,10 +20,10 @@ from typing import Any
 import httpx
 
 from specdemo.bench.visitor import Visitor
-from specdemo.lanes import run
 from specdemo.models.request import request_pair
 from specdemo.models.store import PairStore
-from specdemo.race import race
+from specdemo.runs.race import race
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.ui.page import build, launch_options
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from specdemo.analysis.losslessness import compare
-from specdemo.lanes import run
+from specdemo.losslessness.compare import compare
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import QUANTIZATIONS
-from specdemo.prompts import examples
+from specdemo.runs.prompts import examples
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 
 

@@ -17,8 +17,8 @@ from specdemo.bench.contenders import (
     ours,
 )
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
-from specdemo.prompts import Example
+from specdemo.runs.encode import encode
+from specdemo.runs.prompts import Example
 from specdemo.settings import Settings
 
 ACCEPTANCE_GAMMA = 4

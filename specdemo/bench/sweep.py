@@ -18,9 +18,9 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
-from specdemo.prompts import Example, by_domain
+from specdemo.runs.prompts import Example, by_domain
+from specdemo.runs.sweep import sweep
 from specdemo.settings import Settings
-from specdemo.sweep import sweep
 
 LONGEST_SECONDS = 180.0
 PREDICTION_WITHIN = 0.10

@@ -21,7 +21,7 @@ from specdemo.models.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
-from specdemo.ui.progress_text import UPDATE_SECONDS, describe
+from specdemo.ui.jobs.progress_text import UPDATE_SECONDS, describe
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:

@@ -18,19 +18,19 @@ from specdemo.cli.options import add_settings, read_lane, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, rounds_text, server_lines
 from specdemo.errors import SettingsError, SpecDemoError
-from specdemo.export import replay_html, rounds_csv, tokens_csv
-from specdemo.lanes import Prompt
 from specdemo.models.pair import ModelPair
-from specdemo.prompt import encode
-from specdemo.prompts import examples
-from specdemo.race import race
-from specdemo.record import record
 from specdemo.recording import Recording
+from specdemo.runs.encode import encode
+from specdemo.runs.prompts import examples
+from specdemo.runs.race import race
+from specdemo.runs.record import record
+from specdemo.runs.single import Prompt
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
-from specdemo.ui.lane_headers import lane_headers
-from specdemo.ui.race_value import replay_value
+from specdemo.view.export import replay_html, rounds_csv, tokens_csv
+from specdemo.view.lane_headers import lane_headers
+from specdemo.view.race_value import replay_value
 
 UPDATE_SECONDS = 0.15
 

@@ -52,8 +52,8 @@ def space_files(root: Path) -> list[Path]:
     """
     modules = _imported(root, root / ENTRY)
     folders = {path.parent for path in modules}
-    # Scripts and styles are read from beside the modules that show them.
-    data = [p for f in folders for p in f.iterdir() if p.is_file() and p.suffix != ".py"]
+    # Scripts and styles are read from the folder "web" beside the modules that show them.
+    data = [p for f in folders for p in (f / "web").glob("*") if p.is_file()]
     assets = [p for p in (root / ASSETS).rglob("*") if p.is_file()]
     found = {path.relative_to(root) for path in (*modules, *data, *assets)}
     return sorted({*map(Path, BESIDE), *(p for p in found if not _leftover(p))})

@@ -11,10 +11,10 @@ from specdemo.cli.files import FileProblem, check_targets, read_input, write
 from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, rows_table
-from specdemo.prompts import examples, read_prompts
+from specdemo.runs.prompts import examples, read_prompts
+from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.sweep import GAMMAS, stream_sweep
-from specdemo.ui.progress_text import left
+from specdemo.ui.jobs.progress_text import left
 
 COLUMNS = ("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ")
 

@@ -11,10 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from specdemo.servers.record import LEVELS
+from specdemo.server_record import LEVELS
 from specdemo.trace import Round, Token, Trace
-from specdemo.ui.figures import figure_rows
-from specdemo.ui.lane_headers import trace_headers
+from specdemo.view.figures import figure_rows
+from specdemo.view.lane_headers import trace_headers
 
 STYLES = {
     "target": "",

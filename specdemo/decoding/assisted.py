@@ -12,8 +12,8 @@ from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict, leading
-from specdemo.decoding.drafters import Proposal
-from specdemo.decoding.forward import evaluating
+from specdemo.decoding.drafters.base import Proposal
+from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.lane import Lane
 from specdemo.trace import Round
 

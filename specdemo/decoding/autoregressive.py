@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
+from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.graph_runner import StaticRunner
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.runner import Runner
-from specdemo.decoding.static_runner import StaticRunner
 from specdemo.trace import Round
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from specdemo.analysis.theory import expected_tokens
 from specdemo.settings import MAX_GAMMA, Settings
+from specdemo.theory import expected_tokens
 from specdemo.trace import Round
 
 DECAY = 0.9  # of what older rounds count, per round

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specdemo.decoding.clock import LaneClock
-from specdemo.decoding.recording import Recorder
+from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import Settings
 from specdemo.trace import Stop

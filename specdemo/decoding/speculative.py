@@ -8,11 +8,11 @@ import torch
 
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
-from specdemo.decoding.drafters import NOTHING_DRAFTED, Drafter
+from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Drafter
+from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.graph_runner import StaticRunner
 from specdemo.decoding.gamma import gamma_policy
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.runner import Runner
-from specdemo.decoding.static_runner import StaticRunner
 from specdemo.trace import Round
 
 

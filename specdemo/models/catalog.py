@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from specdemo.models.source import ASSETS
-from specdemo.toml import read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,8 @@ class CatalogEntry:
 def catalog() -> dict[str, CatalogEntry]:
     """All entries by id, in the order of the file."""
     return {e["id"]: CatalogEntry(**e) for e in read_toml(ASSETS / "pairs.toml")["pair"]}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of one file."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))

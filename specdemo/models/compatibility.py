@@ -7,7 +7,7 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.reencoding import gives_back
+from specdemo.decoding.drafters.reencoding import gives_back
 
 Relation = Literal["alone", "same", "specials", "reencoded", "refused"]
 

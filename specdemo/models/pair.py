@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.engine import Engine
-from specdemo.decoding.row_check import check_rows_apart
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.batch.row_check import check_rows_apart
+from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.select import Engine
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of

@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from specdemo.decoding.runner import Runner
+from specdemo.decoding.engines.eager import Runner
 from specdemo.models.pair import ModelPair
 
 PROMPT = 32

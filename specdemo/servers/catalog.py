@@ -154,7 +154,7 @@ def _name(number: int, table: Any) -> str:
 
 
 def _tables(path: Path) -> list[dict[str, Any]]:
-    from specdemo.toml import read_toml
+    from specdemo.models.catalog import read_toml
 
     try:
         data = read_toml(path)

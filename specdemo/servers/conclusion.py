@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from specdemo.server_record import Counts, Level
 from specdemo.servers.answer import Piece
 from specdemo.servers.counters import difference, read_counters
 from specdemo.servers.reader import Reader
-from specdemo.servers.record import Counts, Level
 from specdemo.servers.rounds import Output, outputs, reconstructed
 from specdemo.servers.speculation import Speculation, read_speculation
 from specdemo.settings import Settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from specdemo.servers.record import Counts
+from specdemo.server_record import Counts
 
 STEPS = "vllm:spec_decode_num_drafts_total"
 DRAFTED = "vllm:spec_decode_num_draft_tokens_total"

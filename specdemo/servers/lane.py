@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 
 from specdemo.errors import ServerError
+from specdemo.server_record import ServerRecord
 from specdemo.servers.answer import Piece
 from specdemo.servers.conclusion import conclude, so_far
 from specdemo.servers.connection import Connection
 from specdemo.servers.failures import explained
 from specdemo.servers.pair import ServerPair
 from specdemo.servers.reader import Question, Reader
-from specdemo.servers.record import ServerRecord
 from specdemo.servers.request import body_of, checked_prompt, extras_of, sampling_of, server_of, wants_chat
 from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings

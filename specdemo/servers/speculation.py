@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specdemo.servers.record import Counts
+from specdemo.server_record import Counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.models.pair import ModelPair
 from specdemo.models.source import ASSETS
-from specdemo.prompts import examples
+from specdemo.runs.prompts import examples
 from specdemo.training.corpus import Windows, load_streams
 from specdemo.training.distill import distill
 from specdemo.training.evaluate import domain_reports, held_out_loss

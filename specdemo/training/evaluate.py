@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
 from specdemo.analysis.repetition import distinct_share
-from specdemo.lanes import run
 from specdemo.models.pair import ModelPair
-from specdemo.prompts import Example
+from specdemo.runs.prompts import Example
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.training.corpus import Stream
 

@@ -8,26 +8,26 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from specdemo.limits import limits
 from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.models.store import PairStore
 from specdemo.models.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
-from specdemo.ui.batch_tab import batch_css, create_batch_tab
-from specdemo.ui.controls import create_controls
-from specdemo.ui.endpoints import add_endpoints
-from specdemo.ui.guarded import HANDLERS, GuardedBlocks, close_private, forget_session
-from specdemo.ui.link_page import connect_links, link_css, link_head
-from specdemo.ui.losslessness_tab import create_losslessness_tab
-from specdemo.ui.pair_controls import pair_request
-from specdemo.ui.pair_loading import PairLoading, connect_pair_card
-from specdemo.ui.quiet import QUIET
-from specdemo.ui.race_assets import race_css
-from specdemo.ui.race_tab import create_race_tab, race_head
-from specdemo.ui.sweep_tab import create_sweep_tab
-from specdemo.ui.tab_parts import AT_ONCE
-from specdemo.ui.turns import Lines
-from specdemo.ui.uploads import UploadBound
+from specdemo.ui.api.endpoints import add_endpoints
+from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private, forget_session
+from specdemo.ui.api.uploads import UploadBound
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.links.page import connect_links, link_css, link_head
+from specdemo.ui.panel.controls import create_controls
+from specdemo.ui.panel.pair_controls import pair_request
+from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
+from specdemo.ui.tabs.batch import batch_css, create_batch_tab
+from specdemo.ui.tabs.losslessness import create_losslessness_tab
+from specdemo.ui.tabs.race import create_race_tab, race_head
+from specdemo.ui.tabs.sweep import create_sweep_tab
+from specdemo.ui.tabs.tab_parts import AT_ONCE
+from specdemo.view.assets import race_css
 
 TITLE = "specdemo: speculative decoding, measured"
 SESSIONS = 256
@@ -94,7 +94,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
 
 def launch_options() -> dict[str, Any]:
     """How the page is launched: theme, styles and scripts belong to the launch in Gradio 6."""
-    own = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    own = (Path(__file__).parent / "web" / "page.css").read_text(encoding="utf-8")
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import gradio as gr
 
+from specdemo.ui.jobs.stops import stop_everyone
 from specdemo.ui.page import launch_options
-from specdemo.ui.stops import stop_everyone
 
 GRACE_SECONDS = 3
 """For what goes on when the server is closed, such as one forward of a large model; then the process ends."""

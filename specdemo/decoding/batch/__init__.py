@@ -1,0 +1,1 @@
+"""Several prompts decoded together, each row exactly its own run."""

@@ -1,0 +1,89 @@
+"""Who proposes the tokens of a round, for all rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from specdemo.decoding.batch.runner import RaggedRunner
+from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Draft, Drafter, Proposal
+from specdemo.decoding.lane import Lane
+
+
+class BatchDrafter(Protocol):
+    """Proposes for each row what may follow its committed tokens; rows are always given in the same order."""
+
+    def prefill(self, rows: Sequence[Lane]) -> None:
+        """Take in the prompts."""
+
+    def propose(self, rows: Sequence[Lane], gammas: Sequence[int]) -> list[Proposal]:
+        """For each row up to its own γ tokens; none for γ = 0."""
+
+    def settle(self, rows: Sequence[Lane]) -> None:
+        """The round ended: the rows' committed tokens hold what was kept and the target's own."""
+
+    def keep(self, places: Sequence[int]) -> None:
+        """All rows but these have left."""
+
+
+class ApartDrafter:
+    """A drafter of its own for each row: without a model, nothing is won by working together."""
+
+    def __init__(self, drafters: Sequence[Drafter]) -> None:
+        self._drafters = list(drafters)
+
+    def prefill(self, rows: Sequence[Lane]) -> None:
+        for drafter, row in zip(self._drafters, rows, strict=True):
+            drafter.prefill(row.prompt_ids)
+
+    def propose(self, rows: Sequence[Lane], gammas: Sequence[int]) -> list[Proposal]:
+        return [
+            drafter.propose(row.committed, gamma) if gamma else NOTHING_DRAFTED
+            for drafter, row, gamma in zip(self._drafters, rows, gammas, strict=True)
+        ]
+
+    def settle(self, rows: Sequence[Lane]) -> None:
+        for drafter, row in zip(self._drafters, rows, strict=True):
+            drafter.settle(row.committed)
+
+    def keep(self, places: Sequence[int]) -> None:
+        self._drafters = [self._drafters[place] for place in places]
+
+
+class BatchModelDrafter:
+    """A smaller model that decodes ahead in all rows at once; each draws with its own sampler.
+
+    Rows that asked for fewer tokens wait for the others: they are fed along, and what comes of it is dropped.
+    """
+
+    def __init__(self, runner: RaggedRunner) -> None:
+        self._runner = runner
+
+    def prefill(self, rows: Sequence[Lane]) -> None:
+        self._runner.forward([row.prompt_ids for row in rows], last=True)
+
+    def propose(self, rows: Sequence[Lane], gammas: Sequence[int]) -> list[Proposal]:
+        drafts = [Draft(row.sampler, row.committed) for row in rows]
+        # What the cache lacks: the target's last token, and the last drafted one if all were kept.
+        feeds: Sequence[Sequence[int]] | torch.Tensor
+        feeds = [row.committed[held:] for row, held in zip(rows, self._runner.lengths, strict=True)]
+        for step in range(max(gammas)):
+            logits = self._runner.forward(feeds, last=True).split(1)
+            nothing = torch.zeros(1, dtype=torch.long, device=rows[0].sampler.device)
+            feeds = torch.stack(
+                [
+                    draft.take(of_row) if step < gamma else nothing
+                    for draft, of_row, gamma in zip(drafts, logits, gammas, strict=True)
+                ]
+            )
+        return [draft.proposal() for draft in drafts]
+
+    def settle(self, rows: Sequence[Lane]) -> None:
+        # Everything before the target's new token is common ground, unless it was never fed.
+        held = zip(rows, self._runner.lengths, strict=True)
+        self._runner.rollback_to([min(length, len(row.committed) - 1) for row, length in held])
+
+    def keep(self, places: Sequence[int]) -> None:
+        self._runner.keep(places)

@@ -1,0 +1,129 @@
+"""Speculative decoding of several prompts together, each row keeping its own number of tokens a round.
+
+The loops are those of ``autoregressive`` and ``speculative`` with rows in the forwards. What is decided or drawn
+is so for each row by itself, with its own sampler, in the order of its own batch-1 run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from specdemo.decoding.acceptance import Rule, Verdict, rule_for
+from specdemo.decoding.batch.drafters import BatchDrafter
+from specdemo.decoding.batch.runner import RaggedRunner
+from specdemo.decoding.clock import LaneClock
+from specdemo.decoding.drafters.base import Proposal
+from specdemo.decoding.gamma import Costs, gamma_policy
+from specdemo.decoding.lane import Lane
+from specdemo.trace import Round
+
+Rounds = list[tuple[int, Round]]
+"""One round of every row that took part, with the row's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt of the batch: a lane, on the clock of all."""
+
+    number: int
+    lane: Lane
+
+
+def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[Rounds]:
+    """Rounds of one token a row, until all have stopped."""
+    rows = [Row(number, lane) for number, lane in enumerate(lanes)]
+    clock.resume()
+    yield _step(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
+    while rows := _alive(rows, target):
+        clock.resume()
+        feeds = [row.lane.committed[-1:] for row in rows]
+        yield _step(rows, target.forward(feeds, last=True), clock)
+
+
+def batched_speculative(
+    lanes: Sequence[Lane], target: RaggedRunner, drafter: BatchDrafter, clock: LaneClock
+) -> Iterator[Rounds]:
+    """Rounds of up to γ+1 tokens a row, until all have stopped."""
+    rows = [Row(number, lane) for number, lane in enumerate(lanes)]
+    rules = [rule_for(lane.settings) for lane in lanes]
+    costs = Costs()  # of rounds of the whole batch, whichever row asked for how many tokens
+    policies = [gamma_policy(lane.settings, costs) for lane in lanes]
+
+    # 0. Both models take in the prompts; the target's last logits give the first tokens.
+    clock.resume()
+    drafter.prefill([row.lane for row in rows])
+    clock.lap("draft")
+    yield _step(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
+
+    while rows := _alive(rows, target, drafter):
+        clock.resume()
+        # 1. Draft for each row, but never past its end: a round also emits one token of the target's own.
+        gammas = [min(policies[row.number].next(), row.lane.remaining - 1) for row in rows]
+        proposals = drafter.propose([row.lane for row in rows], gammas)
+        clock.lap("draft")
+
+        # 2. One target forward over each row's last committed token and its drafted ones.
+        feeds = [[row.lane.committed[-1], *proposal.ids] for row, proposal in zip(rows, proposals, strict=True)]
+        logits = target.forward(feeds)
+        clock.lap("verify")
+
+        # 3. Each row keeps the leading drafted tokens that pass, then one token of the target's.
+        judged = [
+            _judge(row.lane, rules[row.number], proposal, of_row)
+            for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
+        ]
+
+        # 4. The caches forget what was not kept, in each row its own number.
+        target.rollback_to([len(row.lane.committed) - 1 for row in rows])
+        drafter.settle([row.lane for row in rows])
+        clock.lap("other")
+        drafted = max(len(proposal) for proposal in proposals)
+        costs.see(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
+        rounds = [
+            row.lane.recorder.speculative(*result, clock, row.lane.stop)
+            for row, result in zip(rows, judged, strict=True)
+        ]
+        for row, round_ in zip(rows, rounds, strict=True):
+            policies[row.number].observe(round_)
+        yield [(row.number, round_) for row, round_ in zip(rows, rounds, strict=True)]
+
+
+def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None = None) -> list[Row]:
+    """The rows that go on; the others leave the batch and its caches."""
+    staying = [place for place, row in enumerate(rows) if row.lane.stop is None]
+    if staying and len(staying) < len(rows):
+        target.keep(staying)
+        if drafter is not None:
+            drafter.keep(staying)
+    return [rows[place] for place in staying]
+
+
+def _step(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Rounds:
+    """One token a row from its logits (B, V): the prefill, or a step of autoregressive decoding."""
+    clock.lap("verify")
+    picked = []
+    for row, of_row in zip(rows, logits.split(1), strict=True):
+        scores = row.lane.sampler.scores(of_row, row.lane.committed)
+        token = int(row.lane.sampler.pick(scores))
+        row.lane.commit([token])
+        picked.append((scores, token))
+    clock.lap("other")
+    return [
+        (row.number, row.lane.recorder.plain(scores, token, clock, row.lane.stop))
+        for row, (scores, token) in zip(rows, picked, strict=True)
+    ]
+
+
+def _judge(
+    lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor
+) -> tuple[torch.Tensor, Proposal, Verdict, int]:
+    """What a row keeps of its proposal: scores (γ+1, V), the proposal, the rule's verdict, tokens committed."""
+    scores = lane.sampler.scores(logits[: len(proposal) + 1], lane.committed, proposal.ids)
+    drafted = proposal.tokens.to(scores.device).unsqueeze(0)
+    q = None if proposal.q is None else proposal.q.unsqueeze(0)
+    verdict = rule(scores.unsqueeze(0), drafted, q, lane.sampler)
+    kept = lane.commit([*proposal.ids[: int(verdict.accepted)], int(verdict.token)])
+    return scores, proposal, verdict, kept

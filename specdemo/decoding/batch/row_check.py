@@ -1,0 +1,52 @@
+"""Does a model decode rows of unequal lengths as it decodes each alone? Found out by trying."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specdemo.decoding.batch.runner import RaggedRunner
+from specdemo.decoding.engines.eager import Runner
+from specdemo.errors import PairError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+TRIAL = (((1, 2, 3), (4,)), ((5,), (6, 7)))
+"""Two forwards of two rows, none as long as the one beside it."""
+TOLERANCE = {torch.float32: 0.01}
+ROUGH_TOLERANCE = 0.2
+"""Largest difference, in standard deviations of the logits; a row that saw its neighbour is off by about one."""
+
+
+def check_rows_apart(role: str, model: PreTrainedModel) -> None:
+    """
+    Raises:
+        PairError: the model takes no positions or masks of its own, or its rows are not independent.
+    """
+    try:
+        worst = _worst_difference(model)
+    except torch.OutOfMemoryError:
+        raise  # says nothing of the model
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
+        raise PairError(_message(role, model, "it takes no positions or masks of the rows' own")) from error
+    if not worst <= TOLERANCE.get(model.dtype, ROUGH_TOLERANCE):  # written so that NaN fails
+        raise PairError(_message(role, model, "its rows come out otherwise than each alone"))
+
+
+def _worst_difference(model: PreTrainedModel) -> float:
+    together, alone = RaggedRunner(model, rows=2), [Runner(model), Runner(model)]
+    worst = 0.0
+    for feeds in TRIAL:
+        for runner, feed, logits in zip(alone, feeds, together.forward(feeds, last=True), strict=True):
+            expected = runner.forward(feed)[0]
+            worst = max(worst, ((logits - expected).abs().max() / expected.std()).item())
+    return worst
+
+
+def _message(role: str, model: PreTrainedModel, reason: str) -> str:
+    return (
+        f"{role}: {type(model).__name__} cannot decode a batch of unequal rows ({reason}); "
+        "choose another pair, or run the prompts one after the other."
+    )

@@ -1,0 +1,124 @@
+"""One model over a batch of rows that have lengths of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import PreTrainedConfig
+
+from specdemo.decoding.batch.kv_cache import RaggedCache
+from specdemo.decoding.engines.eager_forward import Forward
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class RaggedRunner:
+    """Feeds each row its own tokens and takes back from each row its own number.
+
+    A row's logits do not depend on the other rows: its tokens sit at their own positions, and its own mask, made
+    from its length, hides all else. Rows that are fed fewer tokens than others are filled up behind theirs; what
+    that leaves in the cache is over their live tokens and overwritten next.
+    """
+
+    def __init__(self, model: PreTrainedModel, rows: int) -> None:
+        self.model = model
+        self._forward = Forward(model)
+        self.device = self._forward.device
+        self._cache = RaggedCache(rows, self.device)
+        self._config = model.config.get_text_config()
+        self._last_position = (getattr(self._config, "max_position_embeddings", None) or 2**31) - 1
+        self._additive = model.config._attn_implementation == "eager"
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each row in the cache."""
+        return list(self._cache.lengths)
+
+    @property
+    def held(self) -> int:
+        """Bytes of keys and values allocated."""
+        return self._cache.held
+
+    def forward(self, feeds: Sequence[Sequence[int]] | torch.Tensor, last: bool = False) -> torch.Tensor:
+        """Append to every row its tokens, at least one.
+
+        Args:
+            feeds: token ids of each row; or a tensor (B, n) that feeds all rows alike.
+            last: return only the logits behind each row's last token.
+
+        Returns:
+            float32 logits (B, n, vocabulary), n being the longest feed, where those of a row beyond its own tokens
+            mean nothing; or (B, vocabulary) of the last ones.
+        """
+        tokens, counts = _filled(feeds)
+        count = tokens.shape[1]
+        cache = self._cache
+        cache.open(count)
+        places = sorted({c - 1 for c in counts}) if last else range(count)
+        every = len(places) == count
+        logits = self._forward(
+            tokens,
+            cache,
+            count if every else torch.tensor(places, device=self.device),
+            # A filled up row may reach beyond the last position that was learned.
+            position_ids=cache.positions.clamp(max=self._last_position),
+            attention_mask=self._masks(),
+        )
+        cache.lengths = [length + c for length, c in zip(cache.lengths, counts, strict=True)]
+        if not last:
+            return logits
+        found = torch.tensor([places.index(c - 1) for c in counts], device=logits.device)
+        return logits[torch.arange(len(counts), device=logits.device), found]
+
+    def rollback_to(self, lengths: Sequence[int]) -> None:
+        """Forget in each row everything after its first so many tokens.
+
+        Raises:
+            ValueError: a row holds fewer.
+        """
+        for held, length in zip(self._cache.lengths, lengths, strict=True):
+            if not 0 <= length <= held:
+                raise ValueError(f"cannot roll back from {held} tokens to {length}")
+        self._cache.lengths = list(lengths)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Let go of all rows but these, in this order."""
+        self._cache.keep(rows)
+
+    def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
+        """What each new token may look at: (B, 1, n, slots), one a kind of layer if the model has several."""
+        queries = self._cache.positions[:, None, :, None]
+        slots = torch.arange(self._cache.width, device=self.device)
+        seen = slots <= queries
+        masks = {"full_attention": seen}
+        if (window := getattr(self._config, "sliding_window", None)) is not None:
+            masks["sliding_attention"] = seen & (slots > queries - window)
+        kinds = _attention_kinds(self._config)
+        masks = {kind: self._as_attention_takes_it(masks[kind]) for kind in kinds}
+        return masks if len(kinds) > 1 else masks[kinds[0]]
+
+    def _as_attention_takes_it(self, mask: torch.Tensor) -> torch.Tensor:
+        if not self._additive:
+            return mask
+        dtype = self.model.dtype
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def _attention_kinds(config: PreTrainedConfig) -> list[str]:
+    """Kinds of attention layers, in the names of transformers' ``layer_types``."""
+    named = getattr(config, "layer_types", None)
+    if named:
+        return sorted(set(named))
+    return ["full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"]
+
+
+def _filled(feeds: Sequence[Sequence[int]] | torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """The feeds as one tensor, and how many tokens of each row are its own."""
+    if isinstance(feeds, torch.Tensor):
+        return feeds, [feeds.shape[1]] * len(feeds)
+    counts = [len(feed) for feed in feeds]
+    longest = max(counts)
+    return torch.tensor([[*feed, *[0] * (longest - len(feed))] for feed in feeds]), counts

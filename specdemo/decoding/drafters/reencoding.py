@@ -1,0 +1,112 @@
+"""A draft model with another tokenizer: it reads and writes text, the target verifies tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Proposal
+from specdemo.decoding.engines.eager import Runner
+
+TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
+PROBE = "Hello, World:\n  1 plus 2 is 3."
+UNFINISHED = "\ufffd"  # what a decoder shows for bytes that are no whole character yet
+
+
+class ReencodingDrafter:
+    """Decodes what is committed, lets the draft continue the text, and encodes that for the target.
+
+    The idea of universal assisted generation (Timor et al., arXiv 2502.05202, algorithm 1; transformers'
+    ``assistant_tokenizer``). The draft writes greedily and the proposal counts as certain (q one-hot), which
+    keeps every lossless rule lossless however the text was made. Where the drafted text would melt into the
+    last committed token, nothing is proposed and the round is a plain step of the target.
+
+    Args:
+        runner: of the draft.
+        target_tokenizer, draft_tokenizer: both must give back the text they encode, see :func:`gives_back`.
+        longest: tokens the draft can read, None for no limit; a longer text gets no proposals.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        target_tokenizer: PreTrainedTokenizerBase,
+        draft_tokenizer: PreTrainedTokenizerBase,
+        longest: int | None,
+    ) -> None:
+        self._runner = runner
+        self._longest = longest
+        self._target_tokenizer = target_tokenizer
+        self._draft_tokenizer = draft_tokenizer
+        self._cached: list[int] = []
+        self._ends = set(draft_tokenizer.all_special_ids)
+
+    def prefill(self, ids: Sequence[int]) -> None:
+        begun = self._draft_ids(_decode(self._target_tokenizer, ids))
+        if self._fits(begun, 0):
+            self._feed(begun)
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        text = _decode(self._target_tokenizer, committed)
+        if text.endswith(UNFINISHED):
+            return NOTHING_DRAFTED
+        begun = self._draft_ids(text)
+        if not self._fits(begun, gamma):
+            return NOTHING_DRAFTED
+        written = self._write(begun, gamma)
+        before, after = (_decode(self._draft_tokenizer, ids) for ids in (begun, [*begun, *written]))
+        new = after[len(before) :].rstrip(UNFINISHED) if after.startswith(before) else ""
+        return Proposal.known(self._encode_after(committed, new)[:gamma]) if new else NOTHING_DRAFTED
+
+    def settle(self, committed: Sequence[int]) -> None:
+        """Nothing to do: the next proposal keeps what its text has in common with the cache."""
+
+    def _write(self, begun: list[int], gamma: int) -> list[int]:
+        """Up to γ tokens of the draft's own after ``begun``, until it would end the text."""
+        written: list[int] = []
+        logits = self._feed(begun)
+        while True:
+            token = int(logits.argmax(-1))
+            if token in self._ends:
+                return written
+            written.append(token)
+            if len(written) == gamma:
+                return written
+            logits = self._runner.forward([token])
+            self._cached.append(token)
+
+    def _draft_ids(self, text: str) -> list[int]:
+        return list(self._draft_tokenizer(text)["input_ids"])
+
+    def _fits(self, ids: list[int], gamma: int) -> bool:
+        return bool(ids) and (self._longest is None or len(ids) + gamma <= self._longest)
+
+    def _feed(self, ids: list[int]) -> torch.Tensor:
+        """The logits after ``ids``; only what the cache lacks is computed, and at least the last token."""
+        common = 0
+        while common < min(len(ids) - 1, len(self._cached)) and ids[common] == self._cached[common]:
+            common += 1
+        self._runner.rollback_to(common)
+        self._cached = list(ids)
+        return self._runner.forward(ids[common:])
+
+    def _encode_after(self, committed: Sequence[int], new: str) -> list[int]:
+        """Target tokens of ``new`` where it follows ``committed``; none if the seam runs through a token."""
+        tail = _decode(self._target_tokenizer, committed[-TAIL:])
+        alone, whole = (
+            list(self._target_tokenizer(t, add_special_tokens=False)["input_ids"]) for t in (tail, tail + new)
+        )
+        return whole[len(alone) :] if whole[: len(alone)] == alone else []
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """Text without special tokens, which mean nothing to the other tokenizer."""
+    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
+    ids = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    return _decode(tokenizer, ids).strip() == PROBE.strip()

@@ -1,0 +1,1 @@
+"""What runs a model's layers: eager, direct or replayed CUDA graphs, behind one protocol."""

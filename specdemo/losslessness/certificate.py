@@ -1,0 +1,205 @@
+"""What many runs say about a strategy: the verdict, how sure it is, and the two distributions side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from specdemo.errors import TraceError
+from specdemo.losslessness.power import Detectable
+from specdemo.settings import Settings
+
+CERTIFICATE_SCHEMA = 1
+Verdict = Literal["passes", "differs", "undecided"]
+SHOWN = 12
+"""Tokens in a table, the most frequent ones."""
+USUALLY_ENOUGH = 100
+"""Pairs of runs after which a test of a dozen tokens a run finds what would matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How often one token came, in the plain and in the speculative runs."""
+
+    id: int
+    text: str
+    plain: int
+    speculative: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The two empirical distributions over some places of the output.
+
+    Attributes:
+        title: which places.
+        outcomes: the most frequent tokens.
+        plain, speculative: all tokens that were counted, also those too rare to be listed.
+    """
+
+    title: str
+    outcomes: tuple[Outcome, ...]
+    plain: int
+    speculative: int
+
+    def shares(self, outcome: Outcome) -> tuple[float, float]:
+        """The outcome's share of the plain and of the speculative tokens."""
+        return outcome.plain / max(self.plain, 1), outcome.speculative / max(self.speculative, 1)
+
+    def most_different(self) -> Outcome | None:
+        """The outcome whose shares lie furthest apart, in standard deviations of their difference."""
+
+        def apart(outcome: Outcome) -> float:
+            plain, speculative = self.shares(outcome)
+            share = (outcome.plain + outcome.speculative) / (self.plain + self.speculative)
+            spread = share * (1 - share) * (1 / max(self.plain, 1) + 1 / max(self.speculative, 1))
+            return abs(plain - speculative) / math.sqrt(spread) if spread > 0 else 0.0
+
+        return max(self.outcomes, key=apart, default=None)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The judgement on a strategy's output distribution, final or so far.
+
+    Attributes:
+        verdict: ``passes``: all runs were made and no difference was found; ``differs``: the evidence reached
+            1/error_rate; ``undecided``: runs are missing, or too few were asked for to find anything.
+        settings: of the speculative runs; their seed is that of the whole test.
+        runs: pairs of runs made, one plain and one speculative.
+        budget: pairs asked for.
+        tokens: of a run, at most.
+        evidence: what a stake of 1 on telling the two strategies apart became, at its best: 1/p.
+        error_rate: the chance, at most, that a lossless strategy is ever said to differ.
+        detectable: the fault that would have been caught 99 times of 100; None if not known (yet).
+        reference: what that fault takes unchecked, for people.
+        tables: the empirical distributions.
+        seconds: spent on the runs.
+        schema: version of this record.
+    """
+
+    verdict: Verdict
+    settings: Settings
+    runs: int
+    budget: int
+    tokens: int
+    evidence: float
+    error_rate: float
+    detectable: Detectable | None
+    reference: str
+    tables: tuple[Table, ...]
+    seconds: float
+    schema: int = CERTIFICATE_SCHEMA
+
+    @property
+    def p_value(self) -> float:
+        """The chance, at most, that evidence as strong as this ever arises where nothing differs."""
+        return min(1.0, 1 / self.evidence)
+
+    @property
+    def text(self) -> str:
+        """The statement for people."""
+        if self.verdict == "differs":
+            return (
+                f"The outputs differ: were both distributions the same, evidence this strong would come up at "
+                f"most once in {_rounded(self.evidence)} tests.{self._where()}"
+            )
+        if self.verdict == "passes":
+            return f"After {_pairs(self.runs)} of runs no difference was found. {self._power()}"
+        if self.runs >= self.budget:
+            be = "is" if self.runs == 1 else "are"
+            return (
+                f"{_pairs(self.runs).capitalize()} of runs {be} too few to find anything; choose at least "
+                f"{max(2 * self.runs, USUALLY_ENOUGH)}, or longer runs."
+            )
+        return f"No difference found yet, after {self.runs:,} of {_pairs(self.budget)} of runs.{self._so_far()}"
+
+    @property
+    def evidence_text(self) -> str:
+        """The evidence in the words of the bet that it is."""
+        return (
+            "Bettors with a stake of 1 in all try to tell the speculative text of each pair from the plain one, "
+            "and from what the target’s exact probabilities would give, at fair odds: where nothing differs, no "
+            f"way of betting gains. Their stake was worth {_stake(self.evidence)} at its best; "
+            f"{_rounded(1 / self.error_rate)} ends the test."
+        )
+
+    def to_json(self) -> str:
+        """This record as JSON; ``Certificate.from_json`` reads it back."""
+        more = {"p_value": self.p_value, "text": self.text}
+        return json.dumps({**asdict(self), **more}, ensure_ascii=False, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Certificate:
+        """Read a saved certificate.
+
+        Raises:
+            TraceError: not a certificate of this schema; says where it fails.
+        """
+        import pydantic
+
+        try:
+            data: Any = json.loads(text)
+            if not isinstance(data, dict) or data.get("schema") != CERTIFICATE_SCHEMA:
+                raise ValueError(f"schema: this version reads schema {CERTIFICATE_SCHEMA}")
+            fields = {name: value for name, value in data.items() if name not in ("p_value", "text")}
+            return pydantic.TypeAdapter(Certificate).validate_python(fields)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise TraceError(f"This is not a specdemo certificate: {place}: {first['msg']}.") from error
+        except (TypeError, ValueError) as error:
+            raise TraceError(f"This is not a specdemo certificate: {error}.") from error
+
+    def _where(self) -> str:
+        table = self.tables[0]
+        outcome = table.most_different()
+        if outcome is None:
+            return ""
+        plain, speculative = (_percent(share) for share in table.shares(outcome))
+        name = outcome.text.strip() or outcome.text
+        return f" Most visibly at “{name}”: {speculative} of tokens instead of {plain}."
+
+    def _power(self) -> str:
+        found = self.detectable
+        if found is None:
+            return ""
+        return (
+            f"A rule that took {self.reference} unchecked at {found.share:.0%} of places, which shifts "
+            f"{_percent(found.shift)} of the probability there, would have been caught 99 times of 100."
+        )
+
+    def _so_far(self) -> str:
+        return f" {self._power()}" if self.detectable is not None else ""
+
+
+def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], texts: Mapping[int, str]) -> Table:
+    """The table of two heaps of tokens; ``texts`` says how a token reads."""
+    counts = Counter(plain), Counter(speculative)
+    common = (counts[0] + counts[1]).most_common(SHOWN)
+    outcomes = [Outcome(t, texts.get(t) or f"#{t}", counts[0][t], counts[1][t]) for t, _ in common]
+    return Table(title, tuple(outcomes), len(plain), len(speculative))
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair" if count == 1 else f"{count:,} pairs"
+
+
+def _rounded(value: float) -> str:
+    """Two digits are enough to say how sure one is, and rounding down never overstates."""
+    if value < 100:
+        return f"{math.floor(value)}"
+    scale = 10 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.floor(value / scale + 1e-9) * scale:,}" if value < 1e9 else "a thousand million"
+
+
+def _stake(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else _rounded(value)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"

@@ -1,0 +1,236 @@
+"""Is it lossless? Many short runs of both strategies with a verdict, and the greedy check of one lane."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from specdemo.errors import PairError, SettingsError, TraceError
+from specdemo.losslessness.certificate import Certificate, Verdict, count_tokens
+from specdemo.losslessness.greedy_check import GreedyCheck, judge
+from specdemo.losslessness.power import Detectable, detectable
+from specdemo.losslessness.scoring import Detective, greedy_choices
+from specdemo.losslessness.sequential_test import Bets, Clues
+from specdemo.models.pair import ModelPair
+from specdemo.runs.batch import can_batch, run_batch
+from specdemo.runs.encode import encode
+from specdemo.runs.single import Prompt, run
+from specdemo.servers.pair import check_here
+from specdemo.settings import Settings
+from specdemo.trace import Trace
+
+RUNS, TOKENS, ERROR_RATE = 200, 12, 0.001
+AT_ONCE = 8  # pairs run together; a row of a float32 batch is its own run, token for token
+REFRESH_RUNS = 25  # pairs after which the power of the test so far is worked out anew
+
+
+def certify(
+    pair: ModelPair,
+    prompt: Prompt,
+    settings: Settings,
+    runs: int = RUNS,
+    tokens: int = TOKENS,
+    error_rate: float = ERROR_RATE,
+) -> Certificate:
+    """Judge whether ``settings`` draw from the distribution that plain sampling draws from.
+
+    Args:
+        pair: the models.
+        prompt: for all runs.
+        settings: of the strategy to be judged, at a temperature above 0; their seed is that of the whole test.
+        runs: pairs of runs, one plain and one of the strategy; fewer are made if a difference shows earlier.
+        tokens: of each run, in place of the settings' length. The first is the prefill's in any strategy.
+        error_rate: the chance, at most, that a lossless strategy is said to differ, over the whole test.
+
+    Raises:
+        PromptError: the prompt is empty, too long or outside the vocabulary.
+        SettingsError: what is asked for is out of range, or the pair does not have it.
+    """
+    *_, last = stream_certificate(pair, prompt, settings, runs, tokens, error_rate)
+    return last
+
+
+def stream_certificate(
+    pair: ModelPair,
+    prompt: Prompt,
+    settings: Settings,
+    runs: int = RUNS,
+    tokens: int = TOKENS,
+    error_rate: float = ERROR_RATE,
+) -> Iterator[Certificate]:
+    """The same a few pairs of runs at a time: what is known so far, and last the verdict.
+
+    What ``certify`` raises is raised here at once, not at the first pair.
+    """
+    certifier = Certifier(pair, prompt, settings, runs, tokens, error_rate)
+
+    def steps() -> Iterator[Certificate]:
+        while not certifier.done:
+            certifier.step()
+            yield certifier.certificate()
+
+    return steps()
+
+
+class Certifier:
+    """A test under way. Arguments and errors are those of :func:`certify`."""
+
+    def __init__(
+        self,
+        pair: ModelPair,
+        prompt: Prompt,
+        settings: Settings,
+        runs: int = RUNS,
+        tokens: int = TOKENS,
+        error_rate: float = ERROR_RATE,
+    ) -> None:
+        _check(settings, runs, tokens, error_rate)
+        self.pair, self.budget, self.error_rate = pair, runs, error_rate
+        self.ids = encode(pair, prompt, settings.chat)
+        if pair.context is not None and len(self.ids) + tokens > pair.context:
+            raise SettingsError(
+                "tokens",
+                f"the prompt's {len(self.ids):,} and {tokens} more do not fit in this pair's context of "
+                f"{pair.context:,}; shorten the prompt or the runs.",
+            )
+        self.settings = replace(settings, max_new_tokens=tokens, top_candidates=0)
+        self._plain = replace(self.settings, strategy="autoregressive")
+        self._seeds = Random(settings.seed)
+        self._detective: Detective | None = None
+        self._exact = pair.dtype == "float32" and pair.quantization is None
+        self._at_once = AT_ONCE if self._exact and can_batch(pair, settings) else 1
+        self._bets = Bets(Detective.LEANINGS, exact=self._exact)
+        self._clues: tuple[list[Clues], list[Clues]] = ([], [])
+        self._texts: dict[int, str] = {}
+        self._power: tuple[int, Detectable | None] = (0, None)
+        self._seconds = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a verdict, or no run is left."""
+        return self._differs or self._bets.pairs >= self.budget
+
+    @property
+    def _differs(self) -> bool:
+        return self._bets.best >= 1 / self.error_rate
+
+    def step(self) -> None:
+        """A few more pairs of runs, decoded as lanes or rows are; they count one by one, up to a verdict."""
+        begin = time.perf_counter()
+        if self._detective is None:
+            self._detective = Detective(self.pair, self.ids, self.settings)
+        for traces in self._pairs(min(self._at_once, self.budget - self._bets.pairs)):
+            found = [self._detective.clues(trace.token_ids) for trace in traces]
+            for clues, trace, clue in zip(self._clues, traces, found, strict=True):
+                self._texts |= {t.id: t.text for t in trace.output if t.text and t.id not in self._texts}
+                clues.append(clue)
+            self._bets.see(*found)
+            if self._differs:
+                break
+        self._seconds += time.perf_counter() - begin
+
+    def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
+        """So many runs of each strategy; together where that is exact: a batch of eight takes as long as two."""
+        # Seeds are drawn apart: two runs of one seed would share their first token, and be no independent pair.
+        wanted = [
+            [replace(settings, seed=self._seeds.getrandbits(62)) for settings in (self._plain, self.settings)]
+            for _ in range(count)
+        ]
+        if count == 1:
+            yield tuple(run(self.pair, self.ids, settings) for settings in wanted[0])
+            return
+        batches = [run_batch(self.pair, [self.ids] * count, list(rows)) for rows in zip(*wanted, strict=True)]
+        yield from zip(*batches, strict=True)
+
+    def certificate(self) -> Certificate:
+        """What is known so far; runs no model."""
+        power = None if self._differs else self._detectable()
+        verdict: Verdict = "undecided"
+        if self._differs:
+            verdict = "differs"
+        elif self.done and power is not None:
+            verdict = "passes"
+        asked = self._detective is not None and self._detective.drafts
+        return Certificate(
+            verdict=verdict,
+            settings=self.settings,
+            runs=self._bets.pairs,
+            budget=self.budget,
+            tokens=self.settings.max_new_tokens,
+            evidence=self._bets.best,
+            error_rate=self.error_rate,
+            detectable=power,
+            reference="the draft's token" if asked else "the likeliest token",
+            tables=(
+                count_tokens("All tokens after the first", *self._tokens(slice(None)), self._texts),
+                count_tokens("The second token", *self._tokens(slice(1)), self._texts),
+            ),
+            seconds=self._seconds,
+        )
+
+    def _tokens(self, places: slice) -> list[list[int]]:
+        return [[t for run_ in heap for t in run_.tokens[places]] for heap in self._clues]
+
+    def _detectable(self) -> Detectable | None:
+        """Worked out every few pairs, since it takes a while; what was caught then is caught now."""
+        pairs = self._bets.pairs
+        if pairs - self._power[0] >= REFRESH_RUNS or (self.done and pairs != self._power[0]):
+            runs = [run_ for heap in self._clues for run_ in heap]
+            self._power = pairs, detectable(runs, pairs, self.error_rate, self.settings.seed, exact=self._exact)
+        return self._power[1]
+
+
+def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
+    """Judge every position of a greedy lane against the target, teacher-forced: one forward over its output.
+
+    At each position the target reads the lane's own tokens before it and names its best. If all agree, the output
+    is plain greedy decoding's, by induction; and positions after a tie are judged too, which comparing two texts
+    cannot do.
+
+    Raises:
+        SettingsError: the lane sampled.
+        TraceError: it has no tokens, or is no trace.
+        PairError, PromptError: ``pair`` is no ModelPair, or cannot read the trace's prompt.
+    """
+    if not isinstance(pair, ModelPair):
+        raise PairError(
+            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
+        )
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
+        )
+    encode(pair, trace.prompt_ids)  # says what is wrong with a prompt that this pair cannot read
+    if not trace.settings.greedy:
+        raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
+    if trace.output and not trace.token_ids:
+        raise TraceError(
+            "This trace has no token ids, only the text that a server sent; check a lane that has them."
+        )
+    if not trace.output:
+        raise TraceError("There are no tokens to check; let the lane run for at least one round.")
+    best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
+    return judge(trace, best, margins)
+
+
+def _check(settings: Settings, runs: int, tokens: int, error_rate: float) -> None:
+    if not isinstance(settings, Settings):
+        raise SettingsError("settings", f"must be a specdemo.Settings, not {type(settings).__name__}.")
+    check_here([settings], "this test")
+    if settings.greedy:
+        raise SettingsError(
+            "temperature",
+            "0 is greedy: every run gives the same text, so one is enough; use check_greedy on its trace, or "
+            "choose a temperature such as 1.",
+        )
+    for field, value, low, high in (("runs", runs, 1, 100_000), ("tokens", tokens, 2, 256)):
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise SettingsError(field, f"must be a whole number from {low} to {high:,}, not {value!r}.")
+    number = isinstance(error_rate, int | float) and math.isfinite(error_rate)
+    if not number or not 1e-12 <= error_rate <= 0.1:
+        raise SettingsError(
+            "error_rate", f"must be a number from 1e-12 to 0.1, such as 0.001, not {error_rate!r}."
+        )

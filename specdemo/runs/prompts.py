@@ -1,0 +1,94 @@
+"""Prompts: the examples of the page and of the bench in ``assets/prompts.toml``, and those of a person's file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdemo.errors import PromptError
+from specdemo.models.catalog import read_toml
+from specdemo.models.source import ASSETS
+
+LARGEST_FILE = 1_000_000
+MOST_PROMPTS = 200
+TEXT_FIELDS = ("prompt", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One prompt, written by us, and the domain whose text it starts."""
+
+    domain: str
+    title: str
+    prompt: str
+
+
+def examples() -> list[Example]:
+    """All example prompts, grouped by domain in the order of the file."""
+    return [Example(**e) for e in read_toml(ASSETS / "prompts.toml")["prompt"]]
+
+
+def by_domain() -> dict[str, list[Example]]:
+    """The example prompts of each domain."""
+    grouped: dict[str, list[Example]] = {}
+    for example in examples():
+        grouped.setdefault(example.domain, []).append(example)
+    return grouped
+
+
+def prompt_lines(text: str) -> list[str]:
+    """One prompt a line; empty lines are none.
+
+    Raises:
+        PromptError: there is none, or there are too many.
+    """
+    return _counted([line.strip() for line in text.splitlines() if line.strip()])
+
+
+def read_prompts(path: Path) -> list[str]:
+    """The prompts of a file: a line each in ``.txt``; in ``.jsonl`` each line's field "prompt" or "text".
+
+    Raises:
+        PromptError: the file is of another kind, too large, not UTF-8, or a line has no prompt; says which.
+    """
+    name, kind = path.name, path.suffix.lower()
+    if kind not in (".txt", ".jsonl"):
+        raise PromptError(f"{name} is neither .txt nor .jsonl; give one prompt a line in one of these.")
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise PromptError(f"{name} has {size / 1e6:.1f} MB; give a file of at most {LARGEST_FILE / 1e6:.0f} MB.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from error
+    if kind == ".txt":
+        return _counted([line.strip() for line in text.splitlines() if line.strip()], name)
+    # Only \n ends a JSON line: a string may hold other line separators.
+    lines = enumerate(text.split("\n"), start=1)
+    return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
+
+
+def _json_prompt(name: str, number: int, line: str) -> str:
+    place = f"{name}, line {number}"
+    try:
+        record: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise PromptError(
+            f'{place} is not JSON; write a line such as {{"prompt": "Once upon a time"}}.'
+        ) from error
+    found = (record.get(field) for field in TEXT_FIELDS) if isinstance(record, dict) else ()
+    prompt = next((value for value in found if isinstance(value, str) and value.strip()), None)
+    if prompt is None:
+        raise PromptError(f'{place} has no text in a field "prompt" or "text"; add it or take the line out.')
+    return prompt
+
+
+def _counted(prompts: list[str], name: str | None = None) -> list[str]:
+    place = f" in {name}" if name else ""
+    if not prompts:
+        raise PromptError(f"there is none{place}; write one a line.")
+    if len(prompts) > MOST_PROMPTS:
+        raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS}.")
+    return prompts

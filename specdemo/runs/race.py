@@ -1,0 +1,135 @@
+"""Lanes side by side on one machine, each on its own clock; lanes on servers run beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Event
+from typing import Any
+
+from specdemo.errors import SettingsError
+from specdemo.models.pair import ModelPair
+from specdemo.runs.encode import encode
+from specdemo.runs.single import Prompt, checked, stream, trace_of
+from specdemo.servers.pair import ServerPair, on_server
+from specdemo.settings import Settings
+from specdemo.trace import Round, Trace
+
+SLICE_SECONDS = 0.1
+WAIT_SECONDS = 0.02
+"""How long to look at one server for news before looking at the next."""
+
+Pair = ModelPair | ServerPair | None
+
+
+def race(
+    pair: Pair | Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+) -> Race:
+    """Decode the prompt once for each settings; yields (lane, round).
+
+    Args:
+        pair: runs all lanes; or one pair a lane, such as a quantised target beside the unquantised one, or a
+            server beside the models here.
+        prompt: text, or token ids taken as they are.
+        lanes: the settings of each.
+        stop: ends the race while it waits for a server. Between rounds it is the caller who stops asking.
+
+    The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
+    yielded at any moment is what as many equal machines would show at that instant. A lane on a server runs by
+    itself, on the client's clock, and never waits for the others. Closing the generator frees all caches.
+
+    Raises:
+        PromptError, SettingsError, ServerError: at once, before anything runs. What a server says to the request
+            itself is raised when it says it.
+    """
+    if not lanes:
+        raise SettingsError("lanes", "there are none; give at least one Settings.")
+    pairs = pair if isinstance(pair, Sequence) else [pair] * len(lanes)
+    if len(pairs) != len(lanes):
+        raise SettingsError(
+            "lanes", f"there are {len(lanes)}, but pairs: {len(pairs)}; give one pair for all, or one a lane."
+        )
+    return Race(pairs, prompt, [checked(s) for s in lanes], stop)
+
+
+class Race(Iterator[tuple[int, Round]]):
+    """A race under way: an iterator of (lane, round), and at any time the lanes' traces."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
+    ) -> None:
+        self._lanes = [_Lane(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
+        self._events = _interleave([lane.iterator for lane in self._lanes], stop)
+
+    def __next__(self) -> tuple[int, Round]:
+        lane, round_ = next(self._events)
+        self._lanes[lane].rounds.append(round_)
+        return lane, round_
+
+    def close(self) -> None:
+        """Free all caches, and break off what servers still send."""
+        self._events.close()
+        for lane in self._lanes:  # also of a race that never began
+            lane.iterator.close()
+
+    def traces(self) -> list[Trace]:
+        """What each lane did so far; of a server's lane that has ended, with the rounds that it really had."""
+        return [lane.trace() for lane in self._lanes]
+
+
+class _Lane:
+    """One lane of a race, here or on a server."""
+
+    def __init__(self, pair: Pair, prompt: Prompt, settings: Settings) -> None:
+        self.pair, self.settings = pair, settings
+        self.rounds: list[Round] = []
+        self._remote = on_server(pair, settings)
+        self.ids = () if self._remote else encode(pair, prompt, settings.chat)
+        self.iterator: Any = stream(pair, prompt if self._remote else self.ids, settings)
+
+    def trace(self) -> Trace:
+        if self._remote:
+            return self.iterator.trace()
+        return trace_of(self.pair, self.ids, self.settings, self.rounds)
+
+
+def _interleave(lanes: list[Any], stop: Event | None = None) -> Iterator[tuple[int, Round]]:
+    """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
+    clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
+    remote = {n for n, lane in enumerate(lanes) if hasattr(lane, "wait")}
+    try:
+        for n in remote:
+            lanes[n].start()
+        while clocks:
+            lane = _next_lane(lanes, clocks, remote, stop)
+            if lane is None:
+                return
+            # Whether a server's lane has more is seen when it is its turn again.
+            until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
+            while True:
+                round_ = next(lanes[lane], None)
+                if round_ is None:
+                    del clocks[lane]
+                    break
+                clocks[lane] = round_.seconds
+                yield lane, round_
+                if round_.seconds >= until:
+                    break
+    finally:
+        for iterator in lanes:
+            iterator.close()
+
+
+def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event | None) -> int | None:
+    """The lane that is behind, None once stopped; a server's lane with nothing to give yet is as far as its clock.
+
+    While all that runs here is ahead of the servers, or nothing runs here, this waits for them.
+    """
+    while True:
+        waiting = {n for n in remote & set(clocks) if not lanes[n].wait(0)}
+        now = {n: lanes[n].elapsed if n in waiting else clock for n, clock in clocks.items()}
+        lane = min(now, key=now.__getitem__)
+        if lane not in waiting:
+            return lane
+        if stop is not None and stop.is_set():
+            return None
+        lanes[lane].wait(WAIT_SECONDS)

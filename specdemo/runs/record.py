@@ -1,0 +1,45 @@
+"""A finished race as a recording: its traces, the texts of its prompt, and the machine it ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from specdemo.machine import hardware, versions
+from specdemo.models.pair import ModelPair
+from specdemo.recording import Hardware, Recording, check_playable
+from specdemo.runs.encode import pieces
+from specdemo.servers.pair import ServerPair
+from specdemo.trace import Trace
+
+
+def record(
+    pair: ModelPair | ServerPair | None, prompt: str | None, traces: Sequence[Trace], title: str = ""
+) -> Recording:
+    """The recording of lanes that ran on this machine, or on servers, from one prompt.
+
+    What a server runs on is not known: a recording of servers' lanes alone names no hardware.
+
+    Args:
+        pair: of the first lane that ran here; anything else if none did.
+        prompt: as it was written; None if it was given as token ids.
+        traces: one a lane.
+        title: what the recording is called.
+
+    Raises:
+        TraceError: a lane has no rounds yet.
+    """
+    check_playable(traces)
+    here = isinstance(pair, ModelPair)
+    local = next((t.prompt_ids for t in traces if t.server is None), None)
+    # The pieces are told for all lanes; a server may have kept its own, or made others.
+    alike = here and local is not None and all(t.prompt_ids == local for t in traces)
+    return Recording(
+        traces=tuple(traces),
+        title=title,
+        prompt=prompt,
+        prompt_pieces=tuple(pieces(pair, local)) if alike else None,
+        hardware=Hardware(**hardware(pair.device, pair.threads)) if here else None,
+        versions=versions() if here else {},
+        date=date.today().isoformat(),
+    )

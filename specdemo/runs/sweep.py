@@ -1,0 +1,204 @@
+"""The γ sweep: plain decoding and every γ, on every prompt, several times over, in an order fair to all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Event
+
+from specdemo.analysis.sweep_report import PLAIN, SweepReport
+from specdemo.analysis.sweep_rows import SweepRun, steps_of
+from specdemo.decoding.drafters.registry import check_drafter
+from specdemo.errors import ServerError, SettingsError
+from specdemo.machine import machine_of
+from specdemo.models.pair import ModelPair
+from specdemo.runs.encode import encode_all
+from specdemo.runs.single import Prompt, checked, stream
+from specdemo.servers.pair import ServerPair, on_server
+from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, check_measurable, whole_numbers
+from specdemo.trace import Round, Trace
+
+GAMMAS = range(2, 9)
+WARM_UP_TOKENS = 2 * MAX_GAMMA
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """A run was finished.
+
+    Attributes:
+        done, total: finished runs, and all of them.
+        run: the one that was finished last.
+        seconds_left: estimated from the time that those before took, waits included.
+        report: everything measured so far.
+    """
+
+    done: int
+    total: int
+    run: SweepRun
+    seconds_left: float
+    report: SweepReport
+
+
+def sweep(
+    pair: ModelPair | ServerPair | None,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings | None = None,
+    gammas: Sequence[int] = GAMMAS,
+    repeats: int = 1,
+) -> SweepReport:
+    """Measure every γ against plain decoding.
+
+    Args:
+        pair: the models; or their deployments, or None if the settings name a configured server. γ is then the
+            server's own, and the report has one row.
+        prompts: one prompt or several; a list of whole numbers is one prompt's token ids.
+        settings: of the speculative runs; ``gamma`` is the sweep's.
+        gammas: the γ to try, each from 1 to 16.
+        repeats: times each run is made; a sampled run with another seed each time.
+
+    Raises:
+        PromptError: there is no prompt, or one cannot be decoded; says which.
+        SettingsError: γ, repeats or settings are out of range, or ask for what this pair does not have.
+        ServerError: a server cannot be asked, or fails on the way.
+    """
+    for progress in stream_sweep(pair, prompts, settings, gammas, repeats):
+        report = progress.report
+    return report
+
+
+def stream_sweep(
+    pair: ModelPair | ServerPair | None,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings | None = None,
+    gammas: Sequence[int] = GAMMAS,
+    repeats: int = 1,
+    stop: Event | None = None,
+) -> Iterator[SweepProgress]:
+    """The same sweep a run at a time; every step holds the report so far, so that a caller may leave any time.
+
+    What ``sweep`` raises is raised here at once, not at the first run. Setting ``stop`` ends the sweep within one
+    round; a run that was not finished is not counted.
+    """
+    settings = _checked(settings)
+    if on_server(pair, settings):
+        return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop or Event())
+    ids = encode_all(pair, prompts, settings.chat)
+    check_drafter(pair, settings)
+    report = SweepReport(
+        settings=settings,
+        gammas=whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)"),
+        prompts=len(ids),
+        repeats=at_least_one("repeats", repeats),
+        runs=(),
+        pair=pair.name,
+        dtype=pair.dtype,
+        quantization=pair.quantization,
+        machine=machine_of(pair.device, pair.threads),
+    )
+    return _runs(pair, ids, report, stop or Event())
+
+
+def order(contenders: Sequence[int | None], prompt: int, repeat: int) -> list[int | None]:
+    """The turn of a prompt in a repeat: one place further each time, so that a drift favours none of them."""
+    first = (prompt + repeat) % len(contenders)
+    return [*contenders[first:], *contenders[:first]]
+
+
+def _on_server(
+    pair: ServerPair | None,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings,
+    gammas: Sequence[int],
+    repeats: int,
+    stop: Event,
+) -> Iterator[SweepProgress]:
+    if list(gammas) != list(GAMMAS):
+        raise SettingsError("gammas", "a server drafts with a γ of its own; leave gammas out.")
+    from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
+
+    pair, texts = sweep_prompts(pair, prompts, settings)
+    report = SweepReport(
+        settings, (None,), len(texts), repeats, (), pair=pair.name, dtype="unknown", server=pair.name
+    )
+    return _runs(pair, texts, report, stop)
+
+
+def _runs(
+    pair: ModelPair | ServerPair, prompts: list[Prompt], report: SweepReport, stop: Event
+) -> Iterator[SweepProgress]:
+    began = time.perf_counter()
+    if not _warm_up(pair, prompts[0], report, stop):
+        return
+    contenders = (PLAIN, *report.gammas)
+    for repeat in range(report.repeats):
+        for number, ids in enumerate(prompts):
+            for gamma in order(contenders, number, repeat):
+                lane = _run(pair, ids, _settings(report.settings, gamma, repeat), stop)
+                if lane is None:
+                    return
+                if isinstance(lane, Trace):
+                    finished = SweepRun(gamma, number, repeat, (), lane.metrics())
+                    report = replace(report, server_gamma=report.server_gamma or lane.server.gamma)
+                else:
+                    finished = SweepRun(gamma, number, repeat, steps_of(lane))
+                report = replace(report, runs=(*report.runs, finished))
+                done = len(report.runs)
+                left = (time.perf_counter() - began) / done * (report.total - done)
+                yield SweepProgress(done, report.total, finished, left, report)
+
+
+def _run(
+    pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event
+) -> list[Round] | Trace | None:
+    """The rounds of one run, or the trace of one on a server; None if it was stopped.
+
+    Raises:
+        ServerError: a server's answer broke off; half a run would spoil the figures.
+    """
+    rounds = []
+    with closing(stream(pair, prompt, settings)) as lane:
+        for round_ in lane if isinstance(pair, ModelPair) else lane.until(stop):
+            rounds.append(round_)
+            if stop.is_set():
+                return None
+        if isinstance(pair, ModelPair):
+            return rounds
+        if stop.is_set():
+            return None
+        trace = lane.trace()
+    if trace.server.incomplete:
+        raise ServerError(f"a run of the sweep broke off: {trace.server.incomplete}")
+    return trace
+
+
+def _warm_up(pair: ModelPair | ServerPair, ids: Prompt, report: SweepReport, stop: Event) -> bool:
+    """Let both ways of decoding pay for what only a first run pays; False if it was stopped."""
+    short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
+    return all(
+        _run(pair, ids, _settings(short, gamma, 0), stop) is not None for gamma in (PLAIN, report.gammas[-1])
+    )
+
+
+def _settings(settings: Settings, gamma: int | None, repeat: int) -> Settings:
+    """Of one run: repeats of sampled runs draw other texts, so that the figures are not those of one."""
+    seed = (settings.seed + repeat) % SEEDS
+    if gamma == PLAIN:
+        return replace(settings, strategy="autoregressive", seed=seed)
+    if gamma is None:
+        return replace(settings, seed=seed)
+    return replace(settings, gamma=gamma, seed=seed)
+
+
+def _checked(settings: Settings | None) -> Settings:
+    settings = checked(settings)
+    if settings.strategy != "speculative":
+        raise SettingsError(
+            "strategy", f"a sweep drafts by itself and cannot run {settings.strategy!r}; choose 'speculative'."
+        )
+    if settings.adaptive_gamma:
+        raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
+    check_measurable(settings)
+    return settings

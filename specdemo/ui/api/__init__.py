@@ -1,0 +1,1 @@
+"""The endpoints for programs and agents, and what guards the page from strangers."""

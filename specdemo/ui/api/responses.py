@@ -1,0 +1,92 @@
+"""What programs are told of a run: figures, output and verdict as plain data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from specdemo.analysis.sweep_report import SweepReport
+from specdemo.models.catalog import catalog
+from specdemo.recording import Recording
+from specdemo.servers.catalog import ServerEntry
+from specdemo.ui.panel.server_choice import offered, pair_name
+from specdemo.view.race_value import replay_value
+
+
+def lane_answers(recording: Recording) -> list[dict[str, Any]]:
+    """Each lane's output and figures; the costs c and v are relative to the first plain lane, if there is one."""
+    plain = next((t for t in recording.traces if t.settings.strategy == "autoregressive"), None)
+    headers = replay_value(recording)["lanes"]
+    return [
+        {
+            "title": header["title"],
+            "settings": asdict(trace.settings),
+            "output": trace.text,
+            "token_ids": list(trace.token_ids),
+            "stop": trace.rounds[-1].stop,
+            "metrics": trace.metrics(plain).as_dict(),
+            **({"server": asdict(trace.server)} if trace.server else {}),
+        }
+        for header, trace in zip(headers, recording.traces, strict=True)
+    ]
+
+
+def race_answer(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
+    """A race: its lanes, the first lane's speed against the others', the verdict and the reason.
+
+    Args:
+        recording: of the race.
+        whole: add the recording itself, with every round and token; the page opens it.
+    """
+    value, lanes = replay_value(recording), lane_answers(recording)
+    speeds = [lane["metrics"]["tokens_per_second"] for lane in lanes]
+    answer = {
+        "lanes": lanes,
+        "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
+        "verdict": value["verdict"],
+        "why": value["why"],
+        **_setting(recording),
+    }
+    return answer | ({"recording": recording.as_dict()} if whole else {})
+
+
+def run_answer(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
+    """A run: its one lane."""
+    (lane,) = lane_answers(recording)
+    return {**lane, **_setting(recording), **({"recording": recording.as_dict()} if whole else {})}
+
+
+def sweep_answer(report: SweepReport, *, whole: bool = False) -> dict[str, Any]:
+    """A sweep: its rows and its advice; with ``whole`` every round that they are made of."""
+    answer = json.loads(report.to_json())
+    return answer if whole else {name: value for name, value in answer.items() if name != "runs"}
+
+
+def pairs_answer() -> list[dict[str, Any]]:
+    """The catalogue, and the configured servers with what they can do; no address."""
+    names = ("id", "label", "target", "draft", "licence", "gated", "memory_gb", "note")
+    pairs = [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
+    return [*pairs, *map(_server_answer, offered().values())]
+
+
+def _server_answer(entry: ServerEntry) -> dict[str, Any]:
+    return {
+        "id": pair_name(entry.id),
+        "label": entry.label,
+        "target": entry.pair.model,
+        "server": entry.id,
+        "strategies": list(entry.strategies),
+        "note": entry.note,
+    }
+
+
+def _setting(recording: Recording) -> dict[str, Any]:
+    """Where and with what it ran, without which a speed means little."""
+    whole = recording.as_dict()
+    return {
+        "pair": recording.traces[0].pair,
+        "dtype": recording.traces[0].dtype,
+        "quantization": recording.traces[0].quantization,
+        **{name: whole[name] for name in ("hardware", "versions", "date")},
+    }

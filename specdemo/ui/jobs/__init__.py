@@ -1,0 +1,1 @@
+"""What runs behind a button: queue, worker, progress, stop."""

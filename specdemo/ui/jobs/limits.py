@@ -1,0 +1,125 @@
+"""How much one job may ask for: little where strangers share a machine, a lot on one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdemo.errors import PromptError, SettingsError, SpecDemoError
+from specdemo.models.request import is_public
+from specdemo.recording import LARGEST_FILE
+from specdemo.runs.prompts import MOST_PROMPTS
+from specdemo.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most of everything that a visitor can ask for.
+
+    Attributes:
+        characters: of one prompt.
+        tokens: of one output.
+        lanes: of one race.
+        prompts: of one measurement.
+        runs: of one measurement.
+        upload: bytes of one file.
+        uploads: bytes of all visitors' files together.
+        seconds: that one job may have the models for; None is no limit.
+        waiting: jobs that wait for the models.
+        visitor: jobs of one visitor, waiting or running.
+        address: jobs from one network address, waiting or running; many visitors may share one.
+        servers: jobs that run on servers alone, at the same time; they take nothing from the others.
+    """
+
+    characters: int
+    tokens: int
+    lanes: int
+    prompts: int
+    runs: int
+    upload: int
+    uploads: int
+    seconds: float | None
+    waiting: int
+    visitor: int
+    address: int
+    servers: int = 32
+
+
+PRIVATE = Limits(
+    characters=1_000_000,
+    tokens=1024,
+    lanes=4,
+    prompts=MOST_PROMPTS,
+    runs=3000,
+    upload=LARGEST_FILE + 1_000_000,  # so that a recording that is too large is told so in its own words
+    uploads=10_000_000_000,
+    seconds=None,
+    waiting=32,
+    visitor=8,
+    address=40,
+)
+PUBLIC = Limits(
+    characters=4_000,
+    tokens=256,
+    lanes=4,
+    prompts=16,
+    runs=240,
+    upload=6_000_000,
+    uploads=500_000_000,
+    seconds=120.0,
+    waiting=24,
+    visitor=2,
+    address=12,
+)
+
+
+def limits() -> Limits:
+    """Those of this app, by whether strangers use it."""
+    return PUBLIC if is_public() else PRIVATE
+
+
+def check_prompts(prompts: Sequence[str]) -> None:
+    """
+    Raises:
+        PromptError: there are too many, or one is too long.
+    """
+    most = limits()
+    if len(prompts) > most.prompts:
+        raise PromptError(f"there are {len(prompts):,}; give at most {most.prompts}.{_hint()}")
+    longest = max((len(prompt) for prompt in prompts), default=0)
+    if longest > most.characters:
+        raise PromptError(
+            f"it has {longest:,} characters, and {most.characters:,} are the most here; shorten it.{_hint()}"
+        )
+
+
+def check_lanes(lanes: Sequence[Settings]) -> None:
+    """
+    Raises:
+        SettingsError: there are none or too many, or one is too long.
+    """
+    most = limits()
+    if not 1 <= len(lanes) <= most.lanes:
+        raise SettingsError("lanes", f"there are {len(lanes)}; give 1 to {most.lanes}.")
+    for settings in lanes:
+        if settings.max_new_tokens > most.tokens:
+            raise SettingsError(
+                "max_new_tokens",
+                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of a run; ask for fewer.{_hint()}",
+            )
+
+
+def check_runs(runs: int) -> None:
+    """
+    Raises:
+        SpecDemoError: a measurement of so many runs is too large.
+    """
+    most = limits().runs
+    if runs > most:
+        raise SpecDemoError(
+            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
+        )
+
+
+def _hint() -> str:
+    return " On your own machine the app takes more." if is_public() else ""

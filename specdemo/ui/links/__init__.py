@@ -1,0 +1,1 @@
+"""A setup of the page as an address, read and written."""

@@ -1,0 +1,1 @@
+"""The side panel: pair, prompt, settings, lanes."""

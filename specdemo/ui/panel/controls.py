@@ -1,0 +1,250 @@
+"""The side panel: everything a person chooses before pressing Run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gradio as gr
+from gradio.events import Dependency
+
+from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.models.catalog import catalog
+from specdemo.runs.prompts import by_domain
+from specdemo.settings import Settings
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.limits import limits
+from specdemo.ui.panel.lane_controls import (
+    LANE_INPUTS,
+    NO_LANE,
+    UNQUANTIZED,
+    LaneControls,
+    create_lane,
+    lane_settings,
+    method_choices,
+    methods_on,
+    whole,
+    wish_of,
+)
+from specdemo.ui.panel.link_buttons import create_link_buttons
+from specdemo.ui.panel.pair_controls import (
+    NONE,
+    PAIR_INPUTS,
+    PairControls,
+    create_pair_controls,
+    has_draft,
+    held_as,
+)
+from specdemo.ui.panel.server_choice import server_chats, server_of
+
+FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
+SHARED_INPUTS = 7
+ENGINES = {
+    "auto": "Automatic: the fastest there is",
+    "eager": "Eager: transformers, call by call",
+    "graphs": "CUDA graphs",
+}
+"""What runs the models' layers, and how the page calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The components of the side panel."""
+
+    pair: PairControls
+    prompt: gr.Textbox
+    temperature: gr.Slider
+    top_k: gr.Number
+    top_p: gr.Slider
+    seed: gr.Number
+    chat: gr.Checkbox
+    engine: gr.Dropdown
+    max_new_tokens: gr.Slider
+    lanes: list[LaneControls]
+    wished: gr.State
+    followed: Dependency
+    """A pair was chosen, and the lanes have followed."""
+    run: gr.Button
+    stop: gr.Button
+
+    def inputs(self) -> list[gr.components.Component]:
+        """What a run reads: see :func:`split`."""
+        shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.engine, self.max_new_tokens]
+        lanes = [component for lane in self.lanes for component in lane.inputs()]
+        return [*self.pair.inputs(), self.prompt, *shared, *lanes]
+
+
+def split(values: Sequence[Any]) -> tuple[Sequence[Any], str, Sequence[Any]]:
+    """The panel's values: what names the pair, the prompt, and what :func:`race_settings` takes."""
+    return values[:PAIR_INPUTS], values[PAIR_INPUTS] or "", values[PAIR_INPUTS + 1 :]
+
+
+def race_settings(*values: Any) -> list[Settings]:
+    """The settings of all lanes from the panel's values, those that are shared first.
+
+    Raises:
+        SettingsError: a value is missing or out of range; names the field, and the lane where there are several.
+    """
+    temperature, top_k, top_p, seed, chat, engine, max_new_tokens = values[:SHARED_INPUTS]
+    shared: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": whole("top_k", top_k),
+        "top_p": top_p,
+        "seed": whole("seed", seed),
+        "chat": None if chat else False,
+        "engine": engine,
+        "max_new_tokens": whole("max_new_tokens", max_new_tokens),
+    }
+    Settings(strategy="autoregressive", **shared)  # what is wrong for all lanes is said once, without a lane
+    lanes = []
+    for number, begin in enumerate(range(SHARED_INPUTS, len(values), LANE_INPUTS), start=1):
+        try:
+            lane = lane_settings(*values[begin : begin + LANE_INPUTS], **shared)
+        except SettingsError as error:
+            raise SpecDemoError(f"Lane {number}: {error}") from error
+        if lane is not None:
+            lanes.append(lane)
+    return lanes
+
+
+def unquantized_lanes(*values: Any) -> list[bool]:
+    """Which of the lanes run on the target's unquantised weights, from the values :func:`race_settings` takes."""
+    methods = values[SHARED_INPUTS::LANE_INPUTS]
+    return [method == UNQUANTIZED for method in methods if method != NO_LANE]
+
+
+def create_controls() -> Controls:
+    """Build the panel in the current layout and wire what only concerns itself."""
+    defaults = Settings()
+    first_prompt = next(iter(by_domain().values()))[0].prompt
+    pair = create_pair_controls()
+    prompt = gr.Textbox(first_prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt")
+    _example_chips(prompt)
+    lanes = []
+    with gr.Tabs(selected=2, elem_id="lanes"):
+        for number, method in enumerate(FIRST_LANES, start=1):
+            with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
+                lanes.append(create_lane(number, method, optional=number > 1))
+    max_new_tokens = gr.Slider(
+        1, limits().tokens, defaults.max_new_tokens, step=1, label="Length, tokens", elem_id="max-tokens"
+    )
+    with gr.Accordion("Sampling", open=False, elem_id="sampling"):
+        temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature, 0 is greedy", elem_id="temperature")
+        with gr.Row(elem_classes="pairwise"):
+            top_k = gr.Number(0, label="Top-k, 0 is off", precision=0, min_width=110, elem_id="top-k")
+            seed = gr.Number(0, label="Seed", precision=0, min_width=110, elem_id="seed")
+        top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p, 1 is off", elem_id="top-p")
+        chat = gr.Checkbox(True, label="Use the chat template", elem_id="chat")
+        engine = gr.Dropdown(
+            [(label, name) for name, label in ENGINES.items()],
+            value=defaults.engine,
+            label="Engine of single lanes",
+            info="CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so.",
+            elem_id="engine",
+        )
+    with gr.Row(elem_classes="actions", elem_id="run-row"):
+        run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
+        stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
+        create_link_buttons()
+    _couple_temperature(temperature, [lane.acceptance for lane in lanes])
+    # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
+    pair.pair.input(chats, pair.pair, chat, **QUIET)
+    wished, followed = _offer_methods(pair, [lane.method for lane in lanes])
+    return Controls(
+        pair=pair,
+        prompt=prompt,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        chat=chat,
+        engine=engine,
+        max_new_tokens=max_new_tokens,
+        lanes=lanes,
+        wished=wished,
+        followed=followed,
+        run=run,
+        stop=stop,
+    )
+
+
+def _example_chips(prompt: gr.Textbox) -> None:
+    """One small button a domain; pressing it again gives the domain's next prompt."""
+
+    def next_example(domain: str, current: str) -> str:
+        prompts = [e.prompt.strip() for e in by_domain()[domain]]
+        place = prompts.index(current.strip()) + 1 if current.strip() in prompts else 0
+        return prompts[place % len(prompts)]
+
+    with gr.Row(elem_classes="chips"):
+        for domain in by_domain():
+            gr.Button(domain, size="sm", min_width=40, elem_classes="chip", elem_id=f"example-{domain}").click(
+                lambda current, domain=domain: next_example(domain, current or ""),
+                prompt,
+                prompt,
+                **QUIET,
+            )
+
+
+def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> None:
+    """Exact match means nothing above temperature 0: warming up turns it into its lossless counterpart."""
+    gr.on(
+        [temperature.input, temperature.release],  # the second for the button that resets it
+        # What stays is not sent back: a slow answer would undo what was chosen meanwhile.
+        lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
+        [temperature, *rules],
+        rules,
+        trigger_mode="always_last",
+        **QUIET,
+    )
+
+
+def chats(pair: str) -> bool:
+    """Whether a pair's prompts go into its chat template unless one says otherwise."""
+    server = server_of(pair)
+    if server is not None:
+        return server_chats(server)
+    return pair not in catalog() or catalog()[pair].chat
+
+
+def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.State, Dependency]:
+    """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again.
+
+    Returns what each lane was last wished to do, and the event after which the lanes go with a chosen pair.
+    """
+    wished = gr.State(list(FIRST_LANES))
+
+    def offer(name: str, target: str, draft: str, quantization: str, wishes: list[str]) -> list[Any]:
+        updates = []
+        server = server_of(name)
+        wanted = wishes if server is None else methods_on(server, wishes)
+        for number, wish in enumerate(wanted, start=1):
+            choices = method_choices(
+                has_draft=has_draft(name, target, draft),
+                quantized=quantization != NONE,
+                optional=number > 1,
+                server=server,
+            )
+            names = [value for _, value in choices]
+            wanted_most = (wish, "plain" if wish == UNQUANTIZED else "lookup", *names)
+            updates.append(gr.update(choices=choices, value=next(n for n in wanted_most if n in names)))
+        return updates
+
+    def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
+        return offer(name, target, draft, held_as(name)[0], wishes)
+
+    named = [pair.pair, pair.target, pair.draft]
+    followed = pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    # A draft that was left empty is no change, but leaving the field says that there is none.
+    triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
+    inputs = [*named, pair.target_quantization, wished]
+    gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
+
+    def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
+        return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
+
+    for lane, method in enumerate(methods):  # by hand only: what is set above is nobody's wish
+        method.input(partial(wish, lane), [method, pair.pair, wished], wished, **QUIET)
+    return wished, followed

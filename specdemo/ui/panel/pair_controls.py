@@ -1,0 +1,172 @@
+"""The part of the panel that names the models: from the catalogue or typed in, and how they are held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import gradio as gr
+import torch
+
+from specdemo.errors import PairError
+from specdemo.machine import bfloat16_instructions
+from specdemo.models.catalog import catalog
+from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.panel.server_choice import label_of, pair_choices, server_of
+
+CUSTOM = "custom"
+INSTEAD = "choose a pair of models in the panel. Races and sweeps run on servers."
+NONE = "none"
+BEST = "best"
+
+
+@dataclass(frozen=True, slots=True)
+class PairControls:
+    """The components that name and load a pair."""
+
+    pair: gr.Dropdown
+    target: gr.Textbox
+    draft: gr.Textbox
+    target_quantization: gr.Dropdown
+    draft_quantization: gr.Dropdown
+    dtype: gr.Dropdown
+    device: gr.Dropdown
+    card: gr.HTML
+    load: gr.Button
+    cancel: gr.Button
+
+    def inputs(self) -> list[gr.components.Component]:
+        """What :func:`pair_request` reads, in its order."""
+        return [getattr(self, f.name) for f in fields(self)[:PAIR_INPUTS]]
+
+
+PAIR_INPUTS = 7
+
+
+def pair_request(
+    pair: str,
+    target: str | None,
+    draft: str | None,
+    target_quantization: str,
+    draft_quantization: str,
+    dtype: str,
+    device: str,
+) -> PairRequest:
+    """The pair that the controls' values name.
+
+    Raises:
+        PairError: nothing is typed in, it is a server, or what is asked for is unknown.
+    """
+    server = server_of(pair)
+    if server is not None:
+        raise PairError(f"pair: {label_of(server)!r} is a server, and this needs the models here; {INSTEAD}")
+    held = (None if device == BEST else device, dtype, target_quantization, draft_quantization)
+    if pair != CUSTOM:
+        return request_pair(pair, *held)
+    typed = [part.strip() for part in (target or "", draft or "")]
+    if not typed[0]:
+        raise PairError("target: it is empty; type a repository of the hub (owner/name) or a folder's path.")
+    return request_models(typed[0], typed[1] or None, *held)
+
+
+def named(pair: str, target: str | None, *_: str) -> bool:
+    """Whether the controls name a pair yet."""
+    return pair != CUSTOM or bool((target or "").strip())
+
+
+def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
+    """Whether the chosen pair has a draft model; a custom one may have, until its target alone is typed in.
+
+    A server drafts by itself.
+    """
+    if server_of(pair) is not None:
+        return True
+    if pair == CUSTOM:
+        return bool((draft or "").strip()) or not (target or "").strip()
+    return catalog()[pair].draft is not None
+
+
+def create_pair_controls() -> PairControls:
+    """Build the controls in the current layout; what was typed in is shown for a custom pair only."""
+    choices = [*((entry.label, entry.id) for entry in catalog().values()), *pair_choices()]
+    if not is_public():
+        choices.append(("Custom: your own models…", CUSTOM))
+    first = next(iter(catalog().values()))
+    pair = gr.Dropdown(choices, value=first.id, label="Model pair", elem_id="pair")
+    with gr.Column(visible=False, elem_id="custom-pair") as custom:
+        target = gr.Textbox(
+            label="Target: owner/name on the hub, or a folder",
+            placeholder="Qwen/Qwen3-4B",
+            max_lines=1,
+            elem_id="custom-target",
+        )
+        draft = gr.Textbox(
+            label="Draft, may be empty", placeholder="Qwen/Qwen3-0.6B", max_lines=1, elem_id="custom-draft"
+        )
+    card = gr.HTML(value=None, padding=False, elem_id="pair-card")
+    with gr.Row(elem_classes="actions"):
+        load = gr.Button("Load", size="sm", visible=False, elem_id="load", min_width=120)
+        cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
+    with gr.Accordion("Precision and device", open=False, elem_id="precision") as precision:
+        weights = [("as they are", NONE), *((name, name) for name in QUANTIZATIONS)]
+        with gr.Row(elem_classes="pairwise"):
+            quantizations = [
+                gr.Dropdown(
+                    weights,
+                    value=_quantization(first, role),
+                    label=f"{role.capitalize()} weights",
+                    min_width=110,
+                    elem_id=f"{role}-quantization",
+                )
+                for role in ("target", "draft")
+            ]
+        with gr.Row(elem_classes="pairwise"):
+            dtype = gr.Dropdown(
+                ["auto", *DTYPES], value=first.dtype or "auto", label="Type", min_width=110, elem_id="dtype"
+            )
+            device = gr.Dropdown(devices(), value=BEST, label="Device", min_width=110, elem_id="device")
+        if hint := bfloat16_hint():
+            gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
+    controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
+    # What shows follows the value; what is chosen follows the person, since a link chooses for itself.
+    pair.change(
+        lambda name: [gr.update(visible=name == CUSTOM), gr.update(visible=server_of(name) is None)],
+        pair,
+        [custom, precision],
+        **QUIET,
+    )
+    pair.input(lambda name: list(held_as(name)), pair, controls.inputs()[3:], **QUIET)
+    return controls
+
+
+def bfloat16_hint() -> str | None:
+    """Where it is worth a try: a CPU that multiplies bfloat16 by itself, with no GPU beside it."""
+    instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
+    if instructions is None or torch.cuda.is_available() or torch.backends.mps.is_available():
+        return None
+    return (
+        f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
+        "compare v(γ) in <i>All figures</i>. On a CPU auto is float32, which is exact."
+    )
+
+
+def held_as(pair: str) -> tuple[str, str, str, str]:
+    """Both quantisations, type and device of a pair unless one says otherwise, as the controls say it."""
+    entry = catalog().get(pair)
+    if entry is None:
+        return NONE, NONE, "auto", BEST
+    quantizations = (_quantization(entry, role) for role in ("target", "draft"))
+    return *quantizations, entry.dtype or "auto", entry.device or BEST
+
+
+def _quantization(entry: Any, role: str) -> str:
+    return getattr(entry, f"{role}_quantization") or NONE
+
+
+def devices() -> list[tuple[str, str]]:
+    """What this machine has; names as torch gives them."""
+    found = [("CPU", "cpu"), *((f"GPU {n}", f"cuda:{n}") for n in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        found.append(("Apple GPU", "mps"))
+    return [("the best here", BEST), *found, ("spread (device map)", "auto")]

@@ -1,0 +1,105 @@
+"""Where the prompts of a measurement come from: the panel, the builtin domains, or a person's own lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import PromptError
+from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_prompts
+from specdemo.ui.event_options import QUIET
+
+PANEL, DOMAINS, OWN = "panel", "domains", "own"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSource:
+    """The components that name the prompts."""
+
+    source: gr.Radio
+    domains: gr.CheckboxGroup
+    own: gr.Textbox
+    file: gr.File
+
+    def inputs(self) -> list[Any]:
+        """What :func:`chosen_prompts` reads, in its order."""
+        return [getattr(self, f.name) for f in fields(self)]
+
+
+SOURCE_INPUTS = len(fields(PromptSource))
+
+
+def create_prompt_source(tab: str, first: str) -> PromptSource:
+    """Build the choice in the current layout.
+
+    Args:
+        tab: begins the ids of the elements.
+        first: what is chosen at the start.
+    """
+    source = gr.Radio(
+        [("The panel's prompt", PANEL), ("Builtin domains", DOMAINS), ("My own", OWN)],
+        value=first,
+        label="Prompts",
+        elem_id=f"{tab}-source",
+    )
+    names = list(by_domain())
+    domains = gr.CheckboxGroup(
+        names, value=names, label="Domains", visible=first == DOMAINS, elem_id=f"{tab}-domains"
+    )
+    with gr.Row(visible=first == OWN, elem_classes="own-prompts") as mine:
+        own = gr.Textbox(
+            label="One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line",
+            lines=5,
+            max_lines=12,
+            scale=2,
+            elem_id=f"{tab}-own",
+        )
+        file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
+    source.change(
+        lambda chosen: [gr.update(visible=chosen == DOMAINS), gr.update(visible=chosen == OWN)],
+        source,
+        [domains, mine],
+        **QUIET,
+    )
+    return PromptSource(source, domains, own, file)
+
+
+def chosen_prompts(
+    panel_prompt: str,
+    source: str,
+    domains: list[str] | None,
+    own: str | None,
+    file: str | None,
+    *,
+    mixed: bool = False,
+) -> list[str]:
+    """The prompts in the order of the page.
+
+    Args:
+        panel_prompt: the panel's.
+        source, domains, own, file: what is chosen.
+        mixed: take the domains' prompts by turns, so that the first few are of all domains.
+
+    Raises:
+        PromptError: there is none, or a file cannot be read; says what to do.
+    """
+    if source == PANEL:
+        return [panel_prompt]
+    if source == DOMAINS:
+        grouped = [[e.prompt for e in by_domain().get(name, [])] for name in domains or []]
+        turns = zip_longest(*grouped) if mixed else grouped
+        found = [prompt for group in turns for prompt in group if prompt is not None]
+        if not found:
+            raise PromptError("no domain is chosen; tick at least one.")
+        return found
+    typed = prompt_lines(own) if (own or "").strip() else []
+    uploaded = read_prompts(Path(file)) if file else []
+    if not typed and not uploaded:
+        raise PromptError("there is none; write one a line, or choose a file.")
+    if len(typed) + len(uploaded) > MOST_PROMPTS:
+        raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
+    return [*typed, *uploaded]

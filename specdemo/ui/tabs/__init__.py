@@ -1,0 +1,1 @@
+"""One file a tab: its components and their events."""

@@ -1,0 +1,126 @@
+"""What a measurement of batch sizes shows: one sentence, one figure, a table, and the files to take away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly.graph_objects as go
+
+from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.view.charts import HERO, PLAIN, bars, dress, figure_head, line
+from specdemo.view.measured_table import NOTHING, number, spread, table_html
+
+CAPTION = (
+    "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars from "
+    "the worst to the best. Below the dashed line drafting is slower. A target step does more work the more rows "
+    "it serves, so checking γ more tokens of each stops being nearly free."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResults:
+    """The components that show a report."""
+
+    area: gr.Column
+    headline: gr.HTML
+    plot: gr.Plot
+    table: gr.HTML
+    csv: gr.DownloadButton
+    json: gr.DownloadButton
+
+    def outputs(self) -> list[Any]:
+        """All of them, for an event."""
+        return [self.area, self.headline, self.plot, self.table, self.csv, self.json]
+
+
+def create_size_results() -> SizeResults:
+    """Build the results in the current layout, hidden until there are any."""
+    with gr.Column(visible=False, elem_id="batch-sizes") as area:
+        headline = gr.HTML(value=None, padding=False, elem_classes="measured-headline")
+        with gr.Column(elem_classes="measured-figure"):
+            gr.HTML(figure_head("Speed-up by batch size"), padding=False)
+            plot = gr.Plot(show_label=False, container=False, elem_id="batch-sizes-plot")
+            gr.HTML(f"<p>{CAPTION}</p>", padding=False)
+        table = gr.HTML(value=None, padding=False, elem_classes="measured-table")
+        with gr.Row(elem_classes="measured-files"):
+            csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="batch-sizes-csv")
+            json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="batch-sizes-json")
+    return SizeResults(area, headline, plot, table, csv, json)
+
+
+def shown_sizes(results: SizeResults, report: SizeReport) -> dict[Any, Any]:
+    """The report in its components, all but the files."""
+    known = [row for row in report.rows if row.speedup is not None]
+    figure = f"{known[-1].speedup:.2f}×" if known else NOTHING
+    slow = " data-slow" if known and known[-1].speedup < 1 else ""
+    return {
+        results.area: gr.update(visible=True),
+        results.headline: f"<strong{slow}>{figure}</strong><p>{escape(report.conclusion)}</p>",
+        results.plot: size_figure(report),
+        results.table: table_html(COLUMNS, report.rows),
+    }
+
+
+def saved_sizes(results: SizeResults, report: SizeReport, folder: Path) -> dict[Any, Any]:
+    """The report as files in ``folder``, which Gradio copies as it sends the update."""
+    files = {
+        results.csv: ("batch-sizes.csv", report.to_csv()),
+        results.json: ("batch-sizes.json", report.to_json()),
+    }
+    for name, text in files.values():
+        (folder / name).write_text(text, encoding="utf-8")
+    return {button: str(folder / name) for button, (name, _) in files.items()}
+
+
+def size_figure(report: SizeReport) -> go.Figure:
+    """Speed-up by batch size; sizes stand apart evenly, since they double."""
+    rows = [row for row in report.rows if row.speedup is not None]
+    figure = go.Figure()
+    figure.add_trace(
+        go.Scatter(
+            x=[str(row.size) for row in rows],
+            y=[row.speedup for row in rows],
+            error_y=bars(rows, "speedup"),
+            customdata=[
+                [row.tokens_per_second, row.plain_tokens_per_second, row.speedup_low, row.speedup_high]
+                for row in rows
+            ],
+            name="speed-up",
+            hovertemplate="%{y:.2f}×, %{customdata[2]:.2f} to %{customdata[3]:.2f}: %{customdata[0]:.0f} drafted "
+            "/ %{customdata[1]:.0f} plain tokens/s<extra></extra>",
+            **line(HERO),
+        )
+    )
+    figure.add_hline(1, line={"color": PLAIN, "dash": "dash", "width": 1.5})
+    dress(figure)
+    figure.update_layout(uirevision="sizes")
+    figure.update_xaxes(
+        title_text="rows decoded together",
+        type="category",
+        categoryorder="array",
+        categoryarray=[str(size) for size in report.sizes],
+        range=[-0.5, len(report.sizes) - 0.5],
+    )
+    figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
+    return figure
+
+
+COLUMNS = (
+    ("rows", "decoded together", lambda r: str(r.size)),
+    (
+        "speed-up",
+        "drafted / plain tokens/s, worst and best repeat",
+        lambda r: spread(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
+    ),
+    ("plain tokens/s", "of the whole batch", lambda r: number(r.plain_tokens_per_second, ".1f")),
+    ("drafted tokens/s", "of the whole batch", lambda r: number(r.tokens_per_second, ".1f")),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
+    ("τ", "tokens a row keeps of a round", lambda r: number(r.mean_acceptance_length, ".2f")),
+    ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),
+    ("idle cache", "cache slots read that held nothing of their row", lambda r: number(r.idle_slots, ".1%")),
+    ("overhead", "time outside model forwards", lambda r: number(r.other_share, ".1%")),
+)

@@ -1,0 +1,161 @@
+"""Under the race: files of what was run, recordings to open, and those that come with the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specdemo.errors import TraceError
+from specdemo.models.source import ASSETS
+from specdemo.recording import Recording
+from specdemo.trace import Trace
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.session_recordings import Kept
+from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
+from specdemo.view.race_value import replay_value
+
+GALLERY = ASSETS / "recordings"
+PLOTLY: dict[str, Any] = {"script": "plotly.min.js"}
+"""Stands for Plotly's script, which the visitor's browser has already."""
+
+BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read UTF-8 as something else
+RUNNING = "A run is under way. Press Stop or wait for its end, then open the recording."
+GONE = "There is nothing to save any more. Press Run, or open a recording, and save again."
+_serial = count(1)
+
+# Files are put together in the browser and never lie on the server's disk. `props.value` is one from `_file`.
+SAVE = """
+const whole = async (part) => typeof part === "string" ? part
+  : (await fetch([...document.scripts].find((s) => s.src.endsWith(part.script)).src)).text();
+watch("value", async () => {
+  const file = props.value;
+  if (!file || !file.parts) return;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(await Promise.all(file.parts.map(whole)), { type: file.type }));
+  link.download = file.name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+});
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One way to take a recording away: the button's text, and the file as parts of text."""
+
+    id: str
+    label: str
+    name: str
+    type: str
+    parts: Callable[[Recording], list[Any]]
+
+
+def _replay(recording: Recording) -> list[Any]:
+    before, after = replay_parts(recording)
+    return [before, PLOTLY, after]
+
+
+def _table(written: Callable[[Sequence[Trace]], str]) -> Callable[[Recording], list[Any]]:
+    return lambda recording: [BYTE_ORDER_MARK, written(recording.traces)]
+
+
+SAVES = (
+    Save("json", "Save recording (JSON)", "specdemo-recording.json", "application/json", lambda r: [r.to_json()]),
+    Save("html", "Save replay (HTML)", "specdemo-replay.html", "text/html", _replay),
+    Save("tokens", "Tokens (CSV)", "specdemo-tokens.csv", "text/csv", _table(tokens_csv)),
+    Save("rounds", "Rounds (CSV)", "specdemo-rounds.csv", "text/csv", _table(rounds_csv)),
+)
+
+
+@cache
+def shipped() -> tuple[Recording, ...]:
+    """The recordings that come with the app, in the order of their files' names."""
+    return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
+
+
+def create_saves(kept: Kept) -> gr.Row:
+    """Build the row of save buttons in the current layout, hidden until there is something to save."""
+    file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
+
+    def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
+        def save(request: gr.Request) -> dict[str, Any] | None:
+            recording = kept.get(request.session_hash or "")
+            if recording is None:
+                gr.Warning(GONE)
+                return None
+            # The serial lets the browser see that the same file was asked for again.
+            return {"serial": next(_serial), "name": way.name, "type": way.type, "parts": way.parts(recording)}
+
+        return save
+
+    with gr.Row(visible=False, elem_id="race-saves") as row:
+        for way in SAVES:
+            button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
+            button.click(saver(way), None, file, **QUIET)
+    return row
+
+
+def create_recordings(view: gr.HTML, saves: gr.Row, kept: Kept) -> None:
+    """Build the gallery and the place to open a file, and wire both to the view."""
+    with gr.Column(elem_id="recordings"):
+        gr.HTML(
+            "<h3>Recordings</h3><p>Runs of the builtin pair as they were measured; they need no models.</p>",
+            padding=False,
+        )
+        with gr.Row(elem_id="gallery"):
+            chosen = [
+                gr.Button(_caption(r), size="sm", min_width=180, elem_id=f"recording-{number}")
+                for number, r in enumerate(shipped(), start=1)
+            ]
+            upload = gr.File(
+                label="Open a recording (JSON)",
+                show_label=False,
+                file_types=[".json"],
+                height=62,
+                min_width=180,
+                elem_id="open-recording",
+            )
+        message = gr.HTML(value=None, padding=False, elem_id="recording-message")
+
+    def show(recording: Recording, session: str) -> list[Any]:
+        if kept.running(session):
+            return [gr.update(), gr.update(), _notice(RUNNING), None]
+        kept.keep(session, recording)
+        return [replay_value(recording), gr.update(visible=True), None, None]
+
+    def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:
+        def show_shipped(request: gr.Request) -> list[Any]:
+            return show(recording, request.session_hash or "")
+
+        return show_shipped
+
+    def read(path: str | None, request: gr.Request) -> list[Any]:
+        if path is None:
+            return [gr.update(), gr.update(), gr.update(), None]
+        try:
+            return show(Recording.load(path), request.session_hash or "")
+        except TraceError as error:
+            return [gr.update(), gr.update(), _notice(str(error)), None]
+        finally:
+            Path(path).unlink(missing_ok=True)  # what a visitor opens does not stay here
+
+    outputs = [view, saves, message, upload]
+    for button, recording in zip(chosen, shipped(), strict=True):
+        button.click(shower(recording), None, outputs, **QUIET)
+    upload.upload(read, upload, outputs, **QUIET)
+
+
+def _caption(recording: Recording) -> str:
+    on = recording.hardware.label if recording.hardware else "another machine"
+    return f"{recording.title}\nrecorded on {on}"
+
+
+def _notice(text: str) -> str:
+    return f'<p role="alert">{escape(text)}</p>'

@@ -1,0 +1,226 @@
+"""The value of the race view: plain data, made from rounds while they come and from traces when they are whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from heapq import merge
+from itertools import count
+from typing import Any
+
+from specdemo.analysis.diagnosis import explain_race
+from specdemo.losslessness.compare import compare
+from specdemo.recording import Recording
+from specdemo.server_record import LEVELS, ServerRecord
+from specdemo.settings import Settings
+from specdemo.trace import Round, Trace
+from specdemo.view.figures import figure_rows
+from specdemo.view.lane_headers import engine_note, trace_headers
+from specdemo.view.server_lanes import settled
+
+ROUND_FIELDS = (
+    "index",
+    "drafted",
+    "accepted",
+    "seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "other_seconds",
+    "stop",
+    "source",
+)
+PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
+TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
+GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
+_run_numbers = count(1)
+
+
+@dataclass(slots=True)
+class RaceView:
+    """The value of the race view: what the browser has been told so far.
+
+    ``rounds`` grows by one string an update, the JSON of all rounds since the last one. Gradio compares the
+    old value with the new at every update, and a few strings compare faster than thousands of small objects.
+    """
+
+    lanes: list[dict[str, Any]]
+    run: str = field(default_factory=lambda: f"r{next(_run_numbers)}")
+    phase: str = "running"
+    message: str | None = None
+    verdict: dict[str, Any] | None = None
+    why: str | None = None
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[str] = field(default_factory=list)
+    replaces: str | None = None
+    """The run whose rounds these are, told anew."""
+
+    def value(self) -> dict[str, Any]:
+        """Plain data for the component, apart from later changes."""
+        return {
+            "run": self.run,
+            "phase": self.phase,
+            "message": self.message,
+            "lanes": self.lanes,
+            "verdict": self.verdict,
+            "why": self.why,
+            "figures": self.figures,
+            "rounds": list(self.rounds),
+            **({"replaces": self.replaces} if self.replaces else {}),
+        }
+
+    def settle(self, traces: Sequence[Trace]) -> None:
+        """Put what servers said at the end in place of what streamed: the same text, in the rounds that it had."""
+        if any(trace.server for trace in traces):
+            self.replaces, self.run = self.run, f"r{next(_run_numbers)}"
+            self.rounds.clear()
+            self.add(in_order(traces))
+
+    def add(self, news: Iterable[tuple[int, Round]]) -> None:
+        """Tell the browser of more rounds, each with its lane."""
+        self.rounds.append(bundled(news))
+
+    def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
+        """A lane that copies shows the prompt's tokens, so that the view can point at what was copied."""
+        for header, settings in zip(self.lanes, lanes, strict=True):
+            if settings.strategy == "speculative" and settings.drafter == "prompt_lookup":
+                header["prompt"] = list(pieces)
+
+    def conclude(self, traces: Sequence[Trace]) -> None:
+        """Figures, verdict and reason, from lanes that have at least their first round."""
+        self.figures = figure_rows(traces)
+        self.lanes = [dict(header) for header in self.lanes]  # those that were sent stay as they were
+        for header, trace in zip(self.lanes, traces, strict=True):
+            if trace.server is not None:
+                settled(header, trace)
+            if (note := engine_note(trace)) is not None:
+                header["detail"] += f", {note}"
+        if len(traces) < 2:
+            return
+        self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
+        broken = any(t.server is not None and t.server.incomplete for t in traces)
+        local = {t.prompt_ids for t in traces if t.server is None}
+        if len(local) < 2 and not broken:  # else speeds would be of different texts, or of half an answer
+            self.why = explain_race(traces)
+
+
+def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
+    """The rounds of all lanes by their lanes' clocks, each with its lane."""
+    lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
+    return ((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
+
+
+def replay_value(recording: Recording) -> dict[str, Any]:
+    """What the player replays: the view's last value, and what it was recorded on."""
+    traces = recording.traces
+    settings = [t.settings for t in traces]
+    view = RaceView(trace_headers(traces))
+    view.phase = "done" if all(t.complete for t in traces) else "stopped"
+    if recording.prompt_pieces is not None:
+        view.show_prompt(settings, recording.prompt_pieces)
+    view.add(in_order(traces))
+    view.conclude(traces)
+    places = [recording.hardware.label] if recording.hardware else []
+    places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
+    return {
+        **view.value(),
+        "replay": {
+            "title": recording.title,
+            "label": f"Recorded on {' and '.join(places)}" if places else "Recorded",
+            "date": recording.date,
+            "prompt": recording.prompt,
+            "facts": _facts(recording, [header["title"] for header in view.lanes]),
+        },
+    }
+
+
+def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
+    """What a reader needs to repeat the run: pairs of a name and a text."""
+    facts = []
+    for title, trace in zip(titles, recording.traces, strict=True):
+        settings = ", ".join(
+            f"{name.replace('_', ' ')} {_said(value)}" for name, value in asdict(trace.settings).items()
+        )
+        weights = f", {trace.quantization} weights" if trace.quantization else ""
+        if trace.server is not None:
+            facts.append([title, f"{_server_said(trace.server)} Asked for: {settings}"])
+            continue
+        facts.append([title, f"{trace.pair}, {trace.dtype}{weights}: {settings}"])
+    if recording.hardware is not None:
+        cores = f", {recording.hardware.cores} cores" if recording.hardware.cores else ""
+        facts.append(["Machine", recording.hardware.label + cores])
+    if recording.versions:
+        facts.append(["Versions", ", ".join(f"{name} {number}" for name, number in recording.versions.items())])
+    return facts
+
+
+def _server_said(server: ServerRecord) -> str:
+    """What is known of a server's lane, in a line."""
+    network = f", {1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else ""
+    told = " ".join((f"{LEVELS[server.level]}.", *filter(None, (server.incomplete,)), *server.notes))
+    return f"{server.model} on {server.name}{network}; {told}"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "automatic" if value is None else str(value)
+
+
+PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
+
+
+def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
+    """The judgement on all lanes, each against the first of the same weights and prompt.
+
+    Quantised weights are another model, and a server may put a prompt into another template.
+
+    Where the judgements differ each is called by its lane's name, and the gravest is the kind.
+    """
+    judged = {}
+    for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
+        first = next(t for t in traces[: number + 1] if _comparable(t, trace))
+        if first is not trace:
+            judged[title] = compare(first, trace)
+    if not judged:
+        weights = len({t.quantization for t in traces}) > 1
+        differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
+        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
+    kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
+    texts = list(dict.fromkeys(j.text for j in judged.values()))
+    if len(texts) > 1 or len(judged) < len(traces) - 1:
+        texts = [f"{title}: {j.text}" for title, j in judged.items()]
+        texts += [
+            f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
+            for title, trace in zip(titles, traces, strict=True)
+            if trace.quantization == traces[0].quantization and not _comparable(traces[0], trace)
+        ]
+    return {"kind": kind, "text": "; ".join(texts)}
+
+
+def _comparable(left: Trace, right: Trace) -> bool:
+    known = left.prompt_ids and right.prompt_ids  # a server may keep its ids
+    return left.quantization == right.quantization and (not known or left.prompt_ids == right.prompt_ids)
+
+
+def bundled(news: Iterable[tuple[int, Round]]) -> str:
+    """Rounds with their lanes as the browser takes them: one string of JSON."""
+    return json.dumps([_event(*each) for each in news], ensure_ascii=False, separators=(",", ":"))
+
+
+def _event(lane: int, round_: Round) -> dict[str, Any]:
+    """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
+    return {
+        "lane": lane,
+        **{
+            name: value
+            for name in ROUND_FIELDS
+            if (value := getattr(round_, name)) is not None or name not in PHASES
+        },
+        "tokens": [
+            {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
+            for token in round_.tokens
+        ],
+    }

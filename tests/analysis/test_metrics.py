@@ -1,0 +1,233 @@
+"""The figures of a lane, recomputed here from the trace's JSON by other means."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import endless_pair, prompt_ids
+
+import specdemo
+from specdemo import Metrics, Round, Settings, Token, Trace
+
+durations = st.floats(1e-6, 10.0)
+
+
+def token(kind: str, index: int, position: int, chance: float | None, seconds: float) -> Token:
+    return Token(
+        id=20,
+        text="x",
+        kind=kind,
+        round=index,
+        position=position,
+        p=0.5,
+        q=0.5,
+        acceptance=chance,
+        seconds=seconds,
+    )
+
+
+@st.composite
+def lanes(draw: st.DrawFn) -> Trace:
+    """Any lane that the loop could have recorded, speculative or plain, finished or not."""
+    clock = draw(durations)
+    rounds = [Round(0, (token("target", 0, 1, None, clock),), 0, 0, clock, clock / 4, clock / 2, clock / 4)]
+    with_overlaps = draw(st.booleans())
+    for index in range(1, draw(st.integers(0, 12)) + 1):
+        drafted = draw(st.integers(0, 6))
+        accepted = draw(st.integers(0, drafted))
+        phases = draw(durations) if drafted else 0.0, draw(durations), draw(durations)
+        clock += sum(phases)
+        rejected = drafted - accepted
+        tested = min(accepted + 1, drafted)
+        kinds = ["accepted"] * accepted + ["rejected"] * rejected
+        tokens = [token(k, index, i + 1, 0.5 if i < tested else None, clock) for i, k in enumerate(kinds)]
+        own = "target" if not drafted else "corrected" if rejected else "bonus"
+        tokens.append(token(own, index, accepted + 1, None, clock))
+        overlaps = tuple(draw(st.floats(0.0, 1.0)) for _ in range(tested)) if with_overlaps and drafted else None
+        rounds.append(Round(index, tuple(tokens), drafted, accepted, clock, *phases, overlaps))
+    return Trace(Settings(), (1, 2), tuple(rounds))
+
+
+def baseline(steps: list[float]) -> Trace:
+    """An autoregressive lane whose target steps took these seconds."""
+    rounds = [Round(0, (token("target", 0, 1, None, 9.0),), 0, 0, 9.0, 0.0, 9.0, 0.0)]
+    clock = 9.0
+    for index, step in enumerate(steps, start=1):
+        clock += step
+        rounds.append(Round(index, (token("target", index, 1, None, clock),), 0, 0, clock, 0.0, step, 0.0))
+    return Trace(Settings(strategy="autoregressive"), (1, 2), tuple(rounds))
+
+
+def share(amount: float, of: float) -> float | None:
+    return amount / of if of else None
+
+
+@given(lanes())
+def test_figures_equal_those_recomputed_from_json(trace: Trace) -> None:
+    """Guards every definition in DESIGN.md to the last digit, the prefill left out of all but TTFT."""
+    metrics = trace.metrics()
+    first, *decode = json.loads(trace.to_json())["rounds"]
+    kinds = [[t["kind"] for t in r["tokens"]] for r in decode]
+    drafted = np.array([k.count("accepted") + k.count("rejected") for k in kinds], dtype=int)
+    accepted = np.array([k.count("accepted") for k in kinds], dtype=int)
+    emitted = int(sum(len(k) - k.count("rejected") for k in kinds))
+    tested = sum(t["acceptance"] is not None for r in decode for t in r["tokens"])
+    overlaps = [o for r in decode for o in r["overlaps"] or []]
+    end = (decode or [first])[-1]["seconds"]
+    time = end - first["seconds"]
+
+    assert metrics.rounds == len(decode)
+    assert metrics.proposed == drafted.sum() == sum(r["drafted"] for r in decode)
+    assert metrics.accepted == accepted.sum() == sum(r["accepted"] for r in decode)
+    assert metrics.emitted == emitted == len(trace.token_ids) - 1
+    assert metrics.wasted == sum(k.count("rejected") for k in kinds)
+    assert metrics.acceptance_rate == share(accepted.sum(), drafted.sum())
+    expected_alpha = math.fsum(overlaps) / len(overlaps) if overlaps else share(accepted.sum(), tested)
+    assert metrics.alpha == expected_alpha
+    assert metrics.mean_acceptance_length == share(emitted, len(decode))
+    longest = int(drafted.max(initial=0))
+    assert metrics.accepted_histogram == np.bincount(accepted, minlength=longest + 1).tolist()
+    assert metrics.per_position == [share((accepted > j).sum(), len(decode)) for j in range(longest)]
+    assert metrics.conditional_per_position == [
+        share((accepted > j).sum(), ((accepted >= j) & (drafted > j)).sum()) for j in range(longest)
+    ]
+    assert metrics.ttft == first["seconds"]
+    assert metrics.seconds == end
+    assert metrics.tokens_per_second == share(emitted, time)
+    assert metrics.end_to_end_tokens_per_second == (emitted + 1) / end
+    assert metrics.tpot == share(time, emitted)
+    spent = {phase: math.fsum(r[f"{phase}_seconds"] for r in decode) for phase in ("draft", "verify", "other")}
+    for phase, seconds in spent.items():
+        assert getattr(metrics, f"{phase}_seconds") == seconds
+        assert getattr(metrics, f"{phase}_share") == share(seconds, math.fsum(spent.values()))
+
+
+def check_identities(metrics: Metrics) -> None:
+    histogram = metrics.accepted_histogram
+    assert sum(histogram) == metrics.rounds
+    assert sum(i * n for i, n in enumerate(histogram)) == metrics.accepted
+    assert metrics.accepted <= metrics.proposed
+    assert all(0.0 <= share_ <= 1.0 for share_ in metrics.per_position)
+    assert metrics.per_position == sorted(metrics.per_position, reverse=True)
+    assert metrics.wasted == metrics.proposed - metrics.accepted
+    kept_so_far = 1.0
+    for kept, of_all in zip(metrics.conditional_per_position, metrics.per_position, strict=True):
+        kept_so_far *= kept or 0.0
+        assert of_all <= kept_so_far + 1e-12, "shorter rounds can only lower the share of all rounds"
+    if metrics.rounds:
+        assert metrics.draft_share + metrics.verify_share + metrics.other_share == pytest.approx(1.0)
+        assert metrics.mean_acceptance_length * metrics.rounds == pytest.approx(metrics.emitted)
+        assert sum(metrics.per_position) * metrics.rounds == pytest.approx(metrics.accepted)
+        assert metrics.tokens_per_second * metrics.tpot == pytest.approx(1.0)
+
+
+@given(lanes())
+def test_identities_hold_for_any_lane(trace: Trace) -> None:
+    """Guards figures that are shown beside each other and must add up."""
+    metrics = trace.metrics()
+    check_identities(metrics)
+    assert metrics.emitted == metrics.accepted + metrics.rounds, "one token of the target's own a round"
+    times = metrics.draft_seconds + metrics.verify_seconds + metrics.other_seconds
+    assert times == pytest.approx(metrics.seconds - metrics.ttft)
+
+
+@pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
+def test_identities_hold_for_real_lanes(strategy: str) -> None:
+    """Guards the recorder and the figures together; τ of plain decoding is 1."""
+    settings = Settings(strategy=strategy, gamma=4, max_new_tokens=30)
+    trace = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings)
+    metrics = trace.metrics()
+    check_identities(metrics)
+    assert metrics.proposed == sum(r.drafted for r in trace.rounds)
+    assert metrics.emitted == 29
+    if strategy == "autoregressive":
+        assert metrics.mean_acceptance_length == 1.0
+        assert (metrics.proposed, metrics.acceptance_rate, metrics.alpha) == (0, None, None)
+        assert metrics.accepted_histogram == [29]
+        assert metrics.draft_seconds == 0.0
+    else:
+        assert metrics.mean_acceptance_length > 1.0
+
+
+@given(lanes())
+def test_costs_need_a_baseline(trace: Trace) -> None:
+    """Guards against a c or v made up from the lane's own verify times."""
+    metrics = trace.metrics()
+    assert metrics.draft_cost is None
+    assert metrics.verify_cost is None
+
+
+@given(lanes(), st.lists(durations, min_size=1, max_size=7))
+def test_costs_are_medians_over_the_longest_rounds(trace: Trace, steps: list[float]) -> None:
+    """Guards c = draft step / target step and v(γ) = verify / target step against shorter rounds mixed in."""
+    metrics = trace.metrics(baseline(steps))
+    decode = [r for r in trace.rounds if r.index > 0]
+    longest = max((r.drafted for r in decode), default=0)
+    if longest == 0:
+        assert metrics.draft_cost is None
+        assert metrics.verify_cost is None
+        return
+    full = [r for r in decode if r.drafted == longest]
+    step = np.median(steps)
+    assert metrics.draft_cost == np.median([r.draft_seconds / longest for r in full]) / step
+    assert metrics.verify_cost == np.median([r.verify_seconds for r in full]) / step
+
+
+def test_a_baseline_of_one_token_tells_no_costs() -> None:
+    """Guards against dividing by the prefill, which is no decode step."""
+    settings = Settings(gamma=3, max_new_tokens=12)
+    trace = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings)
+    assert trace.metrics(baseline([])).draft_cost is None
+
+
+def test_figures_of_a_lane_worked_out_by_hand() -> None:
+    """Guards against a definition that this file and the code misread alike."""
+    kinds = [
+        ["accepted", "accepted", "accepted", "bonus"],
+        ["accepted", "rejected", "rejected", "corrected"],
+        ["rejected", "rejected", "rejected", "corrected"],
+        ["accepted", "accepted", "rejected", "corrected"],
+    ]
+    rounds = [Round(0, (token("target", 0, 1, None, 1.0),), 0, 0, 1.0, 0.2, 0.7, 0.1)]
+    for index, names in enumerate(kinds, start=1):
+        accepted = names.count("accepted")
+        tokens = tuple(
+            token(k, index, i + 1, 1.0 if k != names[-1] and i <= accepted else None, 1.0 + index)
+            for i, k in enumerate(names)
+        )
+        rounds.append(Round(index, tokens, 3, accepted, 1.0 + index, 0.3, 0.6, 0.1))
+    metrics = Trace(Settings(gamma=3), (1,), tuple(rounds)).metrics(baseline([0.5, 0.5, 0.5]))
+    assert (metrics.rounds, metrics.proposed, metrics.accepted, metrics.emitted) == (4, 12, 6, 10)
+    assert metrics.acceptance_rate == 0.5
+    assert metrics.alpha == pytest.approx(6 / 9)
+    assert metrics.mean_acceptance_length == 2.5
+    assert metrics.accepted_histogram == [1, 1, 1, 1]
+    assert metrics.per_position == [0.75, 0.5, 0.25]
+    assert metrics.conditional_per_position == [3 / 4, 2 / 3, 1 / 2]
+    assert metrics.wasted == 6
+    assert metrics.draft_share == pytest.approx(0.3)
+    assert metrics.other_share == pytest.approx(0.1)
+    assert metrics.draft_cost == pytest.approx(0.2)
+    assert metrics.verify_cost == pytest.approx(1.2)
+    assert (metrics.ttft, metrics.seconds) == (1.0, 5.0)
+    assert metrics.tokens_per_second == 2.5
+    assert metrics.end_to_end_tokens_per_second == 2.2
+    assert metrics.tpot == pytest.approx(0.4)
+
+
+def test_peak_memory_is_what_the_process_took() -> None:
+    """Guards the unit: the weights of the builtin pair alone are some 70 MB."""
+    pair = specdemo.load_pair()
+    metrics = specdemo.run(pair, "hi", Settings(max_new_tokens=2)).metrics()
+    assert sum(f.held for f in pair.footprints().values()) < metrics.peak_memory < 64e9
+
+
+def test_figures_are_plain_data() -> None:
+    """Guards tables and exports, which write them as JSON."""
+    metrics = specdemo.run(endless_pair("gpt2"), prompt_ids(5), Settings(max_new_tokens=8)).metrics()
+    assert json.loads(json.dumps(metrics.as_dict())) == metrics.as_dict()

@@ -1,0 +1,122 @@
+"""The GPU bench, but for the GPU: its models, its turns, its sums and what it concludes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from tape import Taped
+
+from specdemo.bench import gpu
+from specdemo.bench.contenders import Sample
+from specdemo.bench.gpu_models import random_pair
+from specdemo.decoding.engines import graph_capture, graph_pool
+from specdemo.models.pair import ModelPair
+
+SHAPE = {"layers": 6, "draft_layers": 2, "width": 32, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 128}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def taped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs on a CPU: see test_graphs.py."""
+    monkeypatch.setattr(graph_capture, "capture_on", lambda device: Taped())
+    monkeypatch.setattr(graph_capture, "can_capture", lambda device: True)
+    monkeypatch.setattr(graph_pool, "_of_models", type(graph_pool._of_models)())
+
+
+def small(later: float = 0.05) -> ModelPair:
+    return random_pair(CPU, torch.float32, **SHAPE, later=later)
+
+
+def test_the_draft_is_the_targets_first_layers_in_memory_of_its_own() -> None:
+    """Guards an honest cost: weights that both models read would be in the GPU's cache for the second."""
+    pair = small()
+    theirs = dict(pair.target.named_parameters())
+    for name, weight in pair.draft.named_parameters():
+        assert torch.equal(weight, theirs[name])
+        assert weight.data_ptr() != theirs[name].data_ptr()
+    assert len(pair.draft.model.layers) == 2
+    assert len(pair.target.model.layers) == 6
+
+
+def test_smaller_later_layers_make_the_draft_right_more_often(taped: None) -> None:
+    """Guards the construction: with nothing added by the later layers the two models are one."""
+    rates = [gpu.speculation(small(later), 4, 24, 1)["acceptance_rate"][gpu.GRAPHS] for later in (0.0, 20.0)]
+    assert rates[0] == 1.0
+    assert rates[1] < 0.6
+
+
+def test_all_contenders_decode_the_same_number_of_tokens_by_the_engines_they_name(taped: None) -> None:
+    """Guards the comparison itself."""
+    pair = small()
+    found = gpu.speculation(pair, 3, 16, 2)
+    assert found["engines"] == {
+        gpu.GRAPHS: "graphs",
+        gpu.EAGER: "eager",
+        gpu.PLAIN_GRAPHS: "graphs",
+        gpu.PLAIN_EAGER: "eager",
+    }
+    for decode in gpu.contenders(pair, 3, 16).values():
+        assert len(decode(gpu.prompt(pair.vocabulary)).ids) == 16
+    same = gpu.same_ids(pair, (1, 4), 24)
+    assert same["identical"] == {"plain": True, "γ 1": True, "γ 4": True}
+    assert set(same["engines"].values()) == {"graphs"}
+
+
+def test_contenders_take_turns_and_the_first_does_not_count() -> None:
+    order = []
+
+    def way(name: str) -> object:
+        def decode(ids: list[int]) -> Sample:
+            order.append(name)
+            return Sample([1], float(len(order)), 0.0)
+
+        return decode
+
+    samples = gpu.interleaved({"a": way("a"), "b": way("b")}, [1], 2)
+    assert order == ["a", "b"] * 3
+    expected = {"median": pytest.approx((4 / 3 + 6 / 5) / 2), "least": 1.2, "most": 4 / 3}
+    assert gpu.ratio(samples, "b", "a") == expected
+
+
+def test_the_bandwidth_bound_is_the_time_of_reading_everything_once(taped: None) -> None:
+    """Guards the share: what is measured per token, without the prefill, against weights and cache."""
+    found = gpu.bandwidth_share(small(), 8, 1, 1e9)
+    weights = sum(p.numel() for n, p in small().target.named_parameters() if "embed" not in n)
+    token = 2 * 6 * 2 * 8 * 4  # keys and values, layers, groups, size, bytes
+    assert found["bound_seconds"] == pytest.approx((4 * weights + (gpu.PROMPT + 4) * token) / 1e9)
+    measured = found["seconds_per_token"][gpu.PLAIN_GRAPHS]["median"]
+    assert found["share_of_bandwidth"] == pytest.approx(found["bound_seconds"] / measured)
+
+
+def test_a_figure_counts_only_if_graphs_really_ran(taped: None) -> None:
+    """Guards against a fallback that is reported as a figure of graphs."""
+    results = {
+        "speculation": gpu.speculation(small(), 3, 12, 1),
+        "same_ids": gpu.same_ids(small(), (2,), 12),
+        "plain_4b": gpu.bandwidth_share(small(), 8, 1, 1e3),  # so slow a memory that any model is at its bound
+        "machine": {"device": "CPU", "torch": "2", "transformers": "5"},
+        "bandwidth": {"best": 1e3},
+        "cuda": None,
+        "repeats": 1,
+    }
+    for name in ("graphs_over_eager", "graphs_over_assisted"):
+        results["speculation"][name] = {"median": 2.5, "least": 2.0, "most": 3.0}
+    results["verdicts"] = gpu.verdicts(results)
+    assert [kept for kept, _ in results["verdicts"]] == [True] * 4
+    assert gpu.table(results).count("\nok  ") == 4
+    for part in ("speculation", "same_ids", "plain_4b"):
+        results[part]["engines"] = dict.fromkeys(results[part]["engines"], "eager: why")
+    assert [kept for kept, _ in gpu.verdicts(results)] == [False] * 4
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert ended.value.code == (
+        "This bench measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU."
+    )

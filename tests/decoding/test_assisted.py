@@ -1,0 +1,122 @@
+"""transformers' assisted generation as a lane: its output, and rounds that are observed, not guessed."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from toys import EOS, FAMILIES, MORE_FAMILIES, endless_pair, generate, prompt_ids, toy_pair, widened
+
+import specdemo
+from specdemo import ModelPair, Settings, SettingsError
+
+
+def run(pair: ModelPair, **fields: object) -> specdemo.Trace:
+    return specdemo.run(pair, prompt_ids(9), Settings(strategy="assisted", **{"max_new_tokens": 40, **fields}))
+
+
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
+@pytest.mark.parametrize("family", FAMILIES + MORE_FAMILIES)
+def test_greedy_ids_equal_generate(family: str, drafter: str) -> None:
+    """Guards the settings' translation and the end of the output."""
+    pair = endless_pair(family)
+    trace = run(pair, drafter=drafter, gamma=4)
+    assert trace.token_ids == generate(pair.target, prompt_ids(9), 40)
+    assert trace.rounds[-1].stop == "length"
+
+
+def test_an_end_token_ends_the_lane_with_its_reason() -> None:
+    """Guards the end inside a block of accepted tokens, where transformers cuts what it hands over."""
+    pair = toy_pair("llama")
+    expected = generate(pair.target, prompt_ids(9), 200)
+    assert expected[-1] in EOS, "the yardstick must end by itself"
+    trace = run(pair, gamma=4, max_new_tokens=200)
+    assert trace.token_ids == expected
+    assert trace.rounds[-1].stop == "eos"
+
+
+def test_every_round_holds_what_the_draft_really_proposed() -> None:
+    """Guards against guessing: the drafted tokens are those the draft says itself after the same prefix."""
+    pair = endless_pair("qwen2")
+    trace = run(pair, gamma=3)
+    committed = list(prompt_ids(9))
+    kinds = set()
+    for round_ in trace.rounds:
+        drafted = [t for t in round_.tokens if t.kind in ("accepted", "rejected")]
+        assert [t.id for t in drafted] == generate(pair.draft, committed, 3)[: len(drafted)]
+        for place, token in enumerate(drafted):
+            with torch.no_grad():
+                logits = pair.draft(torch.tensor([[*committed, *[t.id for t in drafted[:place]]]])).logits[0, -1]
+            assert token.q == pytest.approx(logits.softmax(-1)[token.id].item(), abs=1e-4)
+        committed += [t.id for t in round_.emitted]
+        kinds |= {t.kind for t in round_.tokens}
+    assert kinds == {"accepted", "rejected", "corrected", "bonus"}
+    assert trace.rounds[2].drafted == 3
+
+
+def test_a_draft_that_is_the_target_is_always_right() -> None:
+    """Guards the accounting: γ+1 tokens in every round, and time booked to both phases."""
+    target = endless_pair("llama").target
+    trace = run(ModelPair(target, target, None), gamma=4, max_new_tokens=30)
+    assert [len(r.emitted) for r in trace.rounds] == [5] * 6
+    metrics = trace.metrics()
+    assert metrics.acceptance_rate == 1.0
+    assert metrics.mean_acceptance_length == 5.0
+    assert metrics.draft_seconds > 0
+    assert metrics.verify_seconds > 0
+
+
+def test_sampling_is_seeded_and_spares_the_callers_generator() -> None:
+    """Guards reproducibility: transformers draws from torch's global generator, which is put back."""
+    pair = endless_pair("llama")
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first = run(pair, gamma=3, temperature=1.0, seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert run(pair, gamma=3, temperature=1.0, seed=5).token_ids == first.token_ids
+    assert run(pair, gamma=3, temperature=1.0, seed=6).token_ids != first.token_ids
+    chances = [t.acceptance for t in first.tokens if t.acceptance is not None]
+    assert all(0 <= c <= 1 for c in chances)
+    assert any(0 < c < 1 for c in chances)
+
+
+def test_neither_model_is_changed() -> None:
+    """Guards invariant 7: generation configs, hooks and training mode of both models."""
+    pair = ModelPair(copy.deepcopy(endless_pair("llama").target).train(), endless_pair("llama").draft, None)
+    configs = [copy.deepcopy(m.generation_config.to_dict()) for m in (pair.target, pair.draft)]
+    run(pair, gamma=2)
+    run(pair, drafter="prompt_lookup")
+    assert [m.generation_config.to_dict() for m in (pair.target, pair.draft)] == configs
+    for model in (pair.target, pair.draft):
+        assert not model._forward_hooks
+        assert not model._forward_pre_hooks
+    assert all(m.training for m in pair.target.modules())
+
+
+def test_a_race_shows_all_three_strategies() -> None:
+    """Guards the lane inside the race: every round arrives, clocks never go back."""
+    pair = endless_pair("llama")
+    lanes = [
+        Settings(strategy=s, gamma=3, max_new_tokens=24) for s in ("autoregressive", "speculative", "assisted")
+    ]
+    seen: dict[int, list] = {0: [], 1: [], 2: []}
+    for lane, round_ in specdemo.race(pair, prompt_ids(9), lanes):
+        seen[lane].append(round_)
+    outputs = [[t.id for r in rounds for t in r.emitted] for rounds in seen.values()]
+    assert outputs[0] == outputs[1] == outputs[2]
+    for rounds in seen.values():
+        assert [r.seconds for r in rounds] == sorted(r.seconds for r in rounds)
+
+
+def test_what_transformers_does_not_do_is_refused() -> None:
+    """Guards the message."""
+    with pytest.raises(SettingsError, match="drafter: 'assisted' drafts with"):
+        Settings(strategy="assisted", drafter="early_exit")
+
+
+def test_padded_vocabularies_are_refused_before_transformers_trips_over_them() -> None:
+    """Guards the message: transformers takes different widths for different tokenizers."""
+    narrow = endless_pair("llama").target
+    with pytest.raises(SettingsError, match="strategy: 'assisted' takes models of one vocabulary width only"):
+        run(ModelPair(widened(narrow, 80), narrow, None))

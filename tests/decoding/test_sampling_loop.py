@@ -1,0 +1,162 @@
+"""The whole loop at temperature > 0: its outputs must be draws from the target's own distribution.
+
+Thousands of runs with different seeds against the exact joint distribution of the first three tokens, computed
+from the target's logits in float64 with the warpers applied by the tests' own code. A correct loop fails a χ²
+test at p > 0.001 once in a thousand seeds; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+from toys import TOY_PROMPT, no_residual, p_value, toy, warped
+
+import specdemo
+from specdemo import ModelPair, Settings
+from specdemo.decoding import speculative
+from specdemo.settings import DRAFTERS, LOSSLESS_RULES, LOSSY_RULES
+
+RUNS = 2_000
+TOKENS = 3  # looked at; one more is generated, so that γ = 2 is drafted in full
+
+
+def exact_joint(pair: ModelPair, settings: Settings) -> dict[tuple[int, ...], float]:
+    """Probability of every first three tokens, or fewer where an end token comes first."""
+    done: dict[tuple[int, ...], float] = {}
+    open_: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(TOKENS):
+        with torch.no_grad():
+            logits = pair.target(torch.tensor([[*TOY_PROMPT, *begun] for begun in open_])).logits[:, -1]
+        longer: dict[tuple[int, ...], float] = {}
+        for (begun, mass), row in zip(open_.items(), logits.tolist(), strict=True):
+            for token, p in enumerate(warped(row, settings, [*TOY_PROMPT, *begun])):
+                ended = token in pair.eos_ids
+                (done if ended else longer)[(*begun, token)] = mass * float(p)
+        open_ = longer
+    return done | open_
+
+
+def outcomes(pair: ModelPair, runs: int = RUNS, **fields: object) -> Counter:
+    seen: Counter = Counter()
+    for seed in range(runs):
+        trace = specdemo.run(pair, TOY_PROMPT, Settings(seed=seed, max_new_tokens=TOKENS + 1, **fields))
+        seen[tuple(trace.token_ids[:TOKENS])] += 1
+    return seen
+
+
+CASES = {
+    "top-p, an end token, a narrower draft": (
+        ("llama", 7, 5, 4),
+        {"temperature": 1.3, "top_p": 0.85, "gamma": 3},
+    ),
+    "repetition penalty and all warpers": (
+        ("gpt2", 10),
+        {"temperature": 0.7, "repetition_penalty": 1.6, "top_k": 6, "top_p": 0.95, "gamma": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_speculative_sampling_draws_from_the_targets_distribution(name: str) -> None:
+    """Guards the loop's part of losslessness: which row, which q, which history, which token is committed.
+
+    False alarm: 1 in 1,000 seeds for each case.
+    """
+    model, fields = CASES[name]
+    pair = toy(*model)
+    fields = {"acceptance": "sampling", **fields}
+    exact = exact_joint(pair, Settings(**fields))
+    assert sum(exact.values()) == pytest.approx(1.0)
+    assert p_value(outcomes(pair, **fields), exact) > 0.001
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("rule", [name for name in LOSSLESS_RULES if name != "exact"])
+def test_every_lossless_rule_with_every_drafter_draws_from_the_targets_distribution(
+    rule: str, drafter: str
+) -> None:
+    """Guards the pairing: a drafter that copies or shares a cache must hand each rule the q it really drew from.
+
+    False alarm: 1 in 1,000 seeds for each case.
+    """
+    pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
+    fields = {"acceptance": rule, "drafter": drafter, "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, **fields), exact_joint(pair, Settings(**fields))) > 0.001
+
+
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
+def test_transformers_own_lane_draws_from_the_targets_distribution(drafter: str) -> None:
+    """Guards the translation of the settings: a sampling lane of transformers must sample the same p."""
+    pair = toy("llama", 6)
+    fields = {"strategy": "assisted", "drafter": drafter, "temperature": 0.8, "top_k": 5, "gamma": 2}
+    assert p_value(outcomes(pair, 1_000, **fields), exact_joint(pair, Settings(**fields))) > 0.001
+
+
+def test_autoregressive_sampling_draws_from_the_targets_distribution() -> None:
+    """Guards the baseline's sampling, penalty included. False alarm: 1 in 1,000 seeds."""
+    pair = toy("gpt2", 6)
+    fields = {"strategy": "autoregressive", "temperature": 0.8, "repetition_penalty": 1.4, "top_k": 5}
+    exact = exact_joint(pair, Settings(**fields))
+    assert p_value(outcomes(pair, 1_000, **fields), exact) > 0.001
+
+
+def test_a_broken_rule_is_caught_through_the_whole_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test: no residual must fail it. A correct rule would pass here once in a million seeds."""
+    monkeypatch.setattr(speculative, "rule_for", lambda settings: no_residual)
+    pair = toy("llama", 6)
+    fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
+
+
+@pytest.mark.parametrize("rule", LOSSY_RULES)
+def test_lossy_rules_are_caught_through_the_whole_loop(rule: str) -> None:
+    """Guards the label: they must change the distribution (a lossless rule does so once in a million seeds).
+
+    The draft is the target itself: a lossless rule then changes nothing, these favour what is likely anyway.
+    """
+    target = toy("llama", 6).target
+    pair = ModelPair(target, target, None)
+    fields = {"acceptance": rule, "accept_top_k": 2, "temperature": 1.0, "gamma": 2}
+    assert p_value(outcomes(pair, 1_500, **fields), exact_joint(pair, Settings(**fields))) < 1e-6
+
+
+@pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
+def test_the_same_seed_gives_the_same_output_and_another_seed_another(strategy: str) -> None:
+    """Guards reproducibility: no draw may come from torch's global generator, and the seed must be used."""
+    pair = toy("llama", 20)
+
+    def ids(seed: int) -> Sequence[int]:
+        fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 3, "max_new_tokens": 24}
+        return specdemo.run(pair, TOY_PROMPT, Settings(strategy=strategy, seed=seed, **fields)).token_ids
+
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = ids(5)
+    assert torch.equal(torch.get_rng_state(), before), "the caller's generator was used"
+    torch.manual_seed(2)
+    assert ids(5) == first
+    assert ids(6) != first
+
+
+def test_sampling_at_temperature_zero_is_greedy() -> None:
+    """Guards the table of rules in DESIGN.md: at temperature 0 ``sampling`` and ``exact`` are the same run."""
+    pair = toy("llama", 20)
+    fields = {"gamma": 3, "max_new_tokens": 24, "top_k": 5, "top_p": 0.5}
+    one = specdemo.run(pair, TOY_PROMPT, Settings(acceptance="sampling", **fields))
+    other = specdemo.run(pair, TOY_PROMPT, Settings(acceptance="exact", **fields))
+    assert one.token_ids == other.token_ids
+    assert [t.kind for t in one.tokens] == [t.kind for t in other.tokens]
+
+
+@pytest.mark.parametrize("fields", [{"temperature": 1e-4}, {"top_p": 1e-9}, {"top_k": 1}])
+def test_settings_that_leave_one_token_decode_like_greedy(fields: dict[str, float]) -> None:
+    """Guards the edges of the warpers: a vanishing temperature must not end in NaN and a crash of the draw."""
+    pair = toy("llama", 20)
+    greedy = specdemo.run(pair, TOY_PROMPT, Settings(gamma=3, max_new_tokens=12))
+    settings = Settings(
+        **{"acceptance": "sampling", "temperature": 1.0, "gamma": 3, "max_new_tokens": 12, **fields}
+    )
+    assert specdemo.run(pair, TOY_PROMPT, settings).token_ids == greedy.token_ids

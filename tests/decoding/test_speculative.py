@@ -1,0 +1,216 @@
+"""What a speculative lane records: kinds, positions, counts, probabilities and times."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import (
+    FAMILIES,
+    adversary,
+    build,
+    check_consistent,
+    endless_pair,
+    generate,
+    perturbed,
+    prompt_ids,
+    scripted,
+    toy_pair,
+)
+
+import specdemo
+from specdemo import ModelPair, Settings
+
+
+@given(
+    gamma=st.integers(1, 16),
+    count=st.integers(1, 24),
+    length=st.integers(1, 12),
+    seed=st.integers(0, 2**32),
+    family=st.sampled_from(["llama", "gpt2"]),
+    temperature=st.sampled_from([0.0, 0.8]),
+    acceptance=st.sampled_from(["sampling", "top_k"]),
+    penalty=st.sampled_from([1.0, 1.3]),
+)
+def test_every_lane_is_consistent(
+    gamma: int,
+    count: int,
+    length: int,
+    seed: int,
+    family: str,
+    temperature: float,
+    acceptance: str,
+    penalty: float,
+) -> None:
+    """Guards the record for any settings: kinds, order, positions, counts, probabilities, phases."""
+    settings = Settings(
+        gamma=gamma,
+        max_new_tokens=count,
+        seed=seed,
+        temperature=temperature,
+        acceptance=acceptance,
+        repetition_penalty=penalty,
+        accept_top_k=3,
+    )
+    trace = specdemo.run(toy_pair(family), prompt_ids(length), settings)
+    check_consistent(trace)
+    assert len(trace.token_ids) == count or trace.rounds[-1].stop == "eos"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gamma", [1, 3, 8])
+def test_a_model_that_drafts_for_itself_is_always_right(family: str, gamma: int) -> None:
+    """Guards the draft's cache: one wrong position in it and the same model no longer agrees with itself."""
+    target = endless_pair(family).target
+    trace = specdemo.run(ModelPair(target, target, None), prompt_ids(7), Settings(gamma=gamma, max_new_tokens=30))
+    metrics = trace.metrics()
+    assert metrics.acceptance_rate == 1.0
+    assert metrics.rounds == math.ceil((30 - 1) / (gamma + 1))
+    assert {t.kind for t in trace.tokens} <= {"target", "accepted", "bonus"}
+    assert trace.token_ids == generate(target, prompt_ids(7), 30)
+
+
+def test_a_model_that_samples_for_itself_is_always_right() -> None:
+    """Guards p = q when sampling: only rounding stands between them, worth a rejection in about a million."""
+    target = endless_pair("llama").target
+    settings = Settings(acceptance="sampling", temperature=1.0, gamma=4, max_new_tokens=60)
+    metrics = specdemo.run(ModelPair(target, target, None), prompt_ids(7), settings).metrics()
+    assert metrics.acceptance_rate == 1.0
+    assert metrics.alpha == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_penalty_reaches_the_draft_with_the_tokens_it_just_drafted(temperature: float) -> None:
+    """Guards acceptance: a draft that forgets its own last tokens stays lossless but useless."""
+    target = endless_pair("gpt2").target
+    settings = Settings(
+        acceptance="sampling", temperature=temperature, repetition_penalty=1.8, gamma=6, max_new_tokens=50
+    )
+    trace = specdemo.run(ModelPair(target, target, None), prompt_ids(3), settings)
+    assert trace.metrics().acceptance_rate == 1.0
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt_neox"])
+@pytest.mark.parametrize("gamma", [1, 5])
+def test_an_adversarial_draft_is_never_right_and_changes_nothing(family: str, gamma: int) -> None:
+    """Guards the worst case: no drafted token passes, each round still emits one, the output is the target's."""
+    target = endless_pair(family).target
+    pair = ModelPair(target, adversary(target), None)
+    trace = specdemo.run(pair, prompt_ids(7), Settings(gamma=gamma, max_new_tokens=20))
+    assert trace.token_ids == generate(target, prompt_ids(7), 20)
+    assert trace.metrics().accepted == 0
+    assert trace.metrics().rounds == 19
+    check_consistent(trace)
+
+
+def test_kinds_positions_and_rounds_of_a_known_run() -> None:
+    """Guards the meaning of the kinds on a run worked out by hand, γ = 3."""
+    says = [20, 21, 22, 23, 24, 25, 26, 27, 28, 29]
+    guesses = [20, 21, 22, 23, 24, 25, 36, 27, 28, 29]
+    pair = ModelPair(scripted(says, 2, 40), scripted(guesses, 2, 40), None)
+    trace = specdemo.run(pair, [13, 14], Settings(gamma=3, max_new_tokens=10))
+    seen = [[(t.id, t.kind, t.position) for t in r.tokens] for r in trace.rounds]
+    assert seen == [
+        [(20, "target", 1)],
+        [(21, "accepted", 1), (22, "accepted", 2), (23, "accepted", 3), (24, "bonus", 4)],
+        [(25, "accepted", 1), (36, "rejected", 2), (27, "rejected", 3), (26, "corrected", 2)],
+        [(27, "accepted", 1), (28, "accepted", 2), (29, "bonus", 3)],
+    ]
+    assert [t.acceptance for t in trace.rounds[2].tokens] == [1.0, 0.0, None, None]
+    assert [r.drafted for r in trace.rounds] == [0, 3, 3, 2], "no more is drafted than can be kept"
+    assert [r.stop for r in trace.rounds] == [None, None, None, "length"]
+
+
+def test_an_end_token_in_an_accepted_block_counts_only_what_was_kept() -> None:
+    """Guards the statistics: drafted tokens behind the end token passed the rule but are not in the output."""
+    says = [20, 21, 7, 23, 24, 25]
+    model = scripted(says, 2, 40, eos=[7])
+    trace = specdemo.run(ModelPair(model, model, None), [13, 14], Settings(gamma=4, max_new_tokens=20))
+    assert [(t.id, t.kind) for t in trace.rounds[1].tokens] == [
+        (21, "accepted"),
+        (7, "accepted"),
+        (23, "rejected"),
+        (24, "rejected"),
+    ]
+    assert [t.acceptance is not None for t in trace.rounds[1].tokens] == [True, True, False, False]
+    metrics = trace.metrics()
+    assert (metrics.proposed, metrics.accepted, metrics.emitted, metrics.rounds) == (4, 2, 2, 1)
+    assert trace.token_ids == [20, 21, 7]
+
+
+def test_p_and_q_are_the_models_own_probabilities() -> None:
+    """Guards the figures under the pointer: p and q of each token from one full forward of each model."""
+    import torch
+
+    pair = endless_pair("llama")
+    settings = Settings(acceptance="sampling", temperature=0.8, gamma=3, max_new_tokens=16, seed=3)
+    trace = specdemo.run(pair, prompt_ids(5), settings)
+    committed = list(prompt_ids(5))
+    for round_ in trace.rounds:
+        drafted = [t.id for t in round_.tokens if t.kind in ("accepted", "rejected")]
+        for token in round_.tokens:
+            prefix = torch.tensor([committed + drafted[: token.position - 1]])
+            with torch.no_grad():
+                p = torch.softmax(pair.target(prefix).logits[0, -1] / 0.8, -1)
+                q = torch.softmax(pair.draft(prefix).logits[0, -1] / 0.8, -1)
+            assert token.p == pytest.approx(float(p[token.id]), abs=1e-5)
+            if token.q is not None:
+                assert token.q == pytest.approx(float(q[token.id]), abs=1e-5)
+            if token.acceptance is not None:
+                ratio = float(p[token.id] / q[token.id])
+                assert token.acceptance == pytest.approx(min(1.0, ratio), abs=1e-4)
+        tested = [t for t in round_.tokens if t.acceptance is not None]
+        if round_.drafted:
+            assert len(round_.overlaps) == len(tested)
+            assert all(0.0 <= o <= 1.0 + 1e-6 for o in round_.overlaps)
+        committed += [t.id for t in round_.emitted]
+
+
+def test_margins_say_how_far_a_token_stands_above_the_best_other() -> None:
+    """Guards the tie verdict, which is read from these margins alone."""
+    import torch
+
+    pair = endless_pair("gpt2")
+    for acceptance in ("exact", "top_k"):
+        settings = Settings(acceptance=acceptance, gamma=4, max_new_tokens=20, accept_top_k=5)
+        trace = specdemo.run(pair, prompt_ids(5), settings)
+        whole = torch.tensor([[*prompt_ids(5), *trace.token_ids]])
+        with torch.no_grad():
+            logits = pair.target(whole).logits[0, 4:]
+        for row, token in zip(logits, trace.output, strict=False):
+            others = row.clone()
+            others[token.id] = -torch.inf
+            assert token.margin == pytest.approx(float(row[token.id] - others.max()), abs=1e-4)
+        assert all(t.margin is None for t in trace.tokens if t.kind == "rejected")
+        assert all(t.margin > 0 for t in trace.output) == (acceptance == "exact")
+
+
+def test_the_first_round_drafts_no_more_than_can_be_kept() -> None:
+    """Guards γ_eff = min(γ, remaining − 1): at one or two tokens a plain step is all there is."""
+    pair = endless_pair("llama")
+    one = specdemo.run(pair, prompt_ids(5), Settings(gamma=5, max_new_tokens=1))
+    two = specdemo.run(pair, prompt_ids(5), Settings(gamma=5, max_new_tokens=2))
+    assert [r.drafted for r in one.rounds] == [0]
+    assert [r.drafted for r in two.rounds] == [0, 0]
+    assert [t.kind for t in two.tokens] == ["target", "target"]
+    assert two.metrics().proposed == 0
+    assert two.metrics().acceptance_rate is None
+
+
+def test_streaming_and_running_give_the_same_tokens() -> None:
+    """Guards the two doors to the same lane."""
+    pair = endless_pair("qwen2")
+    settings = Settings(gamma=3, max_new_tokens=20)
+    streamed = [t.id for r in specdemo.stream(pair, prompt_ids(6), settings) for t in r.emitted]
+    assert streamed == specdemo.run(pair, prompt_ids(6), settings).token_ids
+
+
+def test_a_draft_of_another_architecture_works() -> None:
+    """Guards against reading the draft's shape from the target: only the vocabulary is shared."""
+    target = build("qwen3", eos=None)
+    pair = ModelPair(target, perturbed(build("gpt2", hidden=16, layers=1, heads=2, eos=None)), None)
+    trace = specdemo.run(pair, prompt_ids(8), Settings(gamma=4, max_new_tokens=24))
+    assert trace.token_ids == generate(target, prompt_ids(8), 24)
+    check_consistent(trace)

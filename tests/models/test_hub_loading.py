@@ -1,0 +1,522 @@
+"""From a hub to a race through the real code, with every trouble a hub, a disk and a memory can make."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from checkpoints import checkpoint_pair, trained_tokenizer
+from hub import Hub
+from huggingface_hub import constants, get_token
+from toys import build, generate, living_models, raced
+
+import specdemo
+from specdemo import LoadCancelled, PairError, Settings
+from specdemo.losslessness.compare import compare
+from specdemo.models.loading import load
+from specdemo.models.preflight import examine
+from specdemo.models.progress import Progress
+from specdemo.models.request import request_pair
+
+Folders = Callable[[str], tuple[Path, Path]]
+
+PROMPT = "The quick brown fox"
+LANES = [Settings(strategy="autoregressive", max_new_tokens=24), Settings(gamma=3, max_new_tokens=24)]
+WEIGHTS = "model.safetensors"
+NO_KV = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes. Error code 12"
+
+
+def load_pair(name: str, **options: object) -> specdemo.ModelPair:
+    return specdemo.load_pair(name, **{"device": "cpu", **options})
+
+
+def failure(name: str, **options: object) -> str:
+    """What is said when a pair cannot be loaded; no model must stay, though the error is still held."""
+    before = living_models()
+    with pytest.raises(PairError) as caught:
+        load_pair(name, **options)
+    assert living_models() == before
+    return str(caught.value)
+
+
+def weights_fetched(hub: Hub, repo_id: str) -> int:
+    return hub.fetched(repo_id).count(WEIGHTS)
+
+
+def parts(tmp_path: Path) -> list[int]:
+    """Sizes of downloads that are not finished."""
+    return [p.stat().st_size for p in (tmp_path / "cache").rglob("*.part")]
+
+
+# --- the whole way ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "qwen3", "gpt_neox"])
+def test_a_pair_of_the_hub_is_checked_fetched_loaded_quantised_and_raced(
+    family: str, hub: Hub, folders: Folders
+) -> None:
+    """Guards the whole way for each architecture: nothing lossy on it, and no byte fetched twice."""
+    name = hub.add_pair(folders(family))
+    report = specdemo.preflight(name, device="cpu")
+    assert report.ok
+    assert report.tokenizers.relation == "same"
+    pair = load_pair(name)
+    assert pair.draft_tokenizer is None
+    plain, fast = raced(pair, PROMPT, LANES)
+    assert fast.token_ids == plain.token_ids == generate(pair.target, plain.prompt_ids, 24)
+    assert compare(plain, fast).outcome == "identical"
+    assert fast.metrics().accepted > 0
+    quantised = load_pair(name, target_quantization="int8", draft_quantization="int8")
+    expected = None if family == "gpt2" else "int8"  # quanto knows no layer of GPT-2
+    assert quantised.quantization == expected
+    plain, fast = raced(quantised, PROMPT, LANES)
+    assert plain.quantization == expected
+    assert compare(plain, fast).outcome in ("identical", "tie")
+    assert [weights_fetched(hub, r) for r in ("org/target", "org/draft")] == [1, 1]
+
+
+def test_padded_widths_of_a_hub_pair_are_told_and_do_no_harm(hub: Hub, folders: Folders) -> None:
+    """Guards Qwen 2.5: the draft's logits are narrower, and a proposal outside the shared ids is impossible."""
+    name = hub.add_pair(folders("qwen2"))
+    assert "logits padded to" in specdemo.preflight(name, device="cpu").tokenizers.text
+    pair = load_pair(name)
+    assert pair.vocabulary - pair.draft.get_output_embeddings().weight.shape[0] == 24
+    sampled = Settings(acceptance="sampling", temperature=1.5, gamma=4, max_new_tokens=40)
+    assert len(specdemo.run(pair, PROMPT, sampled).token_ids) > 1
+
+
+def test_thinking_is_off_by_the_chat_template(hub: Hub, folders: Folders) -> None:
+    """Guards Qwen3: its template opens and closes an empty thought, so both models answer at once."""
+    pair = load_pair(hub.add_pair(folders("qwen3")))
+    trace = specdemo.run(pair, "How are you?", Settings(max_new_tokens=4))
+    started = pair.tokenizer.decode(trace.prompt_ids)
+    assert started.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    assert started.count("<think>") == 1
+    assert "How are you?" in started
+
+
+def test_shards_are_fetched_and_put_together(hub: Hub, tmp_path: Path) -> None:
+    """Guards large models: an index and several files, each fetched once."""
+    from checkpoints import checkpoint
+
+    model = build("llama", vocabulary=len(trained_tokenizer("llama")), hidden=64)
+    folder = checkpoint(tmp_path / "model", "llama", model=model, shards=True)
+    hub.add("org/sharded", folder)
+    shards = sorted(p.name for p in folder.glob("*.safetensors"))
+    report = specdemo.preflight("org/sharded", device="cpu")
+    assert len(shards) > 1
+    assert report.download == sum((folder / name).stat().st_size for name in shards)
+    pair = load_pair("org/sharded")
+    assert sorted(n for n in hub.fetched("org/sharded") if n.endswith(".safetensors")) == shards
+    ids = pair.tokenizer(PROMPT)["input_ids"]
+    assert generate(pair.target, ids, 12) == generate(model, ids, 12)
+
+
+def test_a_revision_is_pinned_and_a_new_commit_is_fetched(hub: Hub, folders: Folders, tmp_path: Path) -> None:
+    """Guards pins: ``@commit`` takes that one; without it a changed repository is fetched again."""
+    first = hub.add("org/model", folders("llama")[0])
+    assert specdemo.preflight("org/model", device="cpu").models[0].commit == first
+    load_pair(f"org/model@{first}")
+    second = hub.add("org/model", checkpoint_pair(tmp_path / "other", "llama", seed=3)[0])
+    assert second != first
+    assert specdemo.preflight("org/model", device="cpu").download > 0
+    load_pair("org/model")
+    assert weights_fetched(hub, "org/model") == 2
+
+
+# --- the hub refuses --------------------------------------------------------------------------------------
+
+
+def test_an_unknown_repository_is_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the message for a typo, with a token (404) and without (401, as if it were private)."""
+    for token in (None, "secret"):
+        if token:
+            monkeypatch.setenv("HF_TOKEN", token)
+        said = failure("org/nothing")
+        assert "org/nothing is not on the hub, or is private" in said
+        assert "check the spelling" in said
+        assert "HF_TOKEN" in said
+
+
+def test_an_unknown_revision_is_told(hub: Hub, folders: Folders) -> None:
+    """Guards the message: the repository is right, the revision is not."""
+    hub.add("org/model", folders("llama")[0])
+    said = failure("org/model@v9")
+    assert "org/model has no revision 'v9'" in said
+    assert "leave the revision out" in said
+
+
+def test_a_gated_repository_needs_its_token(hub: Hub, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards Llama: without a token and with a wrong one it says what to accept and to set; with it, it loads."""
+    name = hub.add_pair(folders("llama"), gated=True, token="hf_right")
+    for token in (None, "hf_wrong"):
+        if token:
+            monkeypatch.setenv("HF_TOKEN", token)
+        said = failure(name)
+        assert "org/target is gated: accept its licence at huggingface.co/org/target" in said
+        assert "HF_TOKEN" in said
+        assert token is None or token not in said
+        assert len(specdemo.preflight(name, device="cpu").problems) == 2
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    report = specdemo.preflight(name, device="cpu")
+    assert report.ok
+    assert [m.gated for m in report.models] == [True, True]
+    assert load_pair(name).target is not None
+
+
+def test_a_token_comes_from_the_environment_only(
+    hub: Hub, folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against visitors who use what the owner of the machine once logged in with."""
+    name = hub.add_pair(folders("llama"), gated=True, token="hf_right")
+    (tmp_path / "token").write_text("hf_right")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    assert get_token() == "hf_right", "the library would send it"
+    assert "org/target is gated" in failure(name)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert load_pair(name).target is not None
+
+
+def test_a_hub_that_is_closed_is_no_obstacle_to_what_was_fetched(hub: Hub, folders: Folders) -> None:
+    """Guards trains and talks: what is in the cache loads without a network, by branch and by pinned commit."""
+    name = hub.add_pair(folders("llama"))
+    commit = specdemo.preflight(name, device="cpu").models[0].commit
+    ids = specdemo.run(load_pair(name), PROMPT, LANES[1]).token_ids
+    hub.close()
+    for again in (name, f"org/target@{commit} + org/draft"):
+        report = specdemo.preflight(again, device="cpu")
+        assert report.ok
+        assert report.download == 0
+        assert report.models[0].commit == commit
+        assert specdemo.run(load_pair(again), PROMPT, LANES[1]).token_ids == ids
+
+
+def test_the_offline_switch_is_obeyed(hub: Hub, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards HF_HUB_OFFLINE: no request at all, and the cache still serves."""
+    name = hub.add_pair(folders("llama"))
+    load_pair(name)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    hub.requests.clear()
+    assert load_pair(name).name == name
+    assert not hub.requests
+
+
+def test_without_a_network_what_was_not_fetched_is_told(hub: Hub, folders: Folders) -> None:
+    """Guards the message, also where the preflight's files are there and the weights are not."""
+    name = hub.add_pair(folders("llama"))
+    specdemo.preflight(name, device="cpu")
+    hub.close()
+    for asked in (name, "org/never-seen"):
+        said = failure(asked)
+        assert "is not on this machine and the hub cannot be reached" in said
+        assert "check the network" in said
+        assert "builtin" in said
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_hub_in_trouble_is_like_no_network(status: int, hub: Hub, folders: Folders) -> None:
+    """Guards the hub's own bad days: the cache serves, else the message says that the hub is out of reach."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", status=status)
+    assert "the hub cannot be reached" in failure(name)
+    hub.behave("org/target")
+    load_pair(name)
+    hub.misbehave("org/target", status=status)
+    assert load_pair(name).name == name
+
+
+def test_a_refusal_nobody_foresaw_is_passed_on(hub: Hub, folders: Folders) -> None:
+    """Guards against silence: the status is told, and what to do."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", status=418)
+    said = failure(name)
+    assert "org/target: the hub answered" in said
+    assert "418" in said
+    assert "try again later" in said
+
+
+# --- the download breaks ----------------------------------------------------------------------------------
+
+
+def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, folders: Folders) -> None:
+    """Guards gigabytes: the second request asks for the rest only, and the whole has the right hash."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", cut_after=700_000, times=1)
+    ids = specdemo.run(load_pair(name), PROMPT, LANES[1]).token_ids
+    assert weights_fetched(hub, "org/target") == 2
+    (resumed,) = hub.ranges("org/target")
+    assert 0 < int(resumed.removeprefix("bytes=").removesuffix("-")) <= 700_000
+    assert ids == specdemo.run(load_pair(" + ".join(map(str, folders("llama")))), PROMPT, LANES[1]).token_ids
+
+
+def test_a_connection_that_breaks_again_and_again_is_given_up_and_the_part_is_kept(
+    hub: Hub, folders: Folders, tmp_path: Path
+) -> None:
+    """Guards against endless tries; what came is kept for the next load, which asks for the rest."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", cut_after=700_000)
+    said = failure(name)
+    assert "org/target: the connection to the hub broke off" in said
+    assert "load it again, it goes on where it stopped" in said
+    assert 1 < weights_fetched(hub, "org/target") < 10
+    (kept,) = parts(tmp_path)
+    hub.behave("org/target")
+    hub.requests.clear()
+    progress = Progress()
+    pair = load(*examine(request_pair(name, "cpu"), progress), progress)
+    assert hub.ranges("org/target") == [f"bytes={kept}-"]
+    assert raced(pair, PROMPT, LANES)[1].complete
+    assert not parts(tmp_path)
+
+
+def test_a_moment_of_trouble_while_downloading_is_waited_out(hub: Hub, folders: Folders) -> None:
+    """Guards long downloads: one 503 in an hour must not end them; if it stays, the message tells."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", status=503, only=WEIGHTS, times=1)
+    assert load_pair(name).name == name
+    hub.misbehave("org/draft", status=503, only="config.json")
+    hub.add("org/draft", folders("gpt2")[1])
+    said = failure(name)
+    assert "org/draft: the hub answered" in said
+    assert "503" in said
+
+
+def test_a_file_that_arrives_damaged_is_thrown_away(hub: Hub, folders: Folders, tmp_path: Path) -> None:
+    """Guards against wrong weights: the hash tells, nothing of it is kept, and the next load fetches it anew."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", corrupt=True)
+    said = failure(name)
+    assert "org/target: model.safetensors arrived damaged (its hash is not the hub's)" in said
+    assert "load the pair again" in said
+    assert not parts(tmp_path)
+    hub.behave("org/target")
+    assert raced(load_pair(name), PROMPT, LANES)[1].complete
+
+
+def test_a_small_file_that_arrives_damaged_is_thrown_away_too(hub: Hub, folders: Folders) -> None:
+    """Guards files outside LFS, which the hub knows by git's hash."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", corrupt=True, only="config.json")
+    assert "config.json arrived damaged" in failure(name)
+
+
+def test_a_part_that_is_longer_than_the_file_is_begun_anew(hub: Hub, folders: Folders, tmp_path: Path) -> None:
+    """Guards against a part of something else under this name, which no request could ever complete."""
+    name = hub.add_pair(folders("llama"))
+    hub.misbehave("org/target", cut_after=700_000)
+    failure(name)
+    hub.behave("org/target")
+    (part,) = (tmp_path / "cache").rglob("*.part")
+    part.write_bytes(b"x" * 9_000_000)
+    assert load_pair(name).name == name
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(
+    hub: Hub, folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Guards a disk that fills while writing: the message says where to make room, and the part is kept."""
+    name = hub.add_pair(folders("llama"))
+    advance = Progress.advance
+
+    def full(self: Progress, done: int, text: str | None = None) -> None:
+        if self.step.in_bytes and self.step.done > 400_000:  # in the loop that writes
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        advance(self, done, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "advance", full)
+        said = failure(name)
+    assert "org/target: the disk is full" in said
+    assert "free some space" in said
+    assert "HF_HOME" in said
+    (kept,) = parts(tmp_path)
+    assert kept > 400_000
+    load_pair(name)
+    assert hub.ranges("org/target") == [f"bytes={kept}-"]
+
+
+# --- spoilt files in a folder -----------------------------------------------------------------------------
+
+
+def cut_short(folder: Path) -> None:
+    content = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(content[: len(content) // 2])
+
+
+def no_safetensors_at_all(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"<html>Access denied</html>" * 100)
+
+
+def empty(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"")
+
+
+def lacking_a_tensor(folder: Path) -> None:
+    tensors = safetensors.torch.load_file(folder / WEIGHTS)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    safetensors.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def of_another_shape(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 320}))
+
+
+DAMAGED = "the weights cannot be read, the file is damaged or cut short"
+INCOMPLETE = "the configuration asks for; they are incomplete or belong to another model"
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+@pytest.mark.parametrize(
+    ("spoil", "wrong"),
+    [
+        (cut_short, DAMAGED),
+        (no_safetensors_at_all, DAMAGED),
+        (empty, DAMAGED),
+        (lacking_a_tensor, f"lack model.layers.1.mlp.up_proj.weight, which {INCOMPLETE}"),
+        (of_another_shape, f"hold model.layers.0.mlp.down_proj.weight in another shape than {INCOMPLETE}"),
+    ],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+def test_spoilt_weights_are_told_and_nothing_stays(
+    spoil: Callable, wrong: str, quantization: str | None, folders: Folders, doctored: Callable
+) -> None:
+    """Guards partial copies: random numbers in place of a tensor would decode, and decode nonsense."""
+    folder = doctored("llama")
+    spoil(folder)
+    # As the draft, so that a whole target is in memory when it fails.
+    said = failure(f"{folders('llama')[0]} + {folder}", draft_quantization=quantization)
+    assert str(folder) in said
+    assert wrong in said
+
+
+def test_a_custom_folder_runs_alone_and_with_a_draft(folders: Folders) -> None:
+    """Guards local models: a target without a draft decodes, and speculates by prompt lookup."""
+    target, draft = folders("llama")
+    alone = load_pair(str(target))
+    lookup = Settings(drafter="prompt_lookup", max_new_tokens=24)
+    plain, fast = raced(alone, PROMPT, [LANES[0], lookup])
+    assert fast.token_ids == plain.token_ids
+    assert specdemo.run(load_pair(f"{target} + {draft}"), PROMPT, LANES[1]).token_ids == plain.token_ids
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError(NO_KV), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."), MemoryError()],
+    ids=["cpu", "cuda", "python"],
+)
+@pytest.mark.parametrize("moment", ["first model", "second model", "warm-up"])
+def test_memory_that_runs_out_while_loading_leaves_nothing_behind(
+    error: Exception, moment: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards GPUs: after it failed, the models that were there must be gone though the error is still held."""
+    name = " + ".join(map(str, folders("llama")))
+    calls = []
+
+    def exhausted(self: torch.nn.Module, *args: object) -> torch.nn.Module:
+        if type(self) is transformers.LlamaForCausalLM:
+            calls.append(self.num_parameters())
+            if len(calls) == {"first model": 1, "second model": 3}.get(moment):
+                raise error
+        return self.train(False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers.LlamaForCausalLM, "eval", exhausted)  # at the end of from_pretrained, and after
+        if moment == "warm-up":
+            patch.setattr(specdemo.ModelPair, "warm_up", lambda _: (_ for _ in ()).throw(error))
+        said = failure(name)
+    calls.clear()
+    assert "memory ran out; choose a smaller pair, a 16-bit dtype or a quantisation" in said
+    assert str(folders("llama")[1 if moment == "second model" else 0]) in said
+    assert raced(load_pair(name), PROMPT, LANES)[1].complete
+
+
+# --- cancelled --------------------------------------------------------------------------------------------
+
+
+class Impatient(Progress):
+    """Ends the load at a certain moment."""
+
+    def __init__(self, text: str, done: int) -> None:
+        super().__init__()
+        self._until = (text, done)
+
+    def begin(self, *args: object, **options: object) -> None:
+        super().begin(*args, **options)
+        self._look()
+
+    def advance(self, *args: object) -> None:
+        super().advance(*args)
+        self._look()
+
+    def _look(self) -> None:
+        if self._until[0] in self.step.text and self.step.done >= self._until[1]:
+            self.cancel()
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("Looking at the target", 0),
+        ("Looking at the draft", 0),
+        ("Downloading the target", 600_000),
+        ("Downloading the draft", 2_000_000),
+        ("Loading the target", 0),
+        ("Loading the draft", 0),
+        ("Loading the draft", 3),
+        ("Warming up", 0),
+    ],
+)
+def test_a_cancelled_load_ends_and_leaves_nothing_but_what_was_fetched(
+    text: str, done: int, hub: Hub, folders: Folders, tmp_path: Path
+) -> None:
+    """Guards every moment of a load: no model stays, the next one works and fetches only what is missing."""
+    name = hub.add_pair(folders("llama"))
+    request, before, progress = request_pair(name, "cpu"), living_models(), Impatient(text, done)
+    with pytest.raises(LoadCancelled, match=r"stopped.*goes on with what was downloaded") as caught:
+        load(*examine(request, progress), progress)
+    assert living_models() == before
+    assert text in progress.step.text
+    kept = [size for size in parts(tmp_path) if size]
+    hub.requests.clear()
+    assert load_pair(name).name == name
+    assert hub.ranges("org/target") + hub.ranges("org/draft") == [f"bytes={size}-" for size in kept]
+    assert (len(kept) == 1) == text.startswith("Downloading")
+    del caught
+
+
+def test_progress_counts_bytes_and_files_of_both_models(hub: Hub, folders: Folders) -> None:
+    """Guards the bar on the page: it ends at the total, never runs back, and names model and file."""
+    name, seen = hub.add_pair(folders("llama")), []
+
+    class Watched(Progress):
+        def advance(self, *args: object) -> None:
+            super().advance(*args)
+            seen.append(self.step)
+
+    progress = Watched()
+    report, found = examine(request_pair(name, "cpu"), progress)
+    seen.clear()
+    load(report, found, progress)
+    fetching = [step for step in seen if step.in_bytes]
+    assert {step.total for step in fetching} == {report.download}
+    counts = [step.done for step in fetching]
+    assert counts == sorted(counts)
+    assert counts[-1] == report.download
+    texts = list(dict.fromkeys(step.text for step in fetching))
+    assert texts == [
+        "Downloading the target (target), file 1 of 2",
+        "Downloading the draft (draft), file 2 of 2",
+    ]
+    loading = [step for step in seen if step.text.startswith("Loading the draft")]
+    assert loading[-1].done == loading[-1].total > 10

@@ -1,0 +1,414 @@
+"""The report on a pair before its weights are fetched: what it finds, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+from checkpoints import trained_tokenizer, with_special_tokens
+from hub import Hub
+from toys import generate, raced
+
+import specdemo
+from specdemo import PairError, Settings
+from specdemo.models.memory import WORKING_TOKENS
+from specdemo.models.preflight import Preflight, gigabytes, resolve_dtype
+from specdemo.models.quantization import check_quantization
+
+Folders = Callable[[str], tuple[Path, Path]]
+Doctored = Callable[[str], Path]
+
+
+def look(*sources: Path | str, **options: object) -> Preflight:
+    return specdemo.preflight(" + ".join(map(str, sources)), **{"device": "cpu", **options})
+
+
+def refusal(*sources: Path | str, **options: object) -> str:
+    """What is wrong with a pair; loading it must fail for the same reason, after fetching no weights."""
+    report = look(*sources, **options)
+    assert not report.ok
+    assert report.conclusion == f"Cannot run: {report.problems[0]}"
+    with pytest.raises(PairError) as caught:
+        specdemo.load_pair(" + ".join(map(str, sources)), **{"device": "cpu", **options})
+    assert str(caught.value) == report.problems[0]
+    return report.problems[0]
+
+
+def rewritten(folder: Path, name: str = "config.json", **fields: object) -> Path:
+    """Change fields of a JSON file; None takes one away."""
+    content = json.loads((folder / name).read_text()) | fields
+    (folder / name).write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
+    return folder
+
+
+# --- what it finds ----------------------------------------------------------------------------------------
+
+
+def test_the_report_states_the_facts_of_both_models(hub: Hub, folders: Folders) -> None:
+    """Guards the card: sizes, classes, licence and commit are the repositories' own, and no weight is fetched."""
+    target, draft = folders("llama")
+    commit = hub.add("org/target", target, licence="mit", gated="auto", token="t")
+    hub.add("org/draft", draft, licence=None)
+    report = specdemo.preflight("org/draft + org/draft", device="cpu")
+    assert report.models[0].licence is None
+    assert not report.models[0].gated
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_TOKEN", "t")
+        report = specdemo.preflight("org/target + org/draft", device="cpu")
+    first, second = report.models
+    model = transformers.AutoModelForCausalLM.from_pretrained(target)
+    assert (first.role, first.name, first.commit) == ("target", "org/target", commit)
+    assert (second.role, second.name) == ("draft", "org/draft")
+    assert (first.architecture, first.layers, first.context) == ("LlamaForCausalLM", 2, 256)
+    assert first.parameters == model.num_parameters()
+    assert (first.licence, first.gated, first.dtype) == ("mit", True, "float32")
+    weights = [(folder / "model.safetensors").stat().st_size for folder in (target, draft)]
+    assert [m.download for m in report.models] == weights
+    assert report.download == sum(weights)
+    assert f"Will run: {gigabytes(sum(weights))} to download" in report.conclusion
+    assert "model.safetensors" not in hub.fetched("org/target") + hub.fetched("org/draft")
+
+
+def test_a_folder_needs_no_download_and_a_target_may_be_alone(folders: Folders) -> None:
+    """Guards local models: nothing is asked of the hub, which is out of reach here."""
+    report = look(folders("gpt2")[0])
+    assert report.ok
+    assert report.download == 0
+    assert report.conclusion.startswith("Will run: it is on this machine and needs ")
+    assert (report.tokenizers.relation, report.tokenizers.text) == ("alone", "no draft model")
+    assert len(report.models) == 1
+
+
+def test_looking_leaves_the_default_dtype_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards pairs that are loaded meanwhile: the default is the process's, and weights would take it."""
+    monkeypatch.setattr(torch, "set_default_dtype", lambda dtype: pytest.fail(f"set to {dtype}"))
+    assert look("builtin").ok
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2", "gpt_neox"])
+def test_working_memory_is_that_of_two_real_caches(family: str, folders: Folders) -> None:
+    """Guards the estimate against head sizes and grouped heads that a formula gets wrong."""
+    report = look(folders(family)[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders(family)[0], dtype=torch.float32)
+    cache = model(torch.tensor([[1] * 8])).past_key_values
+    held = sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
+    assert report.memory - report.models[0].weights.held == 2 * held * WORKING_TOKENS // 8
+
+
+@pytest.mark.parametrize(("own", "expected"), [("float16", "float16"), ("float32", "bfloat16")])
+def test_auto_is_exact_on_a_cpu_and_16_bit_elsewhere(own: str, expected: str) -> None:
+    """Guards greedy equality on CPUs, and half the memory on GPUs."""
+    config = transformers.GPT2Config(dtype=own)
+    assert resolve_dtype("auto", config, "cpu") is torch.float32
+    assert str(resolve_dtype("auto", config, "cuda")) == f"torch.{expected}"
+    assert resolve_dtype("float16", config, "cpu") is torch.float16
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 kB"), (999, "1 kB"), (1_500_000, "2 MB"), (6_400_000_000, "6.4 GB"), (151.4e9, "151.4 GB")],
+)
+def test_bytes_are_told_in_powers_of_ten(count: int, text: str) -> None:
+    """Guards against MiB called MB: downloads and disks are sold in powers of ten."""
+    assert gigabytes(count) == text
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------
+
+
+def test_one_tokenizer_with_padded_logits_is_one_tokenizer(folders: Folders) -> None:
+    """Guards Qwen 2.5: its models' logits have different widths, but the ids mean the same."""
+    report = look(*folders("qwen2"))
+    known = len(trained_tokenizer("qwen2"))
+    assert report.tokenizers.relation == "same"
+    assert report.tokenizers.text == f"same tokenizer; logits padded to {known + 40} and {known + 16}"
+    assert look(*folders("llama")).tokenizers.text == "same tokenizer"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["<|extra|>"], "same tokenizer but for 1 special token;"),
+        (["<|a|>", "<|b|>"], "but for 2 special tokens;"),
+    ],
+)
+def test_tokenizers_that_differ_in_special_tokens_say_in_how_many(
+    names: list[str], said: str, folders: Folders, doctored: Doctored
+) -> None:
+    """Guards families whose chat models add tokens: no obstacle, no encoding anew, and the card says so."""
+    report = look(folders("qwen2")[0], with_special_tokens(doctored("qwen2"), "qwen2", *names))
+    assert report.ok
+    assert (report.tokenizers.relation, report.tokenizers.differences) == ("specials", len(names))
+    assert said in report.tokenizers.text + ";"
+    pair = specdemo.load_pair(report.request.name, device="cpu")
+    assert pair.draft_tokenizer is None
+
+
+def test_different_tokenizers_are_bridged_by_text_and_change_nothing(folders: Folders) -> None:
+    """Guards drafts of another family: the target's greedy output stays its own."""
+    name = f"{folders('llama')[0]} + {folders('gpt2')[0]}"
+    report = look(name)
+    assert report.ok
+    assert report.tokenizers.relation == "reencoded"
+    assert "different tokenizers" in report.tokenizers.text
+    pair = specdemo.load_pair(name, device="cpu")
+    assert pair.draft_tokenizer is not None
+    lanes = [Settings(strategy="autoregressive", max_new_tokens=24), Settings(gamma=3, max_new_tokens=24)]
+    plain, fast = raced(pair, "The quick brown fox", lanes)
+    assert fast.token_ids == plain.token_ids == generate(pair.target, plain.prompt_ids, 24)
+
+
+def test_a_tokenizer_that_loses_text_cannot_draft_for_another(folders: Folders, doctored: Doctored) -> None:
+    """Guards lower-casing drafts of another family: what they write could not be found in the text again."""
+    spoilt = rewritten(doctored("gpt2"), "tokenizer.json", normalizer={"type": "Lowercase"})
+    said = refusal(folders("llama")[0], spoilt)
+    assert "draft: the tokenizers differ, and the draft's does not give back the text" in said
+    assert "choose a draft of the target's own family" in said
+
+
+# --- what it refuses --------------------------------------------------------------------------------------
+
+
+def without_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def with_a_broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def with_an_unknown_architecture(folder: Path) -> None:
+    rewritten(folder, model_type="from_the_future", architectures=["FutureForCausalLM"])
+
+
+def without_tokenizer(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+
+
+def with_a_broken_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{")
+
+
+def with_pickles_only(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def without_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def with_a_broken_index(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    (folder / "model.safetensors.index.json").write_text("[]")
+
+
+def with_shards_missing(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    shards = {str(i): f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+
+
+def that_fills_masks(folder: Path) -> None:
+    config = transformers.BertConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    config.architectures = ["BertForMaskedLM"]
+    config.save_pretrained(folder)
+
+
+def that_translates(folder: Path) -> None:
+    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    config.architectures = ["T5ForConditionalGeneration"]
+    config.save_pretrained(folder)
+
+
+def that_classifies(folder: Path) -> None:
+    rewritten(folder, architectures=["LlamaForSequenceClassification"])
+
+
+def that_is_recurrent(folder: Path) -> None:
+    config = transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
+    config.architectures = ["MambaForCausalLM"]
+    config.save_pretrained(folder)
+
+
+def that_is_partly_recurrent(folder: Path) -> None:
+    config = transformers.Qwen3NextConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        layer_types=["linear_attention", "full_attention"],
+    )
+    config.architectures = ["Qwen3NextForCausalLM"]
+    config.save_pretrained(folder)
+
+
+def that_was_quantised_by_others(folder: Path) -> None:
+    rewritten(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+
+
+SPOILT = [
+    (without_config, "holds no config.json", "give the repository or folder that has one"),
+    (with_a_broken_config, "could not be loaded", "config.json"),
+    (with_an_unknown_architecture, "from_the_future", "Transformers"),
+    (without_tokenizer, "tokenizer", "choose a repository that has"),
+    (with_a_broken_tokenizer, "has no tokenizer that can be read", "add its tokenizer.json"),
+    (with_pickles_only, "as pickles only, which can run code", "choose a repository with safetensors"),
+    (without_weights, "holds no weights", "choose the repository that has them"),
+    (with_a_broken_index, "model.safetensors.index.json cannot be read", "fetch the model again"),
+    (with_shards_missing, "model-00001-of-00002.safetensors is missing, and 1 more", "fetch it again"),
+    (that_fills_masks, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
+    (that_translates, "T5ForConditionalGeneration, which is no causal", "choose one that continues text"),
+    (that_classifies, "LlamaForSequenceClassification, which is no causal", "choose one that continues text"),
+    (that_is_recurrent, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
+    (that_is_partly_recurrent, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
+    (that_was_quantised_by_others, "stored quantised (by gptq)", "choose the repository it was made from"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "wrong", "advice"), SPOILT, ids=lambda v: getattr(v, "__name__", ""))
+def test_what_cannot_run_is_refused_before_any_weight_is_fetched(
+    spoil: Callable[[Path], None], wrong: str, advice: str, hub: Hub, folders: Folders, doctored: Doctored
+) -> None:
+    """Guards each refusal, of a target in a folder and of a draft on the hub."""
+    folder, good = doctored("llama"), folders("llama")[1]
+    spoil(folder)
+    hub.add("org/spoilt", folder)
+    for role, name, sources in (("target", folder, (folder, good)), ("draft", "org/spoilt", (good, "org/spoilt"))):
+        said = refusal(*sources)
+        assert str(name) in said or said.startswith(f"{role}: ")
+        assert wrong in said
+        assert advice in said
+    assert not [name for name in hub.fetched("org/spoilt") if name.endswith((".safetensors", ".bin"))]
+
+
+def test_both_models_are_looked_at_though_the_first_is_refused(folders: Folders, doctored: Doctored) -> None:
+    """Guards against telling one problem at a time; a person would fetch and choose again and again."""
+    folder = doctored("llama")
+    with_pickles_only(folder)
+    report = look(folder, folder)
+    assert len(report.problems) == 2
+    assert report.tokenizers is None
+    report = look(folder, folders("llama")[1])
+    assert [m.role for m in report.models] == ["draft"]
+
+
+@pytest.mark.parametrize("kind", ["unknown architecture", "known architecture", "tokenizer"])
+@pytest.mark.parametrize("place", ["folder", "hub"])
+def test_code_that_a_repository_brings_is_never_run(
+    kind: str, place: str, hub: Hub, doctored: Doctored, tmp_path: Path
+) -> None:
+    """Guards the machine: ``auto_map`` names code to import. It is refused, or the library's class runs."""
+    folder, trace = doctored("llama"), tmp_path / "it-ran"
+    (folder / "custom.py").write_text(f"open({str(trace)!r}, 'w')\n")
+    classes = {"AutoConfig": "custom.Config", "AutoModelForCausalLM": "custom.Model"}
+    if kind == "unknown architecture":
+        rewritten(folder, auto_map=classes, model_type="custom", architectures=["Model"])
+    elif kind == "known architecture":
+        rewritten(folder, auto_map=classes)
+    else:
+        rewritten(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["custom.Slow", "custom.Fast"]})
+    hub.add("org/custom", folder)
+    name = str(folder) if place == "folder" else "org/custom"
+    if kind == "unknown architecture":
+        assert "brings its own code, which is never run here" in refusal(name)
+    else:
+        assert type(specdemo.load_pair(name, device="cpu").target) is transformers.LlamaForCausalLM
+    assert not trace.exists()
+    assert "custom.py" not in hub.fetched("org/custom")
+
+
+# --- memory, disk, quantisation ---------------------------------------------------------------------------
+
+
+def test_a_pair_that_does_not_fit_into_memory_is_refused(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a process that the system kills: say both numbers, and what would help."""
+    monkeypatch.setattr("specdemo.models.memory._free_main_memory", lambda: 5_000_000)
+    said = refusal(*folders("llama"))
+    assert f"the pair needs {gigabytes(look(*folders('llama')).memory)} and 5 MB are free" in said
+    assert "choose a smaller pair, a 16-bit dtype or a quantisation" in said
+
+
+def test_what_a_container_may_take_is_what_is_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Guards Spaces: the machine has more memory than its containers may use."""
+    from specdemo.models import memory
+
+    free = memory.free_memory("cpu")
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    monkeypatch.setattr(memory, "Path", lambda _: tmp_path)
+    assert memory.free_memory("cpu") == 600_000
+    (tmp_path / "memory.current").write_text("1400000\n")
+    assert memory.free_memory("cpu") == 0
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free_memory("cpu") > free / 2
+
+
+def test_a_download_that_does_not_fit_onto_the_disk_is_refused(
+    hub: Hub, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a full disk after an hour of downloading; what is there already needs no room."""
+    name = hub.add_pair(folders("llama"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    said = refusal(name)
+    assert "disk: 3 MB are to be downloaded and 1 MB are free" in said
+    assert "HF_HOME" in said
+    assert look(*folders("llama")).ok
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong", "advice"),
+    [
+        (("float8", "mps", torch.float16), "Apple GPU has no float8", "choose int8 or int4"),
+        (("int4", "cpu", torch.float32), "no C++ compiler with ninja", "choose bfloat16, or int8"),
+        (("int4", "cpu", torch.float16), "no C++ compiler with ninja", "choose bfloat16, or int8"),
+    ],
+)
+def test_a_quantisation_that_this_device_has_not_is_refused(
+    arguments: tuple, wrong: str, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Guards against failures in the middle of the first run: quanto loads what it cannot compute with."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PairError, match="quantisation") as caught:
+        check_quantization(*arguments)
+    assert wrong in str(caught.value)
+    assert advice in str(caught.value)
+    for works in (("float8", "cpu"), ("int8", "cpu"), ("int8", "mps"), ("int4", "cuda")):
+        check_quantization(*works, torch.float32)
+    check_quantization("int4", "cpu", torch.bfloat16)
+
+
+def test_the_preflight_tells_an_unsupported_quantisation(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Guards the way from the check to the card, also where ``auto`` will be a CPU."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for device in ("cpu", "auto"):
+        assert "no C++ compiler" in refusal(folders("llama")[0], device=device, target_quantization="int4")
+
+
+def test_quantisation_without_the_library_is_refused(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards an installation without optimum-quanto: say how to get it."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
+    with pytest.raises(PairError, match=r"needs optimum-quanto.*pip install -r requirements\.txt"):
+        check_quantization("int8", "cpu", torch.float32)
+
+
+def test_quantisation_that_changes_nothing_is_said(folders: Folders) -> None:
+    """Guards GPT-2, whose layers quanto does not know: claiming int8 would be untrue."""
+    report = look(*folders("gpt2"), target_quantization="int8")
+    assert report.ok
+    assert report.models[0].quantization is None
+    assert report.models[0].weights.saved == 0
+    assert len(report.notes) == 1
+    assert "int8 changes nothing in the target: GPT2LMHeadModel" in report.notes[0]

@@ -1,0 +1,167 @@
+"""Quantised pairs on the CPU: what they save, measured, and that speculation changes nothing of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from checkpoints import checkpoint_pair
+from toys import build, raced
+
+import specdemo
+from specdemo import Settings, SettingsError, Trace
+from specdemo.losslessness.compare import compare
+from specdemo.models.memory import measure
+from specdemo.models.request import QUANTIZATIONS
+
+PROMPT = "A small model proposes a few words"
+LANES = [Settings(strategy="autoregressive", max_new_tokens=40), Settings(gamma=4, max_new_tokens=40)]
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """quanto compiles its int4 kernels at their first use; ninja may lie beside this Python only."""
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """A pair of a family, by name, wide enough that int4 works by groups."""
+    names: dict[str, str] = {}
+
+    def name(family: str) -> str:
+        if family not in names:
+            folders = checkpoint_pair(tmp_path_factory.mktemp(family), family, hidden=256)
+            names[family] = " + ".join(map(str, folders))
+        return names[family]
+
+    return name
+
+
+def quantised(name: str, quantization: str, dtype: str = "float32") -> specdemo.ModelPair:
+    return specdemo.load_pair(name, "cpu", dtype, quantization, quantization)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_speculation_changes_nothing_of_a_quantised_pair(
+    quantization: str, dtype: str, wide: Callable[[str], str]
+) -> None:
+    """Guards the verdict: a quantised target may differ from the unquantised one, never from itself."""
+    pair = quantised(wide("llama"), quantization, dtype)
+    plain, fast = raced(pair, PROMPT, LANES)
+    assert compare(plain, fast).outcome in ("identical", "tie")
+    assert fast.metrics().accepted > 0
+    assert plain.quantization == fast.quantization == pair.quantization == quantization
+    assert plain.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt_neox", "gpt2"])
+@pytest.mark.parametrize("quantization", [None, *QUANTIZATIONS])
+def test_the_preflight_foretells_the_bytes_that_are_measured(
+    quantization: str | None, family: str, dtype: str, wide: Callable[[str], str]
+) -> None:
+    """Guards both counts against each other: they are made from a skeleton and from the tensors."""
+    report = specdemo.preflight(wide(family), "cpu", dtype, quantization, quantization)
+    pair = specdemo.load_pair(wide(family), "cpu", dtype, quantization, quantization)
+    for model, footprint in zip(report.models, pair.footprints().values(), strict=True):
+        assert model.weights.held == pytest.approx(footprint.held, rel=0.01)
+        assert model.weights.plain == pytest.approx(footprint.plain, rel=0.01)
+        assert (footprint.held < footprint.plain) == (quantization is not None and family != "gpt2")
+        assert footprint.saved == pytest.approx(1 - footprint.held / footprint.plain)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_footprints_are_the_bytes_of_the_files(family: str, folders: Callable[[str], tuple[Path, Path]]) -> None:
+    """Guards the count itself, against what lies on the disk: GPT-2's shared embedding counts once."""
+    tensors = safetensors.torch.load_file(folders(family)[0] / "model.safetensors")
+    stored = sum(t.numel() * t.element_size() for t in tensors.values())
+    pair = specdemo.load_pair(str(folders(family)[0]), "cpu")
+    buffers = sum(b.numel() * b.element_size() for b in pair.target.buffers())
+    assert pair.footprints()["target"].held - buffers == stored
+    assert pair.footprints()["target"].saved == 0
+
+
+@pytest.mark.parametrize(("quantization", "least"), [("float8", 0.7), ("int8", 0.7), ("int4", 0.8)])
+def test_the_builtin_pair_runs_quantised_and_states_its_saving(
+    quantization: str, least: float, record_property: Callable[[str, object], None]
+) -> None:
+    """Guards the figure on the page for the shipped weights: it is measured, and the pair stays lossless."""
+    pair = quantised("builtin", quantization)
+    for role, footprint in pair.footprints().items():
+        record_property(f"{role} {quantization}", f"{footprint.held} of {footprint.plain} bytes")
+        print(
+            f"{quantization} {role}: {footprint.held:,} of {footprint.plain:,} bytes, {footprint.saved:.1%} saved"
+        )
+    footprint = pair.footprints()["target"]
+    # quanto's unused scales of activations, eight bytes a layer, are in both of its numbers.
+    assert footprint.plain == pytest.approx(measure(specdemo.load_pair("builtin", "cpu").target).held, rel=1e-3)
+    assert footprint.saved > least
+    plain, fast = raced(pair, "Tell me a story about a dog.", LANES)
+    assert compare(plain, fast).outcome in ("identical", "tie")
+    assert fast.metrics().accepted > 0
+
+
+def test_target_and_draft_are_quantised_separately(wide: Callable[[str], str]) -> None:
+    """Guards against one setting used for both."""
+    pair = specdemo.load_pair(wide("llama"), "cpu", None, "int8", None)
+    saved = [f.saved > 0 for f in pair.footprints().values()]
+    assert saved == [True, False]
+    assert pair.quantization == "int8"
+    pair = specdemo.load_pair(wide("llama"), "cpu", None, None, "float8")
+    assert [f.saved > 0 for f in pair.footprints().values()] == [False, True]
+    assert pair.quantization is None
+
+
+def test_a_quantised_lane_races_beside_the_unquantised_target(wide: Callable[[str], str]) -> None:
+    """Guards the honest baseline: one pair a lane, each trace says which weights it ran."""
+    pair = quantised(wide("llama"), "int8")
+    original = specdemo.load_pair(wide("llama"), "cpu")
+    traces = raced([original, pair, pair], PROMPT, [LANES[0], *LANES])
+    assert [t.quantization for t in traces] == [None, "int8", "int8"]
+    assert traces[0].token_ids == specdemo.run(original, PROMPT, LANES[0]).token_ids
+    assert traces[1].token_ids == specdemo.run(pair, PROMPT, LANES[0]).token_ids
+    assert compare(traces[1], traces[2]).outcome in ("identical", "tie")
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_a_race_needs_one_pair_or_one_a_lane(pairs: int, wide: Callable[[str], str]) -> None:
+    """Guards against lanes that are dropped in silence; refused at once, before anything runs."""
+    pair = specdemo.load_pair(wide("llama"), "cpu")
+    with pytest.raises(
+        SettingsError, match=rf"there are 2, but pairs: {pairs}; give one pair for all, or one a lane"
+    ) as caught:
+        specdemo.race([pair] * pairs, PROMPT, LANES)
+    assert caught.value.field == "lanes"
+
+
+@pytest.mark.parametrize("quantization", [None, "float8"])
+def test_a_trace_keeps_its_quantisation(quantization: str | None, wide: Callable[[str], str]) -> None:
+    """Guards saved traces: a quantised run must not be read back as an unquantised one."""
+    pair = specdemo.load_pair(wide("llama"), "cpu", None, quantization, None)
+    trace = specdemo.run(pair, PROMPT, LANES[1])
+    assert Trace.from_json(trace.to_json()).quantization == quantization
+
+
+def test_the_callers_models_may_be_quantised_already() -> None:
+    """Guards pairs in memory, quantised by whoever made them with transformers."""
+    pair = specdemo.ModelPair(build("llama", hidden=128))
+    assert pair.quantization is None
+    pair.target.config.quantization_config = transformers.QuantoConfig(weights="int8")
+    assert pair.quantization == "int8"
+
+
+def test_16_bit_weights_take_half() -> None:
+    """Guards the dtype's own saving, which is not quantisation's."""
+    full, half = (
+        specdemo.load_pair("builtin", "cpu", dtype).footprints()["target"] for dtype in (None, torch.float16)
+    )
+    assert half.held == pytest.approx(full.held / 2, rel=0.01)
+    assert half.saved == 0

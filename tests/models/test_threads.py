@@ -1,0 +1,119 @@
+"""How many threads a pair runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from toys import endless_pair, prompt_ids
+
+import specdemo
+from specdemo.models import store as store_module
+from specdemo.models import threads
+from specdemo.models.request import request_pair
+from specdemo.models.store import PairStore
+from specdemo.models.threads import SAID
+from specdemo.runs.record import record
+
+
+@pytest.fixture(autouse=True)
+def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever the machine has."""
+    before = torch.get_num_threads()
+    for name in SAID:
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> list[int]:
+    """Rounds take what ``seconds`` says of a number of threads; returns the numbers that were tried."""
+    tried: list[int] = []
+
+    def take(_: object) -> float:
+        tried.append(torch.get_num_threads())
+        return seconds(tried[-1])
+
+    monkeypatch.setattr(threads, "_round_seconds", take)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "expected"),
+    [
+        ({1: 10, 2: 18, 4: 30}, 1),
+        ({1: 10, 2: 6, 4: 9}, 2),
+        ({1: 10, 2: 6, 4: 4}, 4),
+        ({1: 10, 2: 9.8, 4: 9.7}, 1),  # hardly quicker is not worth a core
+    ],
+)
+def test_the_quickest_number_is_found_and_torch_left_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, milliseconds: dict[int, float], expected: int
+) -> None:
+    tried = timed(monkeypatch, lambda count: milliseconds[count] / 1000)
+    assert specdemo.quickest_threads(endless_pair("llama")) == expected
+    assert set(tried) == {1, 2, 4}
+    assert torch.get_num_threads() == 4
+
+
+def test_a_real_trial_gives_a_number_that_was_allowed() -> None:
+    """The one without stand-ins."""
+    assert specdemo.quickest_threads(endless_pair("llama")) in (1, 2, 4)
+    assert torch.get_num_threads() == 4
+
+
+def test_large_models_and_a_number_from_outside_need_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trying out a model of billions on one core would take minutes."""
+    tried = timed(monkeypatch, lambda count: count)
+    assert specdemo.quickest_threads(endless_pair("llama")) == 1
+    tried.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "LARGE_BYTES", 1000)
+        assert specdemo.quickest_threads(endless_pair("llama")) == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert specdemo.quickest_threads(endless_pair("llama")) == 4
+    assert tried == []
+
+
+def test_a_slow_machine_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair is waited for."""
+    monkeypatch.setattr(threads, "TRIAL_SECONDS", 0.0)
+    tried = timed(monkeypatch, lambda count: 0.01)
+    specdemo.quickest_threads(endless_pair("llama"))
+    assert len(tried) == threads.LEAST_REPEATS * 3
+
+
+@pytest.mark.parametrize("asked", [None, 3])
+def test_a_store_s_pair_decodes_with_its_number_in_any_thread(
+    monkeypatch: pytest.MonkeyPatch, asked: int | None
+) -> None:
+    """Torch counts its threads for each thread of the program, and a recording is made in another one."""
+    monkeypatch.setattr(store_module, "quickest_threads", lambda pair: 2)
+    with PairStore(threads=asked).using(request_pair("builtin")) as load:
+        pair = load.future.result()
+    used: list[int] = []
+
+    def decode() -> specdemo.Trace:
+        trace = specdemo.run(pair, "Book a table.", specdemo.Settings(max_new_tokens=4))
+        used.append(torch.get_num_threads())
+        return trace
+
+    with ThreadPoolExecutor(1) as thread:
+        trace = thread.submit(decode).result()
+    assert used == [asked or 2]
+    assert torch.get_num_threads() == 4, "this thread is as it was"
+    assert record(pair, None, [trace]).hardware.threads == (asked or 2)
+
+
+def test_a_pair_in_memory_leaves_torch_alone_unless_it_is_told() -> None:
+    """A library does not turn its caller's knobs."""
+    models = endless_pair("llama")
+    pair = specdemo.ModelPair(models.target, models.draft)
+    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
+    assert torch.get_num_threads() == 4
+    pair.threads = 2
+    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
+    assert torch.get_num_threads() == 2

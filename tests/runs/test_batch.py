@@ -1,0 +1,345 @@
+"""Batches: every row is its own batch-1 run, and the figures of the whole are counted right."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import (
+    adversary,
+    build,
+    check_consistent,
+    endless_pair,
+    perturbed,
+    prompt_ids,
+    toy_pair,
+    widened,
+)
+
+import specdemo
+from specdemo import (
+    MemoryShortage,
+    ModelPair,
+    PromptError,
+    Settings,
+    SettingsError,
+    Trace,
+    TraceError,
+    run,
+    run_batch,
+)
+from specdemo.analysis.batch_metrics import measure_batch
+from specdemo.decoding.batch.runner import RaggedRunner
+from specdemo.decoding.engines import eager_forward as forward
+from specdemo.decoding.gamma import Costs
+
+LENGTHS = (1, 200, 17, 40, 3, 90, 5, 60, 2, 33, 11, 150, 8, 25, 70, 4)
+SAMPLING = [
+    {"acceptance": "sampling", "temperature": 1.0},
+    {"acceptance": "token_match", "temperature": 0.9, "top_k": 20},
+    {"acceptance": "block", "temperature": 1.0, "top_p": 0.9},
+    {"acceptance": "sampling", "temperature": 1.0, "drafter": "prompt_lookup"},
+    {"acceptance": "naive", "temperature": 1.0, "repetition_penalty": 1.2},
+    {"acceptance": "top_k", "temperature": 1.0, "accept_top_k": 3},
+    {"acceptance": "typical", "temperature": 1.0},
+    {"strategy": "autoregressive", "temperature": 1.0},
+]
+
+
+def prompts(count: int) -> list[tuple[int, ...]]:
+    return [prompt_ids(length, seed=row) for row, length in enumerate(LENGTHS[:count])]
+
+
+def check_rows_are_their_own_runs(pair: ModelPair, ids: list[tuple[int, ...]], traces: list[Trace]) -> None:
+    assert len(traces) == len(ids)
+    for prompt, trace in zip(ids, traces, strict=True):
+        alone = run(pair, prompt, trace.settings)
+        assert trace.token_ids == alone.token_ids
+        assert trace.rounds[-1].stop == alone.rounds[-1].stop
+        assert trace.prompt_ids == prompt
+
+
+# --- ids for ids ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [1, 3, 8])
+@pytest.mark.parametrize("rows", [1, 2, 5, 16])
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+def test_every_greedy_row_is_its_own_run(family: str, rows: int, gamma: int) -> None:
+    """Guards positions, masks and caches falling out of step; rows end at different tokens here."""
+    pair, ids = toy_pair(family), prompts(rows)
+    settings = Settings(gamma=gamma, max_new_tokens=40)
+    traces = run_batch(pair, ids, settings)
+    check_rows_are_their_own_runs(pair, ids, traces)
+    if rows > 5:
+        assert len({len(t.rounds) for t in traces}) > 3, "rows should end at different times"
+    for options in ({"strategy": "autoregressive"}, {"drafter": "prompt_lookup"}):
+        check_rows_are_their_own_runs(pair, ids, run_batch(pair, ids, replace(settings, **options)))
+
+
+@given(
+    family=st.sampled_from(["llama", "qwen3", "gpt2", "gemma3", "mistral"]),
+    noise=st.sampled_from([0.0, 0.01, 0.05, 1.0]),
+    contrary=st.booleans(),
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    gammas=st.lists(st.integers(1, 16), min_size=6, max_size=6),
+    counts=st.lists(st.integers(1, 24), min_size=6, max_size=6),
+)
+def test_rows_with_their_own_settings_that_accept_unequally(
+    family: str, noise: float, contrary: bool, lengths: list[int], gammas: list[int], counts: list[int]
+) -> None:
+    """Guards every mixture of lengths, γ and ends, with drafts that are always, often or never right."""
+    target = build(family, layers=2)
+    draft = adversary(target) if contrary and not target.config.tie_word_embeddings else perturbed(target, noise)
+    pair = ModelPair(target, draft)
+    ids = [prompt_ids(length, seed=row) for row, length in enumerate(lengths)]
+    settings = [Settings(gamma=g, max_new_tokens=n) for g, n in zip(gammas, counts, strict=True)][: len(ids)]
+    traces = run_batch(pair, ids, settings)
+    check_rows_are_their_own_runs(pair, ids, traces)
+    assert [t.settings for t in traces] == settings
+    for trace in traces:
+        check_consistent(trace)
+
+
+@pytest.mark.parametrize("options", SAMPLING, ids=lambda o: "-".join(map(str, o.values())))
+def test_a_sampled_row_does_not_depend_on_its_neighbours(options: dict[str, object]) -> None:
+    """Guards the draws: the same seed gives the same tokens alone, in company, and as batch of one."""
+    pair, ids = endless_pair("llama"), prompts(6)
+    traces = run_batch(pair, ids, Settings(gamma=4, max_new_tokens=30, seed=11, **options))
+    assert [t.settings.seed for t in traces] == list(range(11, 17))
+    check_rows_are_their_own_runs(pair, ids, traces)
+    last = run_batch(pair, ids[-1:], traces[-1].settings)[0]
+    assert last.token_ids == traces[-1].token_ids
+
+
+def test_adaptive_rows_choose_for_themselves_and_stay_exact() -> None:
+    """Guards γ that differs from row to row; the costs are made up, since measured ones differ from day to day."""
+    pair, ids = endless_pair("llama"), prompts(5)
+    plain = run_batch(pair, ids, Settings(strategy="autoregressive", max_new_tokens=60))
+    with patch.object(Costs, "of", lambda _, gamma: 1 + 0.05 * gamma):
+        traces = run_batch(pair, ids, Settings(adaptive_gamma=True, gamma=3, max_new_tokens=60))
+    assert [t.token_ids for t in traces] == [t.token_ids for t in plain]
+    steps = zip(*(t.rounds[1:] for t in traces), strict=False)
+    assert sum(len({r.drafted for r in step}) > 1 for step in steps) > 5
+
+
+def test_padding_and_end_tokens_inside_a_prompt_are_tokens_like_others() -> None:
+    """Guards masks that are guessed from the pad id; here it is an end token as well."""
+    target = build("llama", eos=[0, 11])
+    pair = ModelPair(target, perturbed(target))
+    ids = [(0, 0, 20, 0), (11, 0), (0,) * 30, (20, 21, 22, 0, 0, 0)]
+    check_rows_are_their_own_runs(pair, ids, run_batch(pair, ids, Settings(gamma=3, max_new_tokens=20)))
+
+
+@pytest.mark.parametrize("widths", [(80, 64), (64, 80)])
+def test_models_of_unequal_widths(widths: tuple[int, int]) -> None:
+    """Guards ids that only one of the models has an embedding for."""
+    target = build("llama", eos=None)
+    pair = ModelPair(widened(target, widths[0], factor=3.0), widened(perturbed(target), widths[1], factor=3.0))
+    ids = prompts(4)
+    for options in ({}, {"acceptance": "sampling", "temperature": 1.0}):
+        check_rows_are_their_own_runs(
+            pair, ids, run_batch(pair, ids, Settings(gamma=4, max_new_tokens=25, **options))
+        )
+
+
+def test_rows_end_at_the_context() -> None:
+    """Guards learned positions: a row near the end must not be fed past it, nor stop the others."""
+    target = build("gpt2", context=48, eos=None)
+    pair = ModelPair(target, perturbed(target))
+    ids = [prompt_ids(46), prompt_ids(3), prompt_ids(30)]
+    traces = run_batch(pair, ids, Settings(gamma=8, max_new_tokens=40))
+    assert [t.rounds[-1].stop for t in traces] == ["context", "length", "context"]
+    check_rows_are_their_own_runs(pair, ids, traces)
+
+
+def test_rows_are_a_certificates_samples() -> None:
+    """Guards the distribution, not only the equality with runs that might be wrong alike: a second token's."""
+    from scipy.stats import chi2_contingency
+
+    pair, prompt = endless_pair("llama"), prompt_ids(5)
+    options = {"temperature": 1.0, "top_k": 4, "max_new_tokens": 2}
+    drafted = run_batch(pair, [prompt] * 600, Settings(acceptance="sampling", gamma=2, **options))
+    plain = run_batch(pair, [prompt] * 600, Settings(strategy="autoregressive", seed=10**6, **options))
+    seen = [[tuple(t.token_ids) for t in traces] for traces in (drafted, plain)]
+    common = [o for o in set(seen[1]) if seen[0].count(o) + seen[1].count(o) >= 20]
+    table = [[s.count(o) for o in common] + [sum(o not in common for o in s) + 1] for s in seen]
+    assert len(common) > 5
+    assert chi2_contingency(table).pvalue > 1e-4
+
+
+# --- what a batch costs -----------------------------------------------------------------------------------
+
+
+def test_memory_follows_live_tokens_and_not_rounds() -> None:
+    """Guards holes: after hundreds of rounds that keep one token each, there are as many slots as tokens."""
+    target = build("llama", eos=None, context=2048)
+    pair = ModelPair(target, adversary(target))
+    held: list[int] = []
+    original = RaggedRunner.rollback_to
+
+    def watched(self: RaggedRunner, lengths: list[int]) -> None:
+        original(self, lengths)
+        if self.model is target:
+            held.append(self.held / sum(lengths))
+
+    with patch.object(RaggedRunner, "rollback_to", watched):
+        run_batch(pair, [prompt_ids(8), prompt_ids(10, seed=1)], Settings(gamma=8, max_new_tokens=501))
+    assert len(held) == 500
+    token = 2 * 2 * 2 * 8 * 4  # keys and values, layers, heads, width, bytes
+    assert all(bytes_ <= 3 * token for bytes_ in held[20:])
+    assert held[-1] <= 1.5 * token
+
+
+def test_a_closed_batch_leaves_no_cache_behind() -> None:
+    """Guards a visitor who leaves: what the generator held is gone with it."""
+    pair = endless_pair("llama")
+    rounds = specdemo.stream_batch(pair, prompts(3), Settings(gamma=3, max_new_tokens=50))
+    for _ in range(9):
+        next(rounds)
+    rounds.close()
+    gc.collect()
+    assert not [o for o in gc.get_objects() if type(o) is RaggedRunner]
+
+
+def test_positions_counted_from_traces_are_those_the_models_were_fed() -> None:
+    """Guards the padding figure against the forwards themselves."""
+    pair, ids = toy_pair("llama"), prompts(6)
+    fed: list[int] = []
+    original = forward.Forward.__call__
+
+    def watched(self: object, tokens: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
+        fed.append(tokens.numel())
+        return original(self, tokens, *args, **options)
+
+    pair.warm_up()
+    pair.check_batches(drafting=True)
+    for settings in (
+        Settings(gamma=5, max_new_tokens=40),
+        Settings(gamma=3, adaptive_gamma=True, max_new_tokens=40),
+        Settings(drafter="prompt_lookup", max_new_tokens=40),
+        Settings(strategy="autoregressive", max_new_tokens=40),
+    ):
+        fed.clear()
+        with patch.object(forward.Forward, "__call__", watched):
+            traces = run_batch(pair, ids, settings)
+        assert measure_batch(traces).fed == sum(fed)
+
+
+def test_figures_of_a_batch_are_those_of_its_rows() -> None:
+    """Guards the sums, and the time: rows share a clock, so seconds are not added up."""
+    traces = run_batch(toy_pair("llama"), prompts(5), Settings(gamma=4, max_new_tokens=40))
+    figures, rows = measure_batch(traces), [t.metrics() for t in traces]
+    assert figures.emitted == sum(m.emitted for m in rows)
+    assert (figures.proposed, figures.accepted) == (sum(m.proposed for m in rows), sum(m.accepted for m in rows))
+    assert figures.rounds == max(m.rounds for m in rows)
+    assert figures.mean_rows == sum(m.rounds for m in rows) / figures.rounds
+    assert figures.seconds == max(m.seconds for m in rows)
+    assert figures.tokens_per_second == figures.emitted / (figures.seconds - figures.ttft)
+    phases = figures.draft_seconds + figures.verify_seconds + figures.other_seconds
+    assert phases == pytest.approx(figures.seconds - figures.ttft)
+    assert figures.fed_needed <= figures.fed
+    assert figures.slots_needed <= figures.slots
+
+
+def test_rows_of_equal_length_and_kept_tokens_waste_nothing() -> None:
+    """Guards the waste figures at their other end."""
+    traces = run_batch(endless_pair("llama"), [prompt_ids(9)] * 3, Settings(gamma=4, max_new_tokens=30))
+    figures = measure_batch(traces)
+    assert (figures.padding, figures.idle_slots) == (0.0, 0.0)
+    assert figures.row_waited == [0.0, 0.0, 0.0]
+
+
+def test_a_row_with_a_shorter_draft_waits_for_the_longer_one() -> None:
+    """Guards the waiting time: two rows of γ 2 and 8 draft together, eight passes long."""
+    settings = [Settings(gamma=2, max_new_tokens=40), Settings(gamma=8, max_new_tokens=40)]
+    traces = run_batch(endless_pair("llama"), prompts(2), settings)
+    waited = measure_batch(traces).row_waited
+    assert waited[0] > 0.5 * sum(r.draft_seconds for r in traces[0].rounds[1:]) * 0.75
+    assert waited[1] < waited[0] / 4
+
+
+@pytest.mark.parametrize(
+    ("mixed", "message"),
+    [
+        (lambda a, b: [], "A batch is a list of traces"),
+        (lambda a, b: None, "A batch is a list of traces"),
+        (lambda a, b: a[0], "A batch is a list of traces"),
+        (lambda a, b: ["x"], "A batch is a list of traces"),
+        (lambda a, b: [replace(a[0], rounds=())], "with at least one round each"),
+        (lambda a, b: [a[0], b[1]], "their strategies differ"),
+        (lambda a, b: [a[0], run(toy_pair("llama"), prompt_ids(9), a[0].settings)], "their clocks differ"),
+    ],
+)
+def test_what_is_no_batch_is_not_measured_as_one(
+    mixed: Callable[[list[Trace], list[Trace]], object], message: str
+) -> None:
+    """Guards figures that would be of nothing: runs one after the other share no clock."""
+    drafted = run_batch(toy_pair("llama"), prompts(2), Settings(max_new_tokens=9))
+    plain = run_batch(toy_pair("llama"), prompts(2), Settings(strategy="autoregressive", max_new_tokens=9))
+    with pytest.raises(TraceError, match=message):
+        measure_batch(mixed(drafted, plain))
+    assert measure_batch(t for t in drafted) == measure_batch(drafted)
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        (Settings(strategy="assisted"), "strategy"),
+        (Settings(drafter="early_exit"), "drafter"),
+        ([], "settings"),
+        ([Settings()], "settings"),
+        ([Settings(), Settings(strategy="autoregressive")], "strategy"),
+        ([Settings(), "speculative"], "settings"),
+        ([Settings(), None], "settings"),
+        ("speculative", "settings"),
+    ],
+)
+def test_what_a_batch_cannot_do_is_said_before_it_runs(settings: object, field: str) -> None:
+    """Guards clear refusals: at once, naming the field."""
+    with pytest.raises(SettingsError) as caught:
+        specdemo.stream_batch(toy_pair("llama"), prompts(2), settings)
+    assert caught.value.field == field
+
+
+def test_a_wrong_prompt_is_called_by_its_number() -> None:
+    """Guards the person with sixteen lines, one of them empty."""
+    with pytest.raises(PromptError, match=r"number 2 of 3: it is empty"):
+        run_batch(toy_pair("llama"), [(20,), (), (21,)])
+    with pytest.raises(PromptError, match=r"there is none"):
+        run_batch(toy_pair("llama"), [])
+
+
+def test_a_target_alone_cannot_draft_but_runs_plain() -> None:
+    pair = ModelPair(toy_pair("llama").target)
+    with pytest.raises(SettingsError, match=r"drafter: 'model' needs a draft model.*; choose 'prompt_lookup'\.$"):
+        run_batch(pair, prompts(2))
+    assert len(run_batch(pair, prompts(2), Settings(strategy="autoregressive", max_new_tokens=3))) == 2
+
+
+def test_memory_that_runs_out_is_told_with_the_number_of_rows() -> None:
+    """Guards the message; other errors of the models stay what they are."""
+    for error, expected in (
+        (torch.OutOfMemoryError("CUDA out of memory"), MemoryShortage),
+        (RuntimeError("shapes"), RuntimeError),
+    ):
+        pair = ModelPair(build("llama"), build("llama", seed=1))
+        pair.warm_up()
+        pair.check_batches(drafting=True)
+        with patch.object(pair.target, "forward", side_effect=error), pytest.raises(expected) as caught:
+            run_batch(pair, prompts(3))
+    assert type(caught.value) is RuntimeError
+    with (
+        patch.object(pair.target, "forward", side_effect=MemoryError()),
+        pytest.raises(MemoryShortage, match=r"memory: it ran out with 3 rows; decode fewer prompts"),
+    ):
+        run_batch(pair, prompts(3))

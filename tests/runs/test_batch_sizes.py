@@ -1,0 +1,189 @@
+"""Batch sizes: what is measured, where drafting stops to pay, and what is kept when memory runs out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from threading import Event
+
+import pytest
+from toys import endless_pair, prompt_ids, toy_pair
+
+import specdemo
+from specdemo import MemoryShortage, Settings, SizeReport
+from specdemo.analysis.batch_diagnosis import explain_batch
+from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
+from specdemo.analysis.batch_sizes import SizeRun
+from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
+from specdemo.ui.tabs.batch_results import size_figure
+
+PROMPTS = [prompt_ids(9), prompt_ids(17)]
+SHORT = Settings(gamma=3, max_new_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def figures() -> BatchMetrics:
+    return measure_batch(specdemo.run_batch(endless_pair("llama"), PROMPTS, SHORT))
+
+
+def made_up(figures: BatchMetrics, speedups: dict[int, float | tuple[float, ...]], **fields: object) -> SizeReport:
+    """A report in which plain batches do 100 tokens a second; one repeat a speed-up."""
+    runs = []
+    for size, speedup in speedups.items():
+        for repeat, pace in enumerate(speedup if isinstance(speedup, tuple) else (speedup,)):
+            for part in range(-(-max(speedups) // size)):
+                for drafted, rate in ((False, 100.0), (True, 100.0 * pace)):
+                    timed = replace(figures, emitted=1000, ttft=0.5, seconds=0.5 + 1000 / rate)
+                    runs.append(SizeRun(size, part, repeat, drafted, timed))
+    repeats = max((r.repeat + 1 for r in runs), default=1)
+    return SizeReport(SHORT, tuple(speedups), 2, repeats, tuple(runs), **fields)
+
+
+def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:
+    """Guards fairness: sizes that were given other prompts would differ by what they had to say."""
+    report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2, 4), repeats=2)
+    assert report.complete
+    assert report.rows_each == 4
+    pairs = list(zip(*[iter(report.runs)] * 2, strict=True))
+    made = [(a.repeat, a.size, a.part) for a, _ in pairs]
+    each = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (4, 0)]
+    assert made == [(repeat, *batch) for repeat in range(2) for batch in each]
+    assert all((a.size, a.part, a.repeat) == (b.size, b.part, b.repeat) for a, b in pairs)
+    assert all(a.drafted is not b.drafted for a, b in pairs)
+    assert len({a.drafted for a, _ in pairs}) == 2, "the first of a pair should not always be the same"
+
+    def batches(size: int, drafted: bool, repeat: int) -> list[BatchMetrics]:
+        wanted = (size, drafted, repeat)
+        return [r.figures for r in report.runs if (r.size, r.drafted, r.repeat) == wanted]
+
+    def counts(size: int, drafted: bool) -> list[int]:
+        names = ("rows", "emitted", "proposed", "accepted", "row_rounds")
+        return [sum(getattr(f, name) for f in batches(size, drafted, 0)) for name in names]
+
+    assert counts(1, False) == counts(2, False) == counts(4, False) == [4, 28, 0, 0, 28]
+    assert counts(1, True) == counts(2, True) == counts(4, True)
+    _, emitted, proposed, accepted, row_rounds = counts(4, True)
+    for row in report.rows:
+        rates = [
+            sum(f.emitted for f in mine) / sum(f.seconds - f.ttft for f in mine)
+            for repeat in range(2)
+            for mine in (batches(row.size, False, repeat), batches(row.size, True, repeat))
+        ]
+        speedups = [rates[1] / rates[0], rates[3] / rates[2]]
+        assert row.speedup == pytest.approx(sum(speedups) / 2)
+        assert (row.speedup_low, row.speedup_high) == pytest.approx((min(speedups), max(speedups)))
+        assert row.acceptance_rate == accepted / proposed
+        assert row.mean_acceptance_length == emitted / row_rounds
+
+
+def test_sampled_rows_draw_alike_in_batches_of_every_size() -> None:
+    """Guards against sizes that differ by luck: row 3 has the same seed alone as in company."""
+    settings = Settings(acceptance="sampling", temperature=1.0, gamma=3, max_new_tokens=12)
+    report = batch_sizes(endless_pair("llama"), PROMPTS, settings, sizes=(1, 2, 4))
+    accepted = [sum(r.figures.accepted for r in report.runs if r.drafted and r.size == size) for size in (1, 2, 4)]
+    assert accepted[0] == accepted[1] == accepted[2]
+
+
+@pytest.mark.parametrize(
+    ("speedups", "crossover", "said"),
+    [
+        ({1: 2.0, 4: 1.5}, None, "Drafting pays at every size tried: 2.00× with 1 row, 1.50× with 4 rows."),
+        ({1: 2.0, 4: 0.9, 8: 0.8}, 4, "Drafting pays below 4 rows and not from there on: 2.00× with 1 row"),
+        ({1: 0.9, 2: 0.8}, 1, "Drafting does not pay at any size tried: 0.90× with 1 row, 0.80× with 2 rows."),
+        ({1: 2.0, 2: 0.9, 4: 1.2, 8: 0.9}, 8, "Drafting pays with 1 and 4 rows and not with 2 and 8: 2.00× with"),
+        ({1: 0.9, 2: 1.2, 4: 0.8}, 4, "Drafting pays with 2 rows and not with 1 and 4: 0.90× with 1 row"),
+        ({4: 1.5}, None, "Drafting pays: 1.50× with 4 rows."),
+        ({2: (0.4, 1.01, 3.0)}, None, "Drafting pays: 1.01× with 2 rows. The repeats disagree at 2: repeat it"),
+        ({}, None, "Nothing was measured yet"),
+    ],
+)
+def test_the_crossover_is_the_size_from_which_drafting_no_longer_pays(
+    figures: BatchMetrics, speedups: dict[int, float], crossover: int | None, said: str
+) -> None:
+    """Guards the sentence that people quote."""
+    report = made_up(figures, speedups)
+    assert report.crossover == crossover
+    assert report.conclusion.startswith(said)
+
+
+def test_a_size_that_does_not_fit_is_said_and_the_others_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the person with a small GPU: sixteen rows run out of memory in the middle of the measurement."""
+    stream = specdemo.batch_sizes.__globals__["stream_batch"]
+
+    def small(pair: object, prompts: list, rows: list) -> object:
+        if len(prompts) >= 4:
+            raise MemoryShortage("memory: it ran out with 4 rows")
+        return stream(pair, prompts, rows)
+
+    monkeypatch.setitem(specdemo.batch_sizes.__globals__, "stream_batch", small)
+    report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2, 4, 8), repeats=2)
+    assert report.ran_out == 4
+    assert report.complete
+    assert [row.size for row in report.rows] == [1, 2]
+    assert report.conclusion.endswith("Memory ran out at 4 rows.")
+
+
+def test_a_measurement_that_is_stopped_keeps_what_is_finished() -> None:
+    stop = Event()
+    steps = stream_batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2), stop=stop)
+    first = next(steps)
+    stop.set()
+    assert list(steps) == []
+    assert (first.done, first.total) == (1, 6)
+    assert not first.report.complete
+    assert first.report.conclusion.startswith("Nothing was measured yet")
+
+
+def test_files_hold_what_is_shown(figures: BatchMetrics) -> None:
+    report = made_up(figures, {1: 2.0, 2: 1.5}, pair="toy", machine={"device": "CPU"})
+    lines = list(csv.DictReader(io.StringIO(report.to_csv())))
+    record = json.loads(report.to_json())
+    assert [float(line["speedup"]) for line in lines] == [2.0, 1.5] == [row["speedup"] for row in record["rows"]]
+    assert record["machine"] == {"device": "CPU"}
+    assert record["runs"][0]["figures"]["emitted"] == 1000
+    assert list(size_figure(report).data[0].x) == ["1", "2"]
+    assert list(size_figure(report).data[0].y) == [2.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sizes": []}, "sizes: there are none"),
+        ({"sizes": [0, 1]}, "sizes: must be whole numbers from 1 to 256, not 0"),
+        ({"sizes": 2.5}, r"sizes: must be a whole number from 1 to 256, not 2\.5"),
+        ({"repeats": True}, "repeats: must be a whole number of at least 1, not True"),
+        ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
+        ({"settings": Settings(drafter="early_exit")}, "drafter: 'early_exit' has no batch"),
+        ({"settings": Settings(max_new_tokens=1)}, "max_new_tokens: .*give at least 2"),
+        ({"prompts": []}, "prompt: there is none"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_at_once(change: dict[str, object], message: str) -> None:
+    arguments = {"pair": toy_pair("llama"), "prompts": PROMPTS, "settings": SHORT} | change
+    with pytest.raises(specdemo.SpecDemoError, match=message):
+        stream_batch_sizes(**arguments)
+
+
+def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None:
+    """Guards the sentence: 10 plain steps of 10 ms each against 4 drafted ones of 15 ms that keep 2.5 tokens."""
+    plain = replace(figures, rows=2, rounds=10, ttft=0.0, seconds=0.1, tokens_per_second=200.0, mean_rows=2.0)
+    drafted = replace(
+        figures,
+        rows=2,
+        rounds=4,
+        draft_seconds=0.02,
+        verify_seconds=0.036,
+        other_seconds=0.004,
+        tokens_per_second=300.0,
+        mean_acceptance_length=2.5,
+        mean_rows=1.5,
+        padding=0.25,
+    )
+    assert explain_batch(plain, drafted) == (
+        "1.50×: a round keeps 2.50 tokens a row and takes 1.50 plain steps (0.50 for drafting, 0.90 for one pass "
+        "of the target, 0.10 for everything else). Rows end apart, which leaves 1.50 of 2 in a drafted round on "
+        "average and 2.00 in a plain one. 25% of the positions computed only filled up shorter rows."
+    )
+    assert explain_batch(replace(plain, tokens_per_second=None), drafted) is None

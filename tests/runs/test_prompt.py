@@ -1,0 +1,127 @@
+"""From what a person typed to the ids the pair starts from."""
+
+from __future__ import annotations
+
+import pytest
+from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, perturbed
+
+import specdemo
+from specdemo import ModelPair, PromptError, Settings, SpecDemoError
+from specdemo.runs.encode import encode
+
+END, USER, ASSISTANT, THINK = 1, 2, 3, 4
+
+
+def ids_of(text: str) -> list[int]:
+    return byte_tokenizer()(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("prompt", ["", " ", "\n\t \u3000", [], ()])
+def test_an_empty_prompt_is_refused(text_pair: ModelPair, prompt: object) -> None:
+    """Guards against a forward over nothing, which fails deep inside a model."""
+    with pytest.raises(PromptError, match="empty"):
+        specdemo.run(text_pair, prompt)
+    with pytest.raises(PromptError, match="empty"):
+        specdemo.stream(text_pair, prompt)
+
+
+@pytest.mark.parametrize("wrong", [-1, 64, 10**12])
+def test_an_id_outside_the_vocabulary_is_refused(wrong: int) -> None:
+    """Guards against an index error (a dead CUDA context on a GPU)."""
+    with pytest.raises(PromptError, match=str(wrong)):
+        specdemo.run(endless_pair("llama"), [20, wrong])
+
+
+@pytest.mark.parametrize("prompt", [["a"], [None], [[1, 2]], None, 5])
+def test_what_is_neither_text_nor_ids_is_refused(text_pair: ModelPair, prompt: object) -> None:
+    """Guards against a TypeError out of the middle of the code."""
+    with pytest.raises(PromptError):
+        specdemo.run(text_pair, prompt)
+
+
+def test_the_last_id_of_the_vocabulary_is_taken() -> None:
+    """Guards the upper bound against being off by one."""
+    assert encode(endless_pair("llama"), [63, 0]) == [63, 0]
+
+
+def test_ids_are_taken_as_they_are(text_pair: ModelPair) -> None:
+    """Guards against a chat template, or a beginning-of-text token, put around ids."""
+    ids = [5, 1, 0, 260]
+    assert encode(text_pair, ids) == ids
+    assert encode(text_pair, tuple(ids), chat=True) == ids
+    assert specdemo.run(text_pair, ids, Settings(max_new_tokens=2)).prompt_ids == tuple(ids)
+
+
+@pytest.mark.parametrize("limited", ["target", "draft"])
+def test_a_prompt_longer_than_either_context_is_refused(limited: str) -> None:
+    """Guards against running over the last position of the draft, whose context is easily forgotten."""
+    long, short = build("gpt2", context=64), build("gpt2", context=16)
+    pair = ModelPair(short, long, None) if limited == "target" else ModelPair(long, short, None)
+    for length in (16, 17, 40):
+        with pytest.raises(PromptError, match="at most 16"):
+            specdemo.run(pair, [20] * length)
+    settings = Settings(max_new_tokens=5)
+    assert len(specdemo.run(pair, [20] * 15, settings).token_ids) == 1, "one position is left"
+
+
+def test_a_prompt_that_the_template_makes_too_long_is_refused() -> None:
+    """Guards against checking the length before the template is applied."""
+    target = build("llama", vocabulary=BYTE_VOCABULARY, context=12)
+    pair = ModelPair(target, perturbed(target), byte_tokenizer())
+    assert len(encode(pair, "x" * 9, chat=False)) == 9
+    with pytest.raises(PromptError, match="at most 12"):
+        encode(pair, "x" * 9, chat=True)
+
+
+def test_a_lone_surrogate_is_refused(text_pair: ModelPair) -> None:
+    """Guards against a UnicodeEncodeError out of the tokenizer; half an emoji comes from careless JavaScript."""
+    with pytest.raises(PromptError, match="character 3"):
+        specdemo.run(text_pair, "abc\ud83d def")
+
+
+def test_chat_without_a_template_is_refused(text_pair: ModelPair) -> None:
+    """Guards against a silent fall back to plain text, or to transformers' own error."""
+    pair = ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None))
+    with pytest.raises(PromptError, match="template"):
+        specdemo.run(pair, "hi", Settings(chat=True))
+    assert encode(pair, "hi") == ids_of("hi")
+    assert encode(pair, "hi", chat=False) == ids_of("hi")
+
+
+def test_the_template_is_applied_by_default_with_thinking_off(text_pair: ModelPair) -> None:
+    """Guards hybrid reasoning models: left on, the demo would show a hidden monologue."""
+    expected = [USER, *ids_of("hi"), END, ASSISTANT]
+    assert THINK in ids_of("<|think|>"), "the template's switch must show in the ids"
+    assert encode(text_pair, "hi") == expected
+    assert encode(text_pair, "hi", chat=True) == expected
+    assert specdemo.run(text_pair, "hi", Settings(max_new_tokens=2)).prompt_ids == tuple(expected)
+
+
+def test_chat_off_leaves_the_text_alone(text_pair: ModelPair) -> None:
+    """Guards completion prompts, surrounding spaces included."""
+    assert encode(text_pair, " hi\n", chat=False) == ids_of(" hi\n")
+    trace = specdemo.run(text_pair, " hi\n", Settings(chat=False, max_new_tokens=2))
+    assert trace.prompt_ids == tuple(ids_of(" hi\n"))
+
+
+def test_text_without_a_tokenizer_is_refused() -> None:
+    """Guards pairs in memory that were given no tokenizer."""
+    with pytest.raises(PromptError, match="tokenizer"):
+        specdemo.run(endless_pair("llama"), "hi")
+
+
+def test_prompt_errors_are_raised_before_the_first_round() -> None:
+    """Guards the page, which starts a thread for the rounds: the message must come at once, in a race too."""
+    pair = endless_pair("llama")
+    with pytest.raises(PromptError):
+        specdemo.stream(pair, [99])
+    with pytest.raises(SpecDemoError):
+        specdemo.race(pair, [99], [Settings(), Settings()])
+
+
+def test_the_prompt_of_the_caller_is_not_changed() -> None:
+    """Guards against appending the output to the caller's own list."""
+    ids = [20, 21]
+    trace = specdemo.run(endless_pair("llama"), ids, Settings(max_new_tokens=4))
+    assert ids == [20, 21]
+    assert trace.prompt_ids == (20, 21)

@@ -1,0 +1,357 @@
+"""The γ sweep on toy pairs: counts against traces, order, report, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+from toys import endless_pair, prompt_ids, scripted, toy_pair
+
+import specdemo
+from specdemo.analysis.sweep_report import SweepReport
+from specdemo.analysis.sweep_rows import Step, SweepRun
+from specdemo.models.request import request_pair
+from specdemo.models.store import Load
+from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
+from specdemo.runs.sweep import order, stream_sweep, sweep
+from specdemo.settings import Settings
+from specdemo.ui.jobs.measuring import STOPPED_EARLY, measure_states
+from specdemo.ui.jobs.sweep import Plan
+from specdemo.view.charts import accepted_figure, speed_figure, speedup_figure, time_figure
+
+PROMPTS = [prompt_ids(9), prompt_ids(17)]
+GAMMAS = (2, 4)
+
+
+@pytest.fixture(scope="module")
+def report() -> SweepReport:
+    return sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=20), GAMMAS, repeats=2)
+
+
+def test_counts_are_those_of_the_traces(report: SweepReport) -> None:
+    """Greedy runs repeat exactly, so single runs give the same counts; two repeats double them."""
+    assert [row.gamma for row in report.rows] == list(GAMMAS)
+    for row in report.rows:
+        settings = Settings(max_new_tokens=20, gamma=row.gamma)
+        rounds = [r for p in PROMPTS for r in specdemo.run(endless_pair("llama"), p, settings).rounds[1:]]
+        histogram = Counter(r.accepted for r in rounds)
+        assert row.rounds == 2 * len(rounds)
+        assert row.proposed == 2 * sum(r.drafted for r in rounds)
+        assert row.accepted == 2 * sum(r.accepted for r in rounds)
+        assert row.emitted == 2 * len(PROMPTS) * 19
+        assert row.accepted_histogram == [2 * histogram[i] for i in range(row.gamma + 1)]
+        assert row.acceptance_rate == row.accepted / row.proposed
+        assert row.mean_acceptance_length == row.emitted / row.rounds
+        for j, share in enumerate(row.conditional_per_position):
+            reached = [r for r in rounds if r.drafted > j and r.accepted >= j]
+            assert share == sum(r.accepted > j for r in reached) / len(reached)
+            assert row.per_position[j] == sum(r.accepted > j for r in rounds) / len(rounds)
+
+
+def test_the_sweep_is_whole_and_interleaved(report: SweepReport) -> None:
+    """Guards fairness: every prompt and repeat has every γ and a plain run, each time in another order."""
+    assert report.complete
+    made = [(r.repeat, r.prompt, r.gamma) for r in report.runs]
+    assert sorted(made) == [(i, p, g) for i in range(2) for p in range(2) for g in (0, *GAMMAS)]
+    assert [r.gamma for r in report.runs[:9]] == [0, 2, 4, 2, 4, 0, 2, 4, 0]
+    places = Counter((g, order((0, 2, 4), p, r).index(g)) for p in range(3) for r in range(3) for g in (0, 2, 4))
+    assert set(places.values()) == {3}
+
+
+def step(drafted: int, accepted: int, draft: float, verify: float, other: float = 0.0) -> Step:
+    return Step(drafted, accepted, accepted + 1, draft, verify, other)
+
+
+def made_up(*speeds: tuple[int, int, float]) -> SweepReport:
+    """A report of full rounds of which all is kept: (γ, repeat, seconds a round)."""
+    runs = [SweepRun(g, 0, r, (step(g, g, 0.0, s),) * 10) for g, r, s in speeds]
+    return SweepReport(Settings(), tuple(sorted({g for g, _, _ in speeds} - {0})), 1, 3, tuple(runs))
+
+
+def test_speedups_compare_with_the_plain_runs_of_the_same_repeat_and_the_middle_is_shown() -> None:
+    """A machine that slows down in the second repeat slows both sides; the third plain run had a hiccup."""
+    report = made_up((0, 0, 1.0), (2, 0, 1.5), (0, 1, 2.0), (2, 1, 3.0), (0, 2, 4.0), (2, 2, 1.5))
+    row = report.rows[0]
+    assert (row.speedup, row.speedup_low, row.speedup_high) == (2.0, 2.0, 8.0)
+    assert row.tokens_per_second == 2.0
+    assert report.plain_tokens_per_second == 0.5
+
+
+def test_costs_and_prediction_of_runs_made_by_hand() -> None:
+    """τ, c, v and o worked out on paper: two full rounds of γ 2 and a last one that drafted nothing."""
+    plain = SweepRun(0, 0, 0, (step(0, 0, 0.0, 1.0, 0.1),) * 5)
+    drafted = SweepRun(2, 0, 0, (step(2, 2, 0.4, 1.5, 0.2), step(2, 0, 0.4, 1.5, 0.2), step(0, 0, 0.0, 1.0, 0.2)))
+    row = SweepReport(Settings(), (2,), 1, 1, (plain, drafted)).rows[0]
+    assert (row.draft_cost, row.verify_cost, row.overhead_cost) == pytest.approx((0.2, 1.5, 0.2))
+    assert row.conditional_per_position == [0.5, 1.0]
+    assert row.expected_speedup == pytest.approx((1 + 0.5 + 0.5) / (0.4 + 1.5))
+    assert row.predicted_speedup == pytest.approx(1.1 * (2 + 2 + 1) / (2 * (0.4 + 1.5 + 0.2) + 1.2))
+    assert row.speedup == pytest.approx((1.1 * 5 / 5) / ((2 * 2.1 + 1.2) / 5))
+
+
+def test_the_lowest_gamma_within_a_hundredth_of_the_best_is_recommended() -> None:
+    near = made_up((0, 0, 1.0), (2, 0, 1.5), (4, 0, 2.49), (6, 0, 7.0))  # 2.00×, 2.008×, 1.00×
+    assert near.best_gamma == 2
+    clear = made_up((0, 0, 1.0), (2, 0, 1.5), (4, 0, 2.0), (6, 0, 7.0))
+    assert clear.best_gamma == 4
+    assert clear.recommendation.startswith("So far: Draft 4 tokens a round (γ = 4): 2.50× as fast")
+    noisy = made_up((0, 0, 1.0), (2, 0, 1.5), (0, 1, 1.0), (2, 1, 2.5))
+    assert "The repeats differ widely" in noisy.recommendation
+    slow = made_up((0, 0, 1.0), (2, 0, 6.0))
+    assert "Do not speculate" in slow.recommendation
+    doubtful = made_up((0, 0, 1.0), (2, 0, 3.0), (0, 1, 1.0), (2, 1, 9.0))
+    assert "Do not speculate" in doubtful.recommendation
+    assert "to 1.00 over the repeats). The repeats differ widely" in doubtful.recommendation
+    assert made_up((2, 0, 1.0)).best_gamma is None
+    assert "Nothing was measured" in made_up((2, 0, 1.0)).recommendation
+
+
+def test_json_and_csv_say_the_same(report: SweepReport) -> None:
+    """What is saved must be enough to check the figures: rows again from the runs' counts."""
+    record = json.loads(report.to_json())
+    lines = list(csv.DictReader(io.StringIO(report.to_csv())))
+    assert record["schema"] == 1
+    assert record["best_gamma"] == report.best_gamma
+    assert record["settings"]["max_new_tokens"] == 20
+    for row, saved, line in zip(report.rows, record["rows"], lines, strict=True):
+        assert saved == row.as_dict()
+        assert float(line["speedup"]) == row.speedup
+        assert line["accepted_histogram"] == " ".join(map(str, row.accepted_histogram))
+        assert (line["schema"], line["pair"], line["drafter"]) == ("1", "in memory", "model")
+        runs = [r for r in record["runs"] if r["gamma"] == row.gamma]
+        assert sum(r["accepted"] for r in runs) / sum(r["proposed"] for r in runs) == row.acceptance_rate
+
+
+def test_a_caller_may_leave_and_keeps_what_was_measured() -> None:
+    events = stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=12), GAMMAS)
+    first, second = next(events), next(events)
+    events.close()
+    assert (first.done, second.done, second.total) == (1, 2, 6)
+    assert second.seconds_left >= 0
+    assert not second.report.complete
+    assert second.report.rows[0].runs == 1
+    assert second.report.best_gamma == 2
+    assert json.loads(second.report.to_json())["complete"] is False
+
+
+def test_stop_ends_a_run_within_a_round_and_does_not_count_it() -> None:
+    stop = Event()
+    events = stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=60), GAMMAS, stop=stop)
+    next(events)
+    stop.set()
+    assert list(events) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(drafter="prompt_lookup"),
+        Settings(drafter="early_exit"),
+        Settings(acceptance="sampling", temperature=0.8),
+        Settings(acceptance="typical", temperature=0.8),
+        Settings(acceptance="top_k"),
+    ],
+)
+def test_every_drafter_and_rule_can_be_swept(settings: Settings) -> None:
+    """End tokens and rounds that draft nothing included; guards divisions by nothing."""
+    report = sweep(toy_pair("llama"), PROMPTS, replace(settings, max_new_tokens=16), (1, 3), repeats=2)
+    assert report.complete
+    assert json.loads(report.to_json())["rows"]
+    assert all(row.speedup is not None for row in report.rows)
+
+
+def test_runs_that_end_with_the_first_token_have_no_speed_and_break_nothing() -> None:
+    """Guards divisions by nothing: an end token may come first, whatever length was asked for."""
+    pair = specdemo.ModelPair(scripted([7, 7], 3, 64, eos=[7]), scripted([7, 7], 3, 64, eos=[7]))
+    report = sweep(pair, prompt_ids(3), Settings(max_new_tokens=5), (2,))
+    assert report.rows[0].speedup is None
+    assert report.best_gamma is None
+    assert report.to_csv()
+
+
+def test_a_sweep_that_is_stopped_while_it_warms_up_measures_nothing_and_says_so() -> None:
+    """Guards Stop pressed at once: no run is made first, and the message does not promise results."""
+    stop = Event()
+    stop.set()
+    assert list(stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=8), stop=stop)) == []
+    load = Load(request_pair("builtin"))
+    load.future.set_result(endless_pair("llama"))
+    wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
+    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, stop)
+    assert (last.phase, last.message, last.report) == ("stopped", STOPPED_EARLY, None)
+
+
+def test_the_json_holds_every_round_that_its_figures_are_made_of(report: SweepReport) -> None:
+    """Guards that c, v and o, which are medians over rounds, can be worked out again from the file."""
+    runs = json.loads(report.to_json())["runs"]
+    for saved, run in zip(runs, report.runs, strict=True):
+        assert [Step(**dict(zip(saved["columns"], step, strict=True))) for step in saved["steps"]] == list(
+            run.steps
+        )
+
+
+def test_repeats_of_sampled_runs_draw_different_texts() -> None:
+    settings = Settings(acceptance="sampling", temperature=1.5, max_new_tokens=30)
+    report = sweep(endless_pair("llama"), PROMPTS[0], settings, (3,), repeats=2)
+    patterns = [[s.accepted for s in run.steps] for run in report.runs if run.gamma == 3]
+    assert patterns[0] != patterns[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gammas": [0]}, "gammas: must be a whole number from 1 to 16, not 0"),
+        ({"gammas": range(16, 18)}, "not 17"),
+        ({"gammas": [2.5]}, r"not 2\.5"),
+        ({"gammas": ["3"]}, "not '3'"),
+        ({"gammas": []}, "gammas: there are none"),
+        ({"gammas": None}, "not None"),
+        ({"repeats": 0}, "repeats: must be a whole number of at least 1, not 0"),
+        ({"prompts": []}, "prompt: there is none"),
+        ({"prompts": None}, "prompt: must be a text or a list of texts or of token ids, not NoneType"),
+        ({"prompts": {"a": "b"}}, "not dict"),
+        ({"prompts": b"bytes"}, "not bytes"),
+        ({"prompts": [b"bytes", "text"]}, "number 1 of 2: must be text or a list of token ids"),
+        ({"prompts": [[True, False]]}, "must be text or a list of token ids"),
+        ({"settings": Settings(max_new_tokens=1)}, "max_new_tokens: .*give at least 2"),
+        ({"prompts": [PROMPTS[0], prompt_ids(300)]}, "number 2 of 2: it has 300 tokens"),
+        ({"prompts": [PROMPTS[0], 3]}, "number 2 of 2: must be text or a list of token ids"),
+        ({"settings": Settings(adaptive_gamma=True)}, "adaptive_gamma: .*switch adaptive γ off"),
+        ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
+        ({"pair": "builtin"}, "pair: must be a ModelPair"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_at_once(change: dict[str, object], message: str) -> None:
+    arguments = {"pair": toy_pair("llama"), "prompts": PROMPTS, "settings": Settings()} | change
+    with pytest.raises(specdemo.SpecDemoError, match=message):
+        stream_sweep(**arguments)
+
+
+def test_prompts_and_gammas_may_come_from_generators_and_numpy() -> None:
+    """Guards what a notebook passes without a thought."""
+    import numpy as np
+
+    report = sweep(
+        endless_pair("llama"), (p for p in PROMPTS), Settings(max_new_tokens=6), np.arange(2, 4), repeats=1
+    )
+    assert (report.prompts, report.gammas) == (2, (2, 3))
+    assert json.loads(report.to_json())["gammas"] == [2, 3]
+
+
+def test_one_prompt_of_ids_is_one_prompt() -> None:
+    """A list of numbers must not be read as a list of prompts."""
+    report = sweep(endless_pair("llama"), list(PROMPTS[0]), Settings(max_new_tokens=6), (2,))
+    assert report.prompts == 1
+
+
+def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep must give the models' thread back after every run."""
+    load = Load(request_pair("builtin"))
+    load.future.set_result(endless_pair("llama"))
+    wanted = Plan([list(p) for p in PROMPTS], Settings(max_new_tokens=8), range(2, 4), 1)
+    made: list[int] = []
+    seen: list[int] = []
+    thread = ThreadPoolExecutor(1)
+    one_run = specdemo.sweep.__globals__["_run"]
+
+    def watched(*arguments: object) -> object:
+        if not made:
+            thread.submit(lambda: seen.append(len(made)))  # another visitor's
+        made.append(1)
+        return one_run(*arguments)
+
+    monkeypatch.setitem(specdemo.sweep.__globals__, "_run", watched)
+    *_, last = measure_states(thread, load, wanted.measurement, Event())
+    assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
+
+
+def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = Load(request_pair("builtin"))
+    load.future.set_result(endless_pair("llama"))
+    one_run = specdemo.sweep.__globals__["_run"]
+    made: list[int] = []
+
+    def failing(*arguments: object) -> object:
+        made.append(1)
+        if len(made) == 5:  # the first two warm up
+            raise RuntimeError("broken")
+        return one_run(*arguments)
+
+    monkeypatch.setitem(specdemo.sweep.__globals__, "_run", failing)
+    wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
+    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, Event())
+    assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
+    assert last.report is not None
+    assert last.report.rows[0].gamma == 2
+
+
+# --- prompts from files -----------------------------------------------------------------------------------
+
+
+def test_prompts_are_read_from_lines_and_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\ufeffone\n\n  two \r\nthree", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"prompt": "a\u2028b"}\n\n{"text": "c\\nd", "id": 3}\n', encoding="utf-8")
+    assert read_prompts(tmp_path / "a.txt") == ["one", "two", "three"]
+    assert read_prompts(tmp_path / "b.jsonl") == ["a\u2028b", "c\nd"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.pdf", b"x", "neither .txt nor .jsonl"),
+        ("a.txt", b"", "there is none"),
+        ("a.txt", b"\xff\xfe\x00", "not UTF-8"),
+        ("a.txt", b"x" * (LARGEST_FILE + 1), r"1\.0 MB; give a file of at most 1 MB"),
+        ("a.jsonl", b'{"prompt": "x"}\n{oops\n', "a.jsonl, line 2 is not JSON"),
+        ("a.jsonl", b'{"prompt": ""}', "line 1 has no text"),
+        ("a.jsonl", b'["x"]', "line 1 has no text"),
+        ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
+    ],
+)
+def test_a_bad_file_is_told_what_is_wrong(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(specdemo.PromptError, match=message):
+        read_prompts(tmp_path / name)
+
+
+def test_too_many_prompts_are_refused() -> None:
+    with pytest.raises(specdemo.PromptError, match="there are 201"):
+        prompt_lines("x\n" * 201)
+
+
+# --- figures ----------------------------------------------------------------------------------------------
+
+
+def test_the_figures_draw_the_rows(report: SweepReport) -> None:
+    rows = report.rows
+    rate, speed = speed_figure(report).data
+    assert list(rate.y) == [row.acceptance_rate for row in rows]
+    assert list(speed.y) == [row.tokens_per_second for row in rows]
+    series = {trace.name: trace for trace in speedup_figure(report).data}
+    assert list(series["measured"].y) == [row.speedup for row in rows]
+    assert list(series["predicted"].y) == [row.predicted_speedup for row in rows]
+    tops = [m + e for m, e in zip(series["measured"].y, series["measured"].error_y.array, strict=True)]
+    assert tops == pytest.approx([row.speedup_high for row in rows])
+    assert list(series["recommended"].x) == [report.best_gamma]
+    shares = Counter()
+    for bars in accepted_figure(report).data:
+        for gamma, share in zip(bars.x, bars.y, strict=True):
+            shares[gamma] += share
+    assert shares == pytest.approx({2: 1.0, 4: 1.0})
+    heights = {bars.name: list(bars.y) for bars in time_figure(report).data}
+    assert heights["draft"] == pytest.approx([1000 * row.draft_seconds for row in rows])
+
+
+def test_a_report_of_nothing_has_empty_figures() -> None:
+    nothing = SweepReport(Settings(), (2, 3), 1, 1, ())
+    for draw in (speed_figure, speedup_figure, accepted_figure, time_figure):
+        assert draw(nothing).to_json()

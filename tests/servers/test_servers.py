@@ -1,0 +1,514 @@
+"""Lanes on a server: what they know, what goes wrong, and that nothing is lost or hidden."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from fake_vllm import FakeVLLM
+from toys import endless_pair, prompt_ids, toy_pair
+
+import specdemo
+from specdemo import (
+    ModelPair,
+    PairError,
+    PromptError,
+    Recording,
+    ServerError,
+    ServerPair,
+    Settings,
+    SettingsError,
+    Trace,
+    TraceError,
+)
+from specdemo.losslessness.compare import compare
+from specdemo.runs.record import record
+
+KEY = "sk-very-secret-0123456789"
+PROMPT = prompt_ids(9)
+DRAFTS = Settings(gamma=4)
+ASKED = Settings(engine="server", max_new_tokens=24)
+PLAIN = replace(ASKED, strategy="autoregressive")
+
+
+def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
+    return ServerPair(None, fake.url, fake.model, **options)
+
+
+def readers() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("reader of")]
+
+
+# --- levels -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ({}, "detailed"),
+        ({"level": "summary"}, "summary"),
+        ({"ids": False}, "summary"),
+        ({"level": "none"}, "metrics"),
+        ({"level": "none", "fault": "no counters"}, "speed"),
+    ],
+)
+def test_each_level_tells_what_the_server_told(options: dict, level: str) -> None:
+    with FakeVLLM(endless_pair("llama"), DRAFTS, **options) as fake:
+        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+        own = fake.traces[0].metrics()
+    assert trace.server.level == level
+    assert trace.complete
+    figures = trace.metrics()
+    assert figures.emitted == own.emitted == 23
+    assert figures.tokens_per_second == pytest.approx(23 / (figures.seconds - figures.ttft))
+    counts = ("proposed", "accepted", "acceptance_rate", "rounds", "mean_acceptance_length", "per_position")
+    for name in counts:
+        unknown = [] if name == "per_position" else None
+        assert getattr(figures, name) == (unknown if level == "speed" else pytest.approx(getattr(own, name))), name
+    assert all(t.kind == "streamed" for t in trace.tokens) == (level != "detailed")
+    assert trace.server.gamma == (None if level == "speed" else 4)
+    assert trace.token_ids == (fake.traces[0].token_ids if fake.ids else [])
+    assert any("token ids" in note for note in trace.server.notes) == (not fake.ids)
+
+
+def test_a_baseline_deployment_gives_plain_rounds() -> None:
+    with FakeVLLM(toy_pair("llama")) as fake:
+        trace = specdemo.run(ServerPair(fake.url, None, "toy"), PROMPT, PLAIN)
+        assert [t.kind for t in trace.tokens] == ["target"] * len(fake.traces[0].tokens)
+        assert trace.token_ids == fake.traces[0].token_ids
+        assert trace.metrics().mean_acceptance_length == 1.0
+
+
+def test_a_baseline_that_speculates_is_said() -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        trace = specdemo.run(ServerPair(fake.url, None, "toy"), PROMPT, PLAIN)
+    assert any("though it is the baseline" in note for note in trace.server.notes)
+    assert any(t.kind == "accepted" for t in trace.tokens)
+
+
+def test_a_server_that_refuses_what_it_does_not_know_is_asked_again_without() -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
+        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+        assert ["return_token_ids" in r for r in fake.requests] == [True, False]
+    assert any("does not take all of return_token_ids" in note for note in trace.server.notes)
+    assert trace.text == fake.traces[0].text
+
+
+def test_sampling_is_sent_and_never_dropped_silently() -> None:
+    """A server that does not know top_k must not answer as if it did."""
+    settings = replace(
+        ASKED, temperature=0.7, acceptance="sampling", top_k=5, top_p=0.9, repetition_penalty=1.2, seed=2**40
+    )
+    with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
+        specdemo.run(speculative(fake), PROMPT, settings)
+        for sent in fake.requests:
+            found = {name: sent[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty", "seed")}
+            assert found == {
+                "temperature": 0.7,
+                "top_k": 5,
+                "top_p": 0.9,
+                "repetition_penalty": 1.2,
+                "seed": 2**40,
+            }
+            assert sent["max_tokens"] == 24
+            assert sent["prompt"] == list(PROMPT)
+
+
+def test_a_models_own_sampling_defaults_are_overruled() -> None:
+    """vLLM fills what is not sent from the model's generation config; Qwen's has a penalty even in greedy runs."""
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        specdemo.run(speculative(fake), PROMPT, ASKED)
+    (sent,) = fake.requests
+    assert (sent["top_k"], sent["min_p"], sent["repetition_penalty"], sent["temperature"]) == (-1, 0, 1, 0)
+
+
+def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair) -> None:
+    with FakeVLLM(text_pair, DRAFTS) as fake:
+        for chat, path in ((False, "/v1/completions"), (True, "/v1/chat/completions")):
+            trace = specdemo.run(speculative(fake, chat=chat), "Héllo", ASKED)
+            assert fake.requests[-1]["path"] == path
+            assert trace.server.chat == chat
+            own = fake.traces[0]
+            assert trace.prompt_ids == own.prompt_ids
+            assert trace.token_ids == own.token_ids
+            assert trace.text == own.text
+        specdemo.run(speculative(fake, chat=True), "Hello", replace(ASKED, chat=False))
+        assert fake.requests[-1]["path"] == "/v1/completions"
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None:
+    """Guards the last round: what the step had behind the stop text never came, and is no output."""
+    with FakeVLLM(text_pair, DRAFTS) as fake:
+        whole = specdemo.run(speculative(fake, chat=chat), "Héllo", ASKED)
+        middle = len(whole.text) // 2
+        stop = whole.text[middle : middle + 3]
+        cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", ASKED)
+    assert fake.requests[-1]["stop"] == [stop]
+    assert "stop" not in fake.requests[0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.rounds[-1].stop == "eos"
+    assert cut.complete
+    assert cut.server.level == "detailed"
+    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
+    assert len(cut.token_ids) < len(whole.token_ids)
+
+
+# --- failures ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("429", "try again in 7 s"), ("500", "see its log"), ("empty", "the answer is empty")],
+)
+def test_a_refused_request_is_one_sentence(fault: str, said: str) -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
+        with pytest.raises(ServerError, match=said) as caught:
+            specdemo.run(speculative(fake), PROMPT, ASKED)
+        assert len(fake.requests) == 1  # not asked again in secret: the clock runs
+    check_clean(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("cut", "broke off its answer"),
+        ("quiet end", "broke off its answer"),
+        ("hang", "did not answer within 0.5 s"),
+        ("no json", "no piece of an answer"),
+        ("no chunk", "no piece of an answer"),
+        ("wrong ids", "token_ids holds what is no token id"),
+        ("error event", "EngineDeadError"),
+        ("abort", "'abort'"),
+        ("too much", "more tokens than were asked for"),
+    ],
+)
+def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, said: str) -> None:
+    with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
+        trace = specdemo.run(speculative(fake, timeout=0.5), PROMPT, ASKED)
+        whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids
+    assert said in trace.server.incomplete
+    assert not trace.complete
+    assert trace.rounds[-1].stop is None
+    kept = len(trace.output)
+    if fault != "too much":
+        assert 3 <= kept < len(whole)
+        assert trace.token_ids == whole[:kept]
+    assert trace.server.level == "speed"
+    again = Trace.from_json(trace.to_json())
+    assert again == trace
+    check_clean(trace.server.incomplete)
+
+
+@pytest.mark.parametrize(("fault", "first"), [("cut", 0), ("no json", 0), ("hang", 0), ("error event", 0)])
+def test_a_failure_before_the_first_token_is_raised(fault: str, first: int) -> None:
+    with (
+        FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=first) as fake,
+        pytest.raises(ServerError),
+    ):
+        specdemo.run(speculative(fake, timeout=0.5), PROMPT, ASKED)
+    assert not readers()
+
+
+@pytest.mark.parametrize(
+    ("fault", "level", "said"),
+    [
+        ("wrong totals", "metrics", "are not those of its steps"),
+        ("wrong steps", "speed", "do not fit its answer"),
+        ("unreadable record", "metrics", "cannot be read"),
+        ("no usage", "metrics", "did not count its tokens"),
+    ],
+)
+def test_a_record_that_does_not_add_up_is_said_and_not_used(fault: str, level: str, said: str) -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
+        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+    assert any(said in note for note in trace.server.notes), trace.server.notes
+    assert trace.server.level == level
+    assert all(t.kind == "streamed" for t in trace.tokens)
+    assert trace.complete
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("busy", "2 requests ended while this one ran"),
+        ("wrong counters", "they count"),
+        ("garbled counters", "cannot be read"),
+    ],
+)
+def test_counters_of_others_are_said_and_not_used(fault: str, said: str) -> None:
+    with FakeVLLM(endless_pair("llama"), DRAFTS, level="none", fault=fault) as fake:
+        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+    assert trace.server.level == "speed"
+    assert trace.server.counts is None
+    assert any(said in note for note in trace.server.notes), trace.server.notes
+
+
+def test_nobody_there_is_said_before_anything_runs() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        pair = ServerPair(f"http://127.0.0.1:{free.getsockname()[1]}", None, "toy", api_key=KEY)
+    for ask in (specdemo.stream, lambda *a: specdemo.race(a[0], a[1], [a[2]])):
+        with pytest.raises(ServerError, match="cannot be reached") as caught:
+            ask(pair, PROMPT, PLAIN)
+        check_clean(caught.value)
+
+
+def test_a_wrong_key_and_a_wrong_model_are_told_apart() -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS, key=KEY) as fake:
+        for key in (None, KEY[:-1] + "x"):
+            with pytest.raises(ServerError, match="refuses the key") as caught:
+                specdemo.run(speculative(fake, api_key=key), PROMPT, ASKED)
+            assert key is None or key not in str(caught.value)
+        with pytest.raises(ServerError, match="HTTP 404, model 'other'") as caught:
+            specdemo.run(ServerPair(None, fake.url, "other", api_key=KEY), PROMPT, ASKED)
+        check_clean(caught.value)
+        trace = specdemo.run(speculative(fake, api_key=KEY), PROMPT, ASKED)
+    assert trace.server.level == "detailed"
+    for kept in (trace.to_json(), record(None, None, [trace]).to_json(), repr(speculative(fake, api_key=KEY))):
+        assert KEY not in kept
+    assert "127.0.0.1" not in trace.to_json()
+
+
+def test_the_environments_openai_keys_are_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", KEY)
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Key: {KEY}")
+    with FakeVLLM(toy_pair("llama"), DRAFTS, key="other") as fake:
+        with pytest.raises(ServerError, match="refuses the key"):
+            specdemo.run(speculative(fake), PROMPT, ASKED)
+        specdemo.run(speculative(fake, api_key="other"), PROMPT, ASKED)
+        assert "bearer other" in str(fake.headers).lower()
+        assert KEY not in str(fake.headers)
+
+
+def check_clean(said: object) -> None:
+    """One sentence or two for a person: no key, no stack, no address."""
+    text = str(said)
+    assert KEY not in text
+    assert "Traceback" not in text
+    assert "http://" not in text
+    assert "127.0.0.1" not in text
+    assert "\n" not in text
+    if isinstance(said, BaseException):
+        assert said.__cause__ is None
+
+
+# --- time, threads, many lanes ----------------------------------------------------------------------------
+
+
+def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
+    """Guards races: a local lane that runs meanwhile must not slow a server's clock."""
+    with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02) as fake:
+        lane = specdemo.stream(speculative(fake), PROMPT, ASKED)
+        first = next(lane)
+        time.sleep(1.5)
+        half_way = lane.trace()  # of what was taken, though all has come
+        assert half_way.rounds == (first,)
+        assert half_way.server.incomplete == "it has not ended yet"
+        rounds = [first, *lane]
+        assert lane.trace().complete
+    assert rounds[-1].seconds < 1.2  # seconds later without a thread of its own
+    assert [r.seconds for r in rounds] == sorted(r.seconds for r in rounds)
+    assert rounds[-1].seconds >= 0.02 * (len(rounds) - 1)
+
+
+@pytest.mark.parametrize("fault", [None, "hang"])
+def test_closing_ends_the_connection_and_the_thread_at_once(fault: str | None) -> None:
+    with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02, fault=fault) as fake:
+        lane = specdemo.stream(speculative(fake), PROMPT, replace(ASKED, max_new_tokens=200))
+        for _ in range(3):
+            next(lane)
+        began = time.monotonic()
+        lane.close()
+        assert time.monotonic() - began < 0.5
+        assert not readers()
+        if fault is None:
+            assert fake.gone.wait(2)
+        fake.gone.set()
+        assert list(lane) == []
+        trace = lane.trace()
+    assert not trace.complete
+    assert len(trace.rounds) == 3
+    assert trace.server.incomplete == "it was stopped here"
+
+
+def test_a_lane_that_was_never_read_asks_for_nothing() -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        specdemo.stream(speculative(fake), PROMPT, ASKED).close()
+        specdemo.race(speculative(fake), PROMPT, [ASKED]).close()
+        assert fake.requests == []
+    assert not readers()
+
+
+def test_thirty_two_lanes_at_once_lose_and_cross_nothing() -> None:
+    settings = [
+        replace(ASKED, temperature=1.0, acceptance="sampling", seed=seed, max_new_tokens=48) for seed in range(32)
+    ]
+    with FakeVLLM(endless_pair("llama"), DRAFTS, merge=0.2) as fake:
+        pair = speculative(fake)
+        race = specdemo.race(pair, PROMPT, settings)
+        live: list[list[int]] = [[] for _ in settings]
+        for lane, round_ in race:
+            live[lane] += [t.id for t in round_.emitted]
+        for seed, trace in enumerate(race.traces()):
+            assert live[seed] == trace.token_ids == fake.traces[seed].token_ids
+        fake.traces.clear()
+        prompts = [prompt_ids(5 + n, seed=n) for n in range(32)]
+        with ThreadPoolExecutor(32) as pool:
+            traces = list(pool.map(lambda n: specdemo.run(pair, prompts[n], settings[n]), range(32)))
+        for seed, trace in enumerate(traces):
+            assert trace.prompt_ids == prompts[seed]
+            assert trace.token_ids == fake.traces[seed].token_ids
+    assert len({tuple(t.token_ids) for t in traces}) == 32
+    assert not readers()
+
+
+def test_a_local_lane_races_a_server() -> None:
+    pair = endless_pair("llama")
+    with FakeVLLM(pair, DRAFTS, pause=0.005) as fake, FakeVLLM(pair, pause=0.005) as base:
+        served = ServerPair(base.url, fake.url, "toy")
+        lanes = [PLAIN, Settings(max_new_tokens=24), ASKED]
+        race = specdemo.race([served, pair, None or served], PROMPT, lanes)
+        rounds: list[list] = [[], [], []]
+        for lane, round_ in race:
+            rounds[lane].append(round_)
+        traces = race.traces()
+    assert [t.complete for t in traces] == [True] * 3
+    assert len({tuple(t.token_ids) for t in traces}) == 1
+    assert rounds[1] == list(traces[1].rounds)
+    assert {t.kind for r in rounds[2] for t in r.tokens} == {"streamed"}
+    assert {"accepted", "rejected"} <= {t.kind for t in traces[2].tokens}
+    assert compare(traces[1], traces[2]).outcome == "identical"
+    kept = Recording.from_json(record(pair, None, traces).to_json())
+    assert list(kept.traces) == traces
+    assert kept.hardware is not None
+    assert record(None, None, [traces[0], traces[2]]).hardware is None
+
+
+# --- what a server cannot do ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"strategy": "assisted"}, "strategy"),
+        ({"drafter": "prompt_lookup"}, "drafter"),
+        ({"acceptance": "naive"}, "acceptance"),
+        ({"acceptance": "block"}, "acceptance"),
+        ({"adaptive_gamma": True}, "adaptive_gamma"),
+        ({"top_candidates": 3}, "top_candidates"),
+        ({"engine": "graphs"}, "engine"),
+    ],
+)
+def test_what_a_server_cannot_follow_is_refused(changes: dict, field: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(ASKED, **changes))
+    assert caught.value.field == field
+
+
+def test_prompts_that_cannot_be_sent_are_refused() -> None:
+    pair = ServerPair("http://x:1", None, "m", chat=True)
+    for prompt, settings in (("  ", PLAIN), ([], PLAIN), ([-1], PLAIN), ([1, True], PLAIN), ("\ud800", PLAIN)):
+        with pytest.raises(PromptError):
+            specdemo.stream(pair, prompt, settings)
+    with pytest.raises(PromptError, match="chat"):
+        specdemo.stream(pair, [1, 2], replace(PLAIN, chat=True))
+
+
+def test_what_needs_the_models_refuses_a_server() -> None:
+    pair = ServerPair("http://x:1", "http://x:2", "m")
+    sampled = replace(ASKED, temperature=1.0, acceptance="sampling")
+    for refused in (
+        lambda: specdemo.run_batch(pair, ["a"], Settings()),
+        lambda: specdemo.run_batch(toy_pair("llama"), [PROMPT], ASKED),
+        lambda: specdemo.certify(pair, "a", replace(sampled, engine="auto")),
+        lambda: specdemo.certify(toy_pair("llama"), PROMPT, sampled),
+        lambda: specdemo.batch_sizes(toy_pair("llama"), [PROMPT], ASKED),
+        lambda: specdemo.check_greedy(pair, None),
+        lambda: specdemo.preflight(pair),
+        lambda: specdemo.sweep(pair, "a", ASKED, gammas=[2, 3]),
+        lambda: specdemo.run(toy_pair("llama"), PROMPT, ASKED),
+    ):
+        with pytest.raises((PairError, SettingsError)):
+            refused()
+
+
+def test_a_servers_greedy_lane_can_be_checked_against_the_models() -> None:
+    pair = toy_pair("llama")
+    with FakeVLLM(pair, DRAFTS) as fake:
+        check = specdemo.check_greedy(pair, specdemo.run(speculative(fake), PROMPT, ASKED))
+        assert {p.outcome for p in check.positions} == {"identical"}
+        fake.ids = False
+        with pytest.raises((TraceError, PromptError)):
+            specdemo.check_greedy(pair, specdemo.run(speculative(fake), PROMPT, ASKED))
+
+
+def test_a_missing_deployment_is_said() -> None:
+    with pytest.raises(ServerError, match="no baseline_url"):
+        specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
+    with pytest.raises(ServerError, match="no speculative_url"):
+        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", ASKED)
+
+
+# --- sweep, files, imports --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["detailed", "summary", "none"])
+def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
+    pair = endless_pair("llama")
+    prompts = [prompt_ids(9), prompt_ids(17)]
+    with FakeVLLM(pair, DRAFTS, level=level) as fake, FakeVLLM(pair) as base:
+        report = specdemo.sweep(ServerPair(base.url, fake.url, "toy"), prompts, ASKED, repeats=2)
+    own = [specdemo.run(pair, p, Settings(gamma=4, max_new_tokens=24)).metrics() for p in prompts]
+    (row,) = report.rows
+    assert report.complete
+    assert row.gamma == 4
+    assert row.speedup is not None
+    assert (row.rounds, row.proposed, row.accepted) == tuple(
+        2 * sum(getattr(m, name) for m in own) for name in ("rounds", "proposed", "accepted")
+    )
+    assert row.emitted == 2 * 2 * 23
+    assert row.predicted_speedup is None
+    assert "γ = 4" in report.recommendation
+    assert json.loads(report.to_json())["rows"][0]["draft_cost"] is None
+    assert ",," in report.to_csv()
+
+
+def test_a_sweep_whose_server_breaks_off_says_so() -> None:
+    pair = endless_pair("llama")
+    with (
+        FakeVLLM(pair, DRAFTS, fault="cut") as fake,
+        FakeVLLM(pair) as base,
+        pytest.raises(ServerError, match="broke off"),
+    ):
+        specdemo.sweep(ServerPair(base.url, fake.url, "toy"), PROMPT, ASKED)
+
+
+def test_files_have_empty_fields_where_nothing_is_known() -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+    rejected = next(line for line in specdemo.tokens_csv([trace]).splitlines() if "rejected" in line)
+    assert rejected.split(",")[6:12] == [""] * 6  # id, text, p, q, acceptance, margin
+    assert specdemo.rounds_csv([trace]).splitlines()[1].endswith(",,,,,")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["rounds"][0].update(draft_seconds=0.1),
+        lambda d: d.update(server=None),
+        lambda d: d["server"].update(level="most"),
+    ],
+)
+def test_edited_traces_of_servers_are_refused(change) -> None:
+    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
+        data = json.loads(specdemo.run(speculative(fake), PROMPT, ASKED).to_json())
+    change(data)
+    with pytest.raises(TraceError):
+        Trace.from_json(json.dumps(data))

@@ -1,0 +1,266 @@
+"""Servers by name: the file, the environment, keys, and the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_vllm import FakeVLLM
+from toys import endless_pair, prompt_ids
+
+import specdemo
+from specdemo import ModelPair, ServerError, ServerPair, Settings, SettingsError
+from specdemo.cli.main import main
+from specdemo.servers.catalog import CLOSED, FILE, SHIPPED, SINGLE, configured_pair, problems, servers
+
+KEY = "sk-very-secret-0123456789"
+TWO = """
+[[server]]
+id = "one"
+label = "The first"
+baseline_url = "http://a:8000"
+speculative_url = "https://b/v1/"
+model = "m"
+api_key_env = "ONE_KEY"
+chat = true
+timeout = 120
+stop = ["User:"]
+
+[[server]]
+id = "two"
+speculative_url = "http://c:8000/v1"
+model = "n"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BASELINE_URL", "SPECULATIVE_URL", "MODEL", "SPECULATIVE_MODEL", "API_KEY", "CHAT", "NAME"):
+        monkeypatch.delenv(SINGLE + name, raising=False)
+    monkeypatch.delenv(FILE, raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        (tmp_path / "servers.toml").write_text(text, encoding="utf-8")
+        monkeypatch.setenv(FILE, str(tmp_path / "servers.toml"))
+
+    return write
+
+
+def test_no_server_is_shipped() -> None:
+    assert SHIPPED.exists()
+    assert servers() == {}
+
+
+def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the comments: whoever removes the marks gets servers, not an error."""
+    tables = SHIPPED.read_text(encoding="utf-8").partition("# [[server]]")
+    file("\n".join(line.removeprefix("# ").removeprefix("#") for line in "".join(tables[1:]).splitlines()))
+    monkeypatch.setenv("LLAMA_70B_KEY", KEY)
+    shipped = servers()
+    both = ("autoregressive", "speculative")
+    assert {e.id: e.strategies for e in shipped.values()} == {"llama-70b": both, "qwen-32b": both}
+    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
+    file(readme.partition("```toml\n")[2].partition("```")[0])
+    assert servers() == shipped, "the README tells of other servers"
+
+
+def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
+    """Guards the commands: each JSON can be read, and its draft is split as its target is."""
+    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
+    commands = [
+        c.replace("\\\n", " ") for c in re.split(r"(?=vllm serve )", readme) if c.startswith("vllm serve ")
+    ]
+    speculative = 0
+    for command in commands:
+        size = int(re.search(r"--tensor-parallel-size (\d+)", command)[1])
+        config = re.search(r"--speculative-config\s+'({.*?})'", command, re.DOTALL)
+        assert ("--per-request-spec-decode-metrics detailed" in command) == (config is not None)
+        if config is not None:
+            speculative += 1
+            asked = json.loads(config[1])
+            assert (asked["method"], asked["draft_tensor_parallel_size"]) == ("draft_model", size)
+    assert (len(commands), speculative) == (8, 4)
+
+
+def test_a_file_names_servers_and_the_environment_holds_their_keys(
+    file: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file(TWO)
+    assert "ONE_KEY" in wrong()
+    assert list(servers()) == ["two"], "one that is not complete is not in the way of another"
+    with pytest.raises(ServerError, match="ONE_KEY"):
+        configured_pair("one")
+    monkeypatch.setenv("ONE_KEY", KEY)
+    assert problems() == {}
+    one, two = servers().values()
+    assert one.pair == ServerPair(
+        "http://a:8000/v1",
+        "https://b/v1",
+        "m",
+        api_key=KEY,
+        name="The first",
+        chat=True,
+        timeout=120,
+        stop=("User:",),
+    )
+    assert KEY not in repr(one)
+    assert (two.label, two.pair.baseline_url) == ("two", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://a"\napi_key = "sk-1"',
+            "keep keys out of files",
+        ),
+        ('[[server]]\nid = "x"\nmodel = "m"', "there is no address"),
+        ('[[server]]\nid = "x"\nbaseline_url = "http://a"', "needs an id and a model"),
+        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://u:p@a"', "user name or a password"),
+        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://a"\nport = 3', "'port', which is not known"),
+        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = 3', "wrong kind"),
+        ("server = 3", r"\[\[server\]\] tables"),
+        ("[[server", "no TOML file"),
+        (TWO.replace('"two"', '"one"').replace('api_key_env = "ONE_KEY"', ""), "have the id 'one'"),
+        ('[[server]]\nid = "a:b"\nmodel = "m"\nbaseline_url = "http://a"', "an id is made of letters"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(file: Callable, text: str, said: str) -> None:
+    file(text)
+    assert re.search(said, wrong())
+    assert "sk-1" not in wrong()
+
+
+@pytest.mark.parametrize("variable", ["sk-pasted-1", "a key", "$KEY"])
+def test_strangers_hear_nothing_of_what_is_described_wrongly(
+    file: Callable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
+) -> None:
+    """Guards a key that was pasted where its variable's name belongs: it is shown and logged nowhere."""
+    file(TWO.replace("ONE_KEY", variable))
+    assert "the name of an environment variable" in wrong()
+    monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+    assert list(servers()) == ["two"]
+    with pytest.raises(ServerError) as caught:
+        configured_pair("one")
+    assert str(caught.value) == f"server: {CLOSED}"
+    file("[[server")
+    with pytest.raises(ServerError) as caught:
+        servers()
+    assert str(caught.value) == f"server: {CLOSED}"
+    assert variable not in wrong() + caplog.text
+
+
+def wrong() -> str:
+    """What is said of the description."""
+    try:
+        return " ".join(map(str, problems().values()))
+    except ServerError as error:
+        return str(error)
+
+
+def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FILE, "/nowhere/servers.toml")
+    with pytest.raises(ServerError, match="cannot be read"):
+        servers()
+
+
+def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SINGLE + "SPECULATIVE_URL", "http://a:8000")
+    assert "MODEL is not set" in wrong()
+    monkeypatch.setenv(SINGLE + "MODEL", "m")
+    monkeypatch.setenv(SINGLE + "API_KEY", KEY)
+    monkeypatch.setenv(SINGLE + "CHAT", "on")
+    (entry,) = servers().values()
+    assert (entry.id, entry.pair.chat, entry.pair.api_key) == ("server", True, KEY)
+    monkeypatch.setenv(SINGLE + "NAME", "Our 70B, new")
+    (entry,) = servers().values()
+    assert (entry.id, entry.label) == ("Our-70B-new", "Our 70B, new")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (None, None, "m"),
+        ("ftp://a", None, "m"),
+        ("http://", None, "m"),
+        ("http://u:p@a", None, "m"),
+        ("http://a:99999", None, "m"),
+        ("http://a/v1?key=1", None, "m"),
+        ("http://a b", None, "m"),
+        ("http://a/v1/chat/completions", None, "m"),
+        (3, None, "m"),
+        ("http://a", None, ""),
+        ("http://a", None, None),
+    ],
+)
+def test_a_pair_that_cannot_be_asked_is_refused(arguments: tuple) -> None:
+    with pytest.raises(ServerError):
+        ServerPair(*arguments)
+
+
+def test_numbers_and_keys_of_a_pair_are_checked() -> None:
+    for options in (
+        {"stop": "User:"},
+        {"stop": [""]},
+        {"stop": ["a"] * 5},
+        {"timeout": 0},
+        {"timeout": True},
+        {"chat": 1},
+        {"api_key": "a\nb"},
+        {"api_key": "schlüssel"},
+    ):
+        with pytest.raises(ServerError) as caught:
+            ServerPair("http://a", None, "m", **options)
+        assert "schlüssel" not in str(caught.value)
+
+
+def test_settings_name_a_configured_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = endless_pair("llama")
+    with FakeVLLM(pair, Settings(gamma=3)) as fake:
+        monkeypatch.setenv(SINGLE + "SPECULATIVE_URL", fake.url)
+        monkeypatch.setenv(SINGLE + "MODEL", "toy")
+        settings = Settings(engine="server", server="server", max_new_tokens=12)
+        trace = specdemo.run(None, prompt_ids(9), settings)
+        assert trace.token_ids == fake.traces[0].token_ids
+        lanes = [settings, Settings(max_new_tokens=12)]
+        race = specdemo.race(pair, prompt_ids(9), lanes)
+        for _ in race:
+            pass
+        assert [t.server is None for t in race.traces()] == [False, True]
+    with pytest.raises(ServerError, match="choose one of server"):
+        specdemo.run(None, "a", Settings(engine="server", server="nope"))
+    with pytest.raises(SettingsError, match="engine"):
+        Settings(server="server")
+    with pytest.raises(SettingsError, match="name"):
+        specdemo.run(pair, "a", Settings(engine="server"))
+
+
+def test_the_command_line_runs_races_and_sweeps_on_a_server(
+    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    def typed(*words: str) -> str:
+        assert main([*words, "--max-new-tokens", "12"]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    with FakeVLLM(text_pair, Settings(gamma=3)) as fake, FakeVLLM(text_pair) as base:
+        monkeypatch.setenv(SINGLE + "SPECULATIVE_URL", fake.url)
+        monkeypatch.setenv(SINGLE + "BASELINE_URL", base.url)
+        monkeypatch.setenv(SINGLE + "MODEL", "toy")
+        monkeypatch.setenv(SINGLE + "CHAT", "on")
+        assert "rounds from the server's own record" in typed("run", "Hello", "--server", "server")
+        kept = tmp_path / "race.json"
+        assert "speed only" in typed("race", "Hello", "--server", "server", "--json", str(kept))
+        assert "γ = 3" in typed("sweep", "Hello", "--server", "server")
+        mixed = ("--lane", "server=server", "--lane", "strategy=autoregressive")
+        assert "Lane 1, toy on server" in typed("race", "Hello", *mixed)
+        assert main(["run", "Hello", "--server", "nope"]) == 2
+        assert "not configured" in capsys.readouterr().err
+    traces = specdemo.Recording.load(kept).traces
+    assert [t.server.level for t in traces] == ["speed", "detailed"]
+    assert json.loads(kept.read_text())["metrics"][1]["draft_cost"] is None

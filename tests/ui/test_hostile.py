@@ -1,0 +1,357 @@
+"""What a stranger may send to a public page: each is answered in a sentence, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire import Wire
+
+from specdemo.models.source import ASSETS
+from specdemo.models.store import PairStore
+from specdemo.ui.api.guarded import TAKEN
+from specdemo.ui.jobs.limits import PUBLIC
+from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.page import build, launch_options
+
+UNREADABLE = "cannot read"
+MARKUP = "<img src=x onerror=alert(1)><script>alert(1)</script>"
+TEMPLATE = "${alert(1)} {{constructor.constructor('alert(1)')()}} {% raw %}"
+DEEP = "[" * 100_000 + "]" * 100_000
+RECORDING = json.loads((ASSETS / "recordings" / "1-chat.json").read_text(encoding="utf-8"))
+TRACES = ("Traceback (most recent", 'File "/', "site-packages")
+
+PAGE: list[tuple[str, dict[str, Any], str | None]] = [
+    ("run", {"prompt": MARKUP}, None),
+    ("run", {"prompt": TEMPLATE}, None),
+    ("run", {"prompt": "\x00\x1b[31m\u202e\u0007" * 20}, None),
+    ("run", {"prompt": "'; DROP TABLE pairs; --"}, None),
+    ("run", {"prompt": "   \n\t"}, "empty"),
+    ("run", {"prompt": None}, "empty"),
+    ("run", {"prompt": "word " * 10_000}, "characters"),
+    ("run", {"prompt": "\ud800"}, "not valid Unicode"),
+    ("run", {"max__tokens": 10**9}, "maximum"),
+    ("run", {"max__tokens": "many"}, UNREADABLE),
+    ("run", {"max__tokens": -3}, "minimum"),
+    ("run", {"lane2__gamma": 10**30}, "maximum"),
+    ("run", {"lane2__gamma": None}, UNREADABLE),
+    ("run", {"lane2__gamma": [5]}, UNREADABLE),
+    ("run", {"temperature": float("nan")}, "temperature"),
+    ("run", {"seed": float("inf")}, UNREADABLE),
+    ("run", {"seed": -1}, "seed"),
+    ("run", {"seed": {"$gt": 0}}, UNREADABLE),
+    ("run", {"top__p": "0.5; import os"}, UNREADABLE),
+    ("run", {"pair": "../../../etc/passwd"}, "not in the list"),
+    ("run", {"pair": "custom", "custom__target": "/etc"}, "not in the list"),
+    ("run", {"device": "cuda:99"}, "not in the list"),
+    ("run", {"dtype": "__import__('os')"}, "not in the list"),
+    ("run", {"lane2__method": MARKUP}, "not in the list"),
+    ("sweep-run", {"sweep__from": 10**400}, "γ from"),
+    ("sweep-run", {"sweep__to": -5}, "γ to"),
+    ("sweep-run", {"sweep__repeats": 20, "sweep__source": "domains"}, "are the most"),
+    ("sweep-run", {"sweep__source": "own", "sweep__own": "\n".join(["x"] * 100)}, "at most"),
+    ("sweep-run", {"sweep__source": "own", "sweep__file": {"path": "/etc/passwd"}}, UNREADABLE),
+    ("batch-run", {"batch__rows": 10**6}, "rows"),
+    ("batch-measure", {"batch__rows": 16, "batch__repeats": 20}, "are the most"),
+    ("losslessness-start", {"losslessness__runs": 10**7}, "maximum"),
+    ("losslessness-start", {"losslessness__rule": "always"}, "not in the list"),
+]
+
+API: list[tuple[str, Any, str | None]] = [
+    ("run", [MARKUP, {"max_new_tokens": 4}], None),
+    ("run", ["x"], None),
+    ("run", [], "must be a text, not null"),
+    ("run", [{"prompt": "x"}], "must be a text, not an object"),
+    ("run", [["x"] * 9], "must be a text, not a list"),
+    ("run", ["x" * 5000], "characters"),
+    ("run", ["x", {"max_new_tokens": 10**12}], "more than the 256"),
+    ("run", ["x", {"max_new_tokens": 1e308}], "more than the 256"),
+    ("run", ["x", {"temperature": float("nan")}], "temperature"),
+    ("run", ["x", {"gamma": "5" * 100_000}], "gamma: must be a whole number"),
+    ("run", ["x", {"__class__": 1}], "not known"),
+    ("run", ["x", {"seed": True}], "seed"),
+    ("run", ["x", "{}"], "must be an object"),
+    ("run", ["x", {}, "/etc/passwd"], "not in the catalogue"),
+    ("run", ["x", {}, "Qwen/Qwen3-4B + ../../etc"], "not in the catalogue"),
+    ("run", ["x", {}, None], "names no models"),
+    ("run", ["x", {}, {"id": "builtin"}], "names no models"),
+    ("race", ["x", [{}] * 100], "lanes: there are 100"),
+    ("race", ["x", {"0": {}}], "must be a list"),
+    ("race", ["x", [None]], "Lane 1"),
+    ("sweep", [["x"] * 17], "give at most 16"),
+    ("sweep", [["x"] * 10, list(range(1, 17)), 16], "are the most"),
+    ("sweep", [["x"], [2], 10**18], "are the most"),
+    ("sweep", [["x"], "2-8"], "gammas"),
+    ("sweep", [["x"], [2], "twice"], "repeats"),
+    ("sweep", [["x"], [float("nan")]], "gammas"),
+    ("execute", [], "no endpoint of this name"),
+    ("../run", ["x"], "not found"),
+    ("nope", [], "no endpoint of this name"),
+]
+
+FILES: list[tuple[str, bytes | Any, str | None]] = [
+    ("markup", {**RECORDING, "title": MARKUP, "prompt": TEMPLATE}, None),
+    ("forged schema", {**RECORDING, "schema": 99}, "schema 99"),
+    ("no schema", {**RECORDING, "schema": None}, "no schema"),
+    ("schema of another kind", {**RECORDING, "schema": {"$ref": "file:///etc/passwd"}}, "schema"),
+    ("no traces", {**RECORDING, "traces": []}, "no traces"),
+    ("a thousand lanes", {**RECORDING, "traces": [{}] * 1000}, "1,000 lanes"),
+    ("rounds that are numbers", {**RECORDING, "traces": [{"rounds": [1, 2]}]}, "not a specdemo"),
+    ("a number beyond all", json.dumps(RECORDING).replace('"seconds":', '"seconds":1e999,"x":', 1), "not"),
+    ("NaN", b'{"schema": NaN}', "not JSON"),
+    ("nested", DEEP.encode(), "not"),
+    ("binary", b"\x7fELF\x00\xff\xfe" * 100, "not JSON"),
+    ("nothing", b"", "not JSON"),
+    ("a zip bomb's name", b"PK\x03\x04", "not JSON"),
+]
+
+
+@pytest.fixture(scope="module")
+def store() -> PairStore:
+    return PairStore()
+
+
+@pytest.fixture(scope="module")
+def lines() -> Lines:
+    return Lines(PUBLIC, shared=True)
+
+
+@pytest.fixture(scope="module")
+def url(store: PairStore, lines: Lines) -> Iterator[str]:
+    """A public page, as on a Space."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPECDEMO_PUBLIC", "1")
+        demo = build(store, lines)
+        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+        yield url
+        demo.close()
+
+
+@pytest.fixture
+def wire(url: str, store: PairStore, lines: Lines) -> Iterator[Wire]:
+    """A stranger; afterwards nobody is in line and the models' thread is free."""
+    stranger = Wire(url)
+    yield stranger
+    stranger.close()
+    deadline = time.monotonic() + 5
+    while lines.busy() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert lines.busy() == 0, "a job was left in line"
+    store.thread.submit(lambda: None).result(timeout=5)
+
+
+def check(said: str, expected: str | None) -> None:
+    assert not [trace for trace in TRACES if trace in said], said[-2000:]
+    if expected is None:
+        assert '"error"' not in said or '"error": null' in said, said[-2000:]
+    else:
+        assert expected in said, said[-2000:]
+        assert len(said) < 10_000
+
+
+@pytest.mark.parametrize(("button", "changed", "expected"), PAGE)
+def test_values_that_no_page_sends(wire: Wire, button: str, changed: dict[str, Any], expected: str | None) -> None:
+    """By way of the page's own events, past all that its scripts would have checked."""
+    event = wire.job(button)
+    short = {"max__tokens": 4} if button == "run" and "max__tokens" not in changed else {}
+    messages = list(wire.send(event, wire.values(event, **short, **changed)))
+    assert messages[-1]["msg"] in ("process_completed", "refused")
+    if expected is None:
+        assert messages[-1]["success"]
+        assert '"phase": "done"' in json.dumps(messages) or '"done"' in json.dumps(messages)
+    else:
+        check(
+            json.dumps(messages[-1] if not messages[-1].get("success") else messages, ensure_ascii=False), expected
+        )
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"pair": "builtin-target", "lane2__method": "draft"}, "Drafts as lane 2 of the panel does"),
+        ({"lane2__method": "nothing known"}, "is not known"),
+        ({"lane2__method": ["draft"]}, "is not known"),
+        ({"temperature": "hot"}, "Temperature: must be a number"),
+    ],
+)
+def test_what_is_older_than_the_choices_is_no_error(wire: Wire, changed: dict[str, Any], said: str) -> None:
+    """Guards what is on its way while another pair changes a lane's choices: Gradio would answer with an error."""
+    notes = {wire.named[name] for name in ("sweep-drafts", "batch-drafts")}
+    events = [e for e in wire.events("lane2-method", "change") if notes & set(e["outputs"])]
+    assert len(events) == len(notes)
+    for event in events:
+        ended = wire.last(event, wire.values(event, **changed))
+        assert ended["success"], ended
+        check(json.dumps(ended["output"]["data"], ensure_ascii=False), said)
+
+
+@pytest.mark.parametrize(("endpoint", "data", "expected"), API)
+def test_calls_that_mean_harm(wire: Wire, endpoint: str, data: Any, expected: str | None) -> None:
+    """By way of the public API."""
+    ended, said = wire.call(endpoint, data)
+    if expected is None:
+        assert ended == "complete", said
+        assert json.loads(said)[0]["output"] is not None
+    elif ended.startswith("status"):
+        assert ended in ("status 404", "status 405", "status 422"), said
+        check(said.lower() if expected == "not found" else said, expected)
+    else:
+        assert ended == "error", said
+        check(said, expected)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "body", "expected"),
+    [
+        ("run", {}, "Give a JSON object with prompt"),
+        ("run", {"prompt": "x", "sett": {}}, "Give a JSON object with prompt"),
+        ("sweep", {"prompt": "x"}, "Give a JSON object with prompts"),
+        ("nope", {}, "no endpoint of this name"),
+    ],
+)
+def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body: Any, expected: str) -> None:
+    """The way of curl: what is missing or unknown is told, and is no failure of the server."""
+    answer = wire.http.post(f"{wire.url}/gradio_api/call/v2/{endpoint}", json=body)
+    assert answer.status_code in (404, 422)
+    check(answer.text, expected)
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), FILES, ids=[f[0] for f in FILES])
+def test_files_that_are_no_recordings(wire: Wire, name: str, content: Any, expected: str | None) -> None:
+    """An opened file is data: read whole or refused in a sentence, and never kept."""
+    text = content if isinstance(content, str | bytes) else json.dumps(content)
+    path = upload(wire, text.encode() if isinstance(text, str) else text)
+    (event,) = wire.events("open-recording", "upload")
+    ended = wire.last(event, [{"path": path, "orig_name": "x.json", "meta": {"_type": "gradio.FileData"}}])
+    assert ended["success"]
+    said = json.dumps(ended["output"]["data"], ensure_ascii=False)
+    check(said, expected)
+    assert not Path(path).exists()
+    assert (MARKUP.replace("<", "&lt;") in said or json.dumps(MARKUP)[1:-1] in said) == (name == "markup")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../../../etc/passwd", "assets/pairs.toml", "C:\\boot.ini", "\x00"]
+)
+def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Wire, path: str) -> None:
+    """A visitor's file is named by the server, not by the visitor."""
+    there = Path("/etc/passwd").exists()
+    (event,) = wire.events("open-recording", "upload")
+    ended = wire.last(event, [{"path": path, "meta": {"_type": "gradio.FileData"}}])
+    assert not ended["success"]
+    check(json.dumps(ended), UNREADABLE)
+    assert Path("/etc/passwd").exists() == there
+    assert (ASSETS / "pairs.toml").exists()
+
+
+def test_a_file_too_large_is_refused_while_it_comes(wire: Wire) -> None:
+    """Before it fills the disk."""
+    big = wire.http.post(f"{wire.url}/gradio_api/upload", files={"files": ("x.json", b" " * (PUBLIC.upload + 1))})
+    assert big.status_code == 413
+    check(big.text, "exceed")
+
+
+def test_no_number_of_files_fills_the_disk(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only each is bounded, but all together; what lies there already counts."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    lying = tmp_path / "somebody" / "file.bin"
+    lying.parent.mkdir()
+    with lying.open("wb") as file:
+        file.truncate(PUBLIC.uploads)
+    refused = wire.http.post(f"{wire.url}/gradio_api/upload", files={"files": ("x.json", b"{}")})
+    assert refused.status_code == 507
+    check(refused.text, "Try again in an hour")
+    lying.unlink()
+    assert upload(wire, b"{}")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "file=/etc/passwd",
+        "file=../../../etc/passwd",
+        "file=requirements.txt",
+        "file=app.py",
+        "file=%2e%2e%2fapp.py",
+        "file=http://127.0.0.1/",
+        "proxy=http://127.0.0.1/",
+        "component_server",
+        "nothing",
+        "run",
+        "stream/x/1/1/a.m3u8",
+    ],
+)
+def test_addresses_that_lead_nowhere(wire: Wire, path: str) -> None:
+    """Neither the host's files nor its network."""
+    answer = wire.http.get(f"{wire.url}/gradio_api/{path}")
+    assert answer.status_code in (400, 403, 404, 405, 422), answer.text[:500]
+    check(answer.text, "")
+    assert "root:" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("event", "data"), [(99_999, []), (-1, []), ("x", []), (0, "text"), (0, {"a": 1}), (None, None)]
+)
+def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
+    """A sentence, whatever the number."""
+    ended = wire.last(event, data)
+    assert not ended.get("success")
+    check(json.dumps(ended), "")
+    assert "detail" in str(ended["output"]) or UNREADABLE in str(ended["output"])
+
+
+def test_what_nobody_foresaw_stays_in_the_log(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    """The stranger gets a sentence, the host the trace."""
+    check(json.dumps(wire.last(99_999, [])), "not one that the page sends")
+    assert [record for record in caplog.records if record.exc_info and record.name == "specdemo.ui.api.guarded"]
+
+
+def test_no_visitor_hears_of_another(url: str) -> None:
+    """Another session's stream has nothing of this one's run, and another's recording cannot be saved."""
+    mine, other = Wire(url), Wire(url)
+    secret = "The secret word is marzipan."
+    event = mine.job("run")
+    heard: list[str] = []
+    stream = threading.Thread(target=lambda: heard.extend(json.dumps(m) for m in other.send(*sent(other))))
+    stream.start()
+    messages = json.dumps(list(mine.send(event, mine.values(event, prompt=secret, max__tokens=8))))
+    stream.join(60)
+    assert '"done"' in messages
+    assert heard
+    assert "marzipan" not in "".join(heard)
+    (saving, *_) = other.events("save-json")
+    saved = other.last(saving, other.values(saving))
+    assert "marzipan" not in json.dumps(saved)
+    mine.close()
+    other.close()
+
+
+def sent(wire: Wire) -> tuple[dict[str, Any], list[Any]]:
+    event = wire.job("run")
+    return event, wire.values(event, prompt="Once upon a time", max__tokens=8)
+
+
+def upload(wire: Wire, content: bytes) -> str:
+    answer = wire.http.post(
+        f"{wire.url}/gradio_api/upload", files={"files": ("x.json", content, "application/json")}
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()[0]
+
+
+def test_what_each_endpoint_takes_is_told_as_it_is(wire: Wire) -> None:
+    """The sentence for wrong names is written by hand; the endpoints are not."""
+    named = wire.http.get(f"{wire.url}/gradio_api/info").json()["named_endpoints"]
+    assert {f"/{name}" for name in TAKEN} == set(named)
+    for name, told in TAKEN.items():
+        assert all(p["parameter_name"] in told for p in named[f"/{name}"]["parameters"])
+
+
+def test_the_table_has_at_least_forty_rows() -> None:
+    """As promised."""
+    assert len(PAGE) + len(API) + len(FILES) >= 40

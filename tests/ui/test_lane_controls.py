@@ -1,0 +1,115 @@
+"""From the panel's values to the lanes' settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdemo import Settings, SpecDemoError
+from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
+from specdemo.trace import Trace
+from specdemo.ui.panel.controls import race_settings, unquantized_lanes
+from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, UNQUANTIZED, method_choices
+from specdemo.view.lane_headers import engine_note, lane_headers
+
+SHARED = (0, 0, 1, 0, True, "auto", 64)
+OPTIONS = (4, False, "exact", 10, 3, 0)
+
+
+def lanes(*methods: tuple, shared: tuple = SHARED) -> list[Settings]:
+    return race_settings(*shared, *(value for lane in methods for value in lane))
+
+
+def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
+    """Guards the panel against a strategy, drafter or rule that only the library knows."""
+    made = lanes(*((name, *OPTIONS) for name in METHODS))
+    assert {s.strategy for s in made} == set(STRATEGIES)
+    assert {s.drafter for s in made if s.strategy == "speculative"} == set(DRAFTERS)
+    assert set(ACCEPTANCE_LABELS) == set(ACCEPTANCE_RULES)
+    for rule, label in ACCEPTANCE_LABELS.items():
+        temperature = 0.0 if rule == "exact" else 1.0
+        lossless = Settings(acceptance=rule, temperature=temperature).lossless
+        assert label.endswith("lossless" if lossless else "lossy")
+
+
+def test_each_lane_has_its_own_options() -> None:
+    """Guards the order of the inputs."""
+    made = lanes(
+        ("plain", *OPTIONS),
+        ("draft", 7, True, "top_k", 5, 3, 0),
+        ("lookup", 9, False, "exact", 10, 2, 0),
+        ("early_exit", 2, False, "exact", 10, 3, 12),
+    )
+    assert made == [
+        Settings(strategy="autoregressive", max_new_tokens=64),
+        Settings(gamma=7, adaptive_gamma=True, acceptance="top_k", accept_top_k=5, max_new_tokens=64),
+        Settings(drafter="prompt_lookup", gamma=9, lookup_ngram=2, max_new_tokens=64),
+        Settings(drafter="early_exit", gamma=2, exit_layer=12, max_new_tokens=64),
+    ]
+
+
+def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:
+    """Guards hidden fields: a plain lane does not care for an empty γ, a lane that is off for anything."""
+    made = lanes(("plain", None, False, "exact", None, None, None), (NO_LANE, 99, True, "?", -1, 0, -5))
+    assert made == [Settings(strategy="autoregressive", max_new_tokens=64)]
+
+
+@pytest.mark.parametrize(
+    ("lane", "message"),
+    [
+        (("draft", None, False, "exact", 10, 3, 0), "Lane 2: gamma: is empty"),
+        (("draft", 2.5, False, "exact", 10, 3, 0), "Lane 2: gamma: must be a whole number from 1 to 16"),
+        (("lookup", 4, False, "exact", 10, 99, 0), "Lane 2: lookup_ngram: must be a whole number from 1 to 8"),
+        (("magic", *OPTIONS), "Lane 2: method: 'magic' is not known"),
+    ],
+)
+def test_a_bad_option_names_its_lane(lane: tuple, message: str) -> None:
+    """Guards the message: with four lanes a person must know where to look."""
+    with pytest.raises(SpecDemoError, match=message):
+        lanes(("plain", *OPTIONS), lane)
+
+
+def test_what_is_wrong_for_all_lanes_names_none() -> None:
+    """Guards the shared fields."""
+    with pytest.raises(SpecDemoError, match=r"^max_new_tokens: is empty"):
+        lanes(("plain", *OPTIONS), shared=(0, 0, 1, 0, True, "auto", None))
+
+
+def test_lanes_of_one_name_are_told_apart() -> None:
+    """Guards the chart's legend and the verdict, which call lanes by title."""
+    two = [Settings(gamma=2), Settings(strategy="autoregressive"), Settings(gamma=8, adaptive_gamma=True)]
+    assert [h["title"] for h in lane_headers(two)] == ["Speculative 1", "Plain", "Speculative 3"]
+    assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
+
+
+def test_a_pair_without_a_draft_offers_only_what_needs_none() -> None:
+    """Guards the list against a choice that can only end in a refusal."""
+    offered = [name for _, name in method_choices(has_draft=False, quantized=False, optional=True)]
+    assert offered == [NO_LANE, "plain", "lookup", "early_exit", "assisted_lookup"]
+
+
+def test_a_quantised_target_offers_its_unquantised_baseline() -> None:
+    """Guards the honest comparison, and its absence where there is nothing to compare."""
+
+    def offered(quantized: bool) -> set[str]:
+        return {name for _, name in method_choices(has_draft=True, quantized=quantized, optional=False)}
+
+    assert offered(True) - offered(False) == {UNQUANTIZED}
+    values = [*SHARED, "plain", *OPTIONS, UNQUANTIZED, *OPTIONS, NO_LANE, *OPTIONS, "draft", *OPTIONS]
+    assert unquantized_lanes(*values) == [False, True, False]
+    headers = lane_headers(race_settings(*values), ["int8", None, "int8"])
+    assert [h["detail"] for h in headers] == [
+        "target only, int8 weights",
+        "target only, unquantised weights",
+        "γ 4, exact, int8 weights",
+    ]
+
+
+def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:
+    """Guards a lane that runs by another engine than its panel says: the page must say so."""
+    made = lanes(("plain", *OPTIONS), ("draft", *OPTIONS), shared=(0, 0, 1, 0, True, "graphs", 8))
+    assert [s.engine for s in made] == ["graphs", "graphs"]
+    chosen, fell = Trace(made[0], (1,), (), engine="graphs"), Trace(made[1], (1,), (), engine="eager: why")
+    automatic = Trace(Settings(), (1,), (), engine="direct")
+    assert [engine_note(t) for t in (chosen, fell, automatic)] == ["graphs", "eager: why", None]
+    assert engine_note(Trace(Settings(), (1,), (), engine="eager: why")) == "eager: why"
+    assert engine_note(Trace(made[0], (1,), ())) is None, "a recording of an earlier version"

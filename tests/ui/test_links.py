@@ -1,0 +1,215 @@
+"""Links without a browser: every state of the page comes back from its link, and no link can break the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import gradio as gr
+import pytest
+from checkpoints import checkpoint
+from hub import Hub
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from link_states import states, texts
+
+from specdemo.models.catalog import catalog
+from specdemo.models.store import PairStore
+from specdemo.ui.links.fields import link_fields
+from specdemo.ui.links.links import LONGEST_QUERY, from_query, to_query, too_long
+from specdemo.ui.links.page import linked_controls, start_flags
+from specdemo.ui.page import build
+from specdemo.ui.panel.controls import race_settings
+from specdemo.ui.panel.pair_controls import CUSTOM
+
+CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
+
+
+def read(query: str) -> tuple[dict[str, Any], list[str]]:
+    """As a server reads it."""
+    return from_query(dict(parse_qsl(query, keep_blank_values=True)))
+
+
+@settings(max_examples=150)
+@given(states())
+def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
+    """The promise of a link: all controls, any text, no notice."""
+    assert read(to_query(state)) == (state, [])
+    assert too_long(state) == []
+
+
+@settings(max_examples=150)
+@given(
+    st.dictionaries(
+        st.one_of(st.sampled_from([f.name for f in link_fields()]), texts),
+        st.one_of(texts, st.from_regex(r"-?\d+")),
+    )
+)
+def test_no_link_gives_anything_but_a_state_of_the_page(query: dict[str, str]) -> None:
+    """Guards the page against strangers' links: values are always ones that its own link gives again."""
+    values, notices = from_query(query)
+    assert read(to_query(values)) == (values, [])
+    assert all(notice.strip() for notice in notices)
+    names = {f.name for f in link_fields()}
+    taken = {name: text for name, text in query.items() if name in names}
+    ignored = [name for name in taken if any(notice.startswith(f"{name}: ") for notice in notices)]
+    if len(notices) < 6:
+        for field in link_fields():
+            if field.name in taken and field.name not in ignored and field.kind == "text":
+                assert values[field.name] == taken[field.name], "a good value beside a bad one is taken"
+
+
+def test_the_page_as_it_begins_needs_no_link() -> None:
+    values, notices = from_query({})
+    assert (to_query(values), notices) == ("", [])
+
+
+@pytest.fixture(scope="module")
+def page() -> gr.Blocks:
+    return build()
+
+
+def test_every_control_of_the_page_is_in_the_table(page: gr.Blocks) -> None:
+    """Guards links against the control that is added next."""
+    linked = linked_controls(page).values()
+    controls = {c.elem_id: c for c in page.blocks.values() if isinstance(c, CONTROLS)}
+    assert {c.elem_id for c in linked} == set(controls)
+
+
+def test_the_table_has_the_controls_own_defaults_and_limits(page: gr.Blocks) -> None:
+    """Guards against a table that says something else than the page."""
+    for field in link_fields():
+        if not field.element:
+            continue
+        control = linked_controls(page)[field.name]
+        default = from_query({})[0][field.name]
+        assert (control.value or "") == default if field.kind == "text" else control.value == default, field.name
+        if isinstance(control, gr.Slider):
+            assert (control.minimum, control.maximum) == (field.least, field.most), field.name
+        if isinstance(control, gr.Dropdown | gr.Radio | gr.CheckboxGroup):
+            offered = {name for _, name in control.choices}
+            assert offered <= set(field.choices), field.name
+            hidden = set(field.choices) - offered
+            assert hidden <= {"plain_unquantized", "exact"}, "only what another choice brings"
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "value"),
+    [
+        ("gamma=4", "gamma", 4),
+        ("lane2.gamma=4", "gamma", 4),
+        ("lane3.method=lookup", "lane3.method", "lookup"),
+        ("prompt=two+words%2C%20three", "prompt", "two words, three"),
+        ("temperature=0.8", "acceptance", "sampling"),
+        ("temperature=0.8&lane4.acceptance=naive", "lane4.acceptance", "naive"),
+        ("pair=builtin-target", "method", "lookup"),
+        ("pair=builtin-target", "losslessness.drafter", "prompt_lookup"),
+        ("pair=gpt2", "chat", False),
+        ("pair=qwen3-float8", "target-weights", "float8"),
+        ("pair=qwen3-float8&target-weights=none", "target-weights", "none"),
+        ("target=org/model", "pair", CUSTOM),
+        ("target=org/model", "method", "lookup"),
+        ("target=org/model&draft=org/small", "method", "draft"),
+        ("losslessness.mode=greedy", "losslessness.rule", "exact"),
+        ("chat=off", "chat", False),
+        ("sweep.domains=", "sweep.domains", []),
+    ],
+)
+def test_short_links_mean_what_a_person_would_get_by_hand(query: str, name: str, value: Any) -> None:
+    """Guards links that are typed in: what goes with a pair or a temperature comes by itself."""
+    values, notices = read(query)
+    assert (values[name], notices) == (value, [])
+
+
+def test_a_warm_link_can_be_run_as_it_is() -> None:
+    """Exact match means nothing above temperature 0."""
+    values, _ = read("temperature=0.7&lane3.method=lookup")
+    lane = ("method", "gamma", "adaptive", "acceptance", "accept-top-k", "lookup-ngram", "exit-layer")
+    shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length")]
+    prefixes = ("lane1.", "", "lane3.", "lane4.")
+    made = race_settings(*shared, *(values[prefix + name] for prefix in prefixes for name in lane))
+    assert [s.temperature for s in made] == [0.7] * 3
+
+
+@pytest.mark.parametrize(
+    ("query", "notice"),
+    [
+        ("gamma=99", "gamma: “99” is ignored; it must be a whole number from 1 to 16."),
+        ("gamma=2.5", "it must be a whole number from 1 to 16."),
+        ("temperature=hot", "temperature: “hot” is ignored; it must be a number from 0 to 2."),
+        ("seed=-1", "it must be a whole number of at least 0."),
+        ("pair=nothing", "choose one of builtin, "),
+        ("pair=builtin-target&method=draft", "method: “draft” is ignored; choose one of none, plain, lookup"),
+        ("lane1.method=plain_unquantized", "choose one of plain, draft"),
+        ("losslessness.rule=exact", "choose one of sampling"),
+        ("device=cuda:99", "choose one of best, cpu"),
+        ("chat=maybe", "it must be 1 or 0."),
+        ("gama=3", "“gama” is no parameter of this page; did you mean gamma?"),
+        ("gamma=3&lane2.gamma=4", "lane2.gamma is ignored; the link has gamma too"),
+        ("target=%5C%5Cevil%5Cshare", "a link may not make this machine ask another one"),
+        ("recording=9", "it must be a whole number from 0 to 3."),
+        ("recording=1&autorun=1", "the link opens a recording, which plays by itself."),
+        ("tab=start", "choose one of race, sweep, batch, losslessness."),
+    ],
+)
+def test_what_cannot_be_used_is_said_and_left(query: str, notice: str) -> None:
+    _, notices = read(query)
+    assert len(notices) == 1
+    assert notice in notices[0]
+
+
+def test_what_belongs_to_others_is_not_mentioned() -> None:
+    """Guards visitors of a Space, which adds parameters of its own."""
+    values, notices = read("__theme=dark&__sign=abc&logs=build&utm_source=x")
+    assert (values, notices) == (from_query({})[0], [])
+
+
+def test_many_bad_parameters_are_summed_up() -> None:
+    _, notices = from_query({f"x{i}": "1" for i in range(50)})
+    assert len(notices) == 6
+    assert notices[-1] == "45 more parameters are ignored."
+
+
+def test_a_text_too_long_for_a_link_is_left_out() -> None:
+    """Guards servers on the way, which refuse long addresses; the rest of the link stays."""
+    values = {**from_query({})[0], "prompt": "好" * 2000, "sweep.own": "fits", "gamma": 3}
+    assert too_long(values) == ["prompt"]
+    assert read(to_query(values)) == ({**values, "prompt": from_query({})[0]["prompt"]}, [])
+    values |= {"prompt": "p" * 3000, "batch.own": "o" * 3500}
+    assert too_long(values) == ["batch.own"]
+    assert len(to_query(values)) <= LONGEST_QUERY
+
+
+def test_strangers_choose_from_the_catalogue_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public mode: a link names no other models."""
+    monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+    values, notices = read("pair=custom&target=org/model&draft=org/small&gamma=3")
+    assert (values["pair"], values["target"], values["draft"], values["gamma"]) == (
+        next(iter(catalog())),
+        "",
+        "",
+        3,
+    )
+    assert len(notices) == 3
+    assert "this public page runs the pairs of its catalogue only" in notices[0]
+
+
+def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards whoever follows a link: only what is here starts by itself, but on a public page all does."""
+    flags = {"page": {"autorun": True}, "notices": ["before"], "start": False}
+    held = ("none", "none", "auto", "best")
+    with Hub() as hub:
+        hub.add("org/big", checkpoint(tmp_path / "big", "qwen3", layers=1))
+        hub.adopt(monkeypatch, tmp_path / "cache")
+        store = PairStore()
+        assert start_flags(flags, ("builtin", "", "", *held), store) == {**flags, "start": True}
+        far = start_flags(flags, (CUSTOM, "org/big", "", *held), store)
+        assert not far["start"]
+        assert far["notices"][0] == "before"
+        assert "must be downloaded; press Run." in far["notices"][1]
+        assert "org/nowhere" in start_flags(flags, (CUSTOM, "org/nowhere", "", *held), store)["notices"][1]
+        monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+        assert start_flags(flags, ("gpt2", "", "", *held), store)["start"]

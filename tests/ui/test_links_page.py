@@ -1,0 +1,422 @@
+"""Links, the talk view and images in a real browser, on the builtin pair."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from browsing import RUN_MS, choose, set_length, wait_until_read
+from hypothesis import HealthCheck, given, settings
+from link_states import HOSTILE, states
+from playwright.sync_api import Browser, Error, Page, expect
+
+import specdemo
+from specdemo.ui.links.fields import link_fields
+from specdemo.ui.links.links import from_query, to_query, too_long
+from specdemo.ui.tabs.recordings_panel import shipped
+
+pytest_plugins = ["browser_fixtures"]
+
+PROMPT = HOSTILE[0] + "\n" + HOSTILE[1].replace("\r", "") + "שלום 你好 🙂"
+EVERY_CONTROL = {
+    **from_query({})[0],
+    "target": "org/model",
+    "draft": "org/small",
+    "pair": "builtin-target",
+    "target-weights": "int8",
+    "draft-weights": "int4",
+    "dtype": "float32",
+    "device": "cpu",
+    "prompt": PROMPT,
+    "length": 77,
+    "temperature": 0.85,
+    "top-k": 40,
+    "top-p": 0.9,
+    "seed": 2**53 - 1,
+    "chat": False,
+    "engine": "eager",
+    **{f"lane{n}.gamma": n for n in (1, 3, 4)},
+    "gamma": 2,
+    **{f"{lane}adaptive": True for lane in ("lane1.", "", "lane3.", "lane4.")},
+    "lane1.method": "plain_unquantized",
+    "method": "early_exit",
+    "lane3.method": "lookup",
+    "lane4.method": "assisted_lookup",
+    "lane1.acceptance": "block",
+    "acceptance": "exact",  # what no coupling would leave at this temperature
+    "lane3.acceptance": "top_k",
+    "lane4.acceptance": "typical",
+    **{f"{lane}accept-top-k": 7 for lane in ("lane1.", "", "lane3.", "lane4.")},
+    **{f"{lane}lookup-ngram": 5 for lane in ("lane1.", "", "lane3.", "lane4.")},
+    **{f"{lane}exit-layer": 6 for lane in ("lane1.", "", "lane3.", "lane4.")},
+    "sweep.from": 3,
+    "sweep.to": 4,
+    "sweep.repeats": 2,
+    "sweep.tokens": 33,
+    "sweep.prompts": "own",
+    "sweep.domains": ["code"],
+    "sweep.own": "one\ntwo & <b>three</b>",
+    "batch.rows": 5,
+    "batch.tokens": 21,
+    "batch.repeats": 1,
+    "batch.prompts": "panel",
+    "batch.domains": [],
+    "batch.own": "four",
+    "losslessness.mode": "greedy",
+    "losslessness.rule": "sampling",  # a change of the mode by hand would swap it
+    "losslessness.drafter": "early_exit",
+    "losslessness.gamma": 9,
+    "losslessness.temperature": 0.5,
+    "losslessness.runs": 50,
+    "losslessness.tokens": 8,
+    "tab": "losslessness",
+}
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
+    """Opens the page by a link; a script error or an answer that failed fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    problems: list[str] = []
+
+    def opened(query: str) -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("response", lambda r: r.status >= 500 and problems.append(f"{r.status} {r.request.post_data}"))
+        page.add_init_script(
+            "window.runs = 0; addEventListener('click', e => e.target.closest?.('#run') && window.runs++, true)"
+        )
+        page.goto(f"{address}?{query}")
+        wait_until_read(page)
+        return page
+
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def query_of(page: Page) -> str:
+    return urlsplit(page.url).query
+
+
+def wait_for_query(page: Page, query: str) -> None:
+    page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
+
+
+def phase(page: Page, name: str) -> None:
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", name, timeout=RUN_MS)
+
+
+def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
+    """The round trip through a real address bar, with values that every coupling of the panel would change."""
+    as_before = [n for n, v in EVERY_CONTROL.items() if v == from_query({})[0][n]]
+    assert as_before == ["acceptance", "losslessness.rule", "view", "recording", "speed", "autorun"], (
+        "all but the coupled ones"
+    )
+    query = to_query(EVERY_CONTROL)
+    page = visit(
+        "gamma=2&" + query.replace("gamma=2&", "", 1) + "&foo=1&__theme=light"
+    )  # not as the page writes it
+    browser_writes = "foo=1&__theme=light&" + query.replace("'", "%27")
+    wait_for_query(page, browser_writes)
+    expect(page.locator(".link-notices p")).to_have_text("“foo” is no parameter of this page.")
+    expect(page.locator("#losslessness-rule input")).to_have_value("rejection sampling · lossless")
+    page.wait_for_timeout(1500)  # whatever would overwrite something has had its time
+    page.get_by_role("tab", name="Race").click()
+    wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
+    page.reload()
+    page.locator("#prompt textarea").wait_for(timeout=RUN_MS)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=RUN_MS)
+    expect(page.locator("#lane2-acceptance input")).to_have_value("exact match · lossless")
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("2")
+    page.get_by_role("tab", name="Lane 3").click()
+    expect(page.locator("#lane3-lookup-ngram input[type=number]")).to_have_value("5")
+    expect(page.locator("#lane3-accept-top-k input")).to_be_visible()
+    page.locator("#precision button").first.click()
+    expect(page.locator("#dtype input")).to_have_value("float32")
+    page.locator("#sampling button").first.click()
+    expect(page.locator("#chat input")).not_to_be_checked()
+    wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
+
+
+def test_browser_and_server_write_the_same_links(page: Page) -> None:
+    """Guards the second writer: what the page puts into the address is what the server means."""
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(states())
+    def same(state: dict[str, Any]) -> None:
+        written = page.evaluate("values => SpecDemoLinks.toQuery(values)", state)
+        assert written == {"query": to_query(state), "left": too_long(state)}
+
+    same()
+    long = {**EVERY_CONTROL, "prompt": "好" * 2000, "sweep.own": "é" * 300, "batch.own": "o" * 3500}
+    written = page.evaluate("values => SpecDemoLinks.toQuery(values)", long)
+    assert written == {"query": to_query(long), "left": too_long(long)}
+    assert too_long(long) == ["prompt", "batch.own"]
+
+
+def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], Page]) -> None:
+    """Guards the order on a slow machine: the answer of the server is older than what a hand did meanwhile."""
+    page = visit("view=talk")
+    expect(page.locator(".talk-keys")).to_be_visible(timeout=RUN_MS)
+    query = page.evaluate(
+        """() => {
+          const links = window.SpecDemoLinks;
+          links.set("view", "page");
+          links.set("tab", "sweep");
+          links.ready({ page: { view: "talk", tab: "race", recording: 0, speed: 1 }, notices: [] }, []);
+          return new URL(links.address()).search;
+        }"""
+    )
+    assert "view" not in query
+    assert "tab=sweep" in query
+
+
+def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit: Callable[[str], Page]) -> None:
+    """Controls, couplings and tabs; with a clipboard, and without one as on a page that is not secure."""
+    page = visit("__sign=secret&__theme=light")
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("5")
+    page.locator("#lane2-gamma input[type=number]").fill("3")
+    page.locator("#prompt textarea").fill("tea & biscuits")
+    page.locator("#sampling button").first.click()
+    page.locator("#temperature input[type=number]").fill("0.8")
+    expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless", timeout=RUN_MS)
+    # What goes with a temperature or a pair need not be written.
+    wait_for_query(page, "__sign=secret&__theme=light&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
+    choose(page, "pair", "builtin target alone")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    chosen = "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3"
+    wait_for_query(page, f"__sign=secret&__theme=light&{chosen}")
+    for clipboard in (True, False):
+        if not clipboard:
+            page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+            page.locator("#lane2-gamma input[type=number]").fill("4")
+        page.locator("#copy-link").click()
+        expect(page.locator("#copy-link")).to_have_text("Copied")
+        page.locator("#prompt textarea").fill("")
+        page.locator("#prompt textarea").press("Control+v")
+        link = page.locator("#prompt textarea").input_value()
+        assert "secret" not in link
+        assert "__theme=light" in link
+        read, _ = from_query(dict(parse_qsl(urlsplit(link).query)))
+        assert (read["gamma"], read["pair"]) == (3 if clipboard else 4, "builtin-target")
+        expect(page.locator("#copy-link")).to_have_text("Copy link", timeout=RUN_MS)
+    page.locator("#prompt textarea").fill("好" * 2000)
+    page.locator("#copy-link").click()
+    expect(page.locator(".link-notices")).to_contain_text("prompt: too long for a link, so it is left out.")
+
+
+def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], Page]) -> None:
+    """Guards against strangers' links: markup in them is text, and the page stays as it begins."""
+    page = visit("gamma=99&%3Cimg+src=x%3E=1&seed=%24%7B1%2B1%7D&temperature=NaN")
+    lines = page.locator(".link-notices p")
+    expect(lines).to_have_count(4, timeout=RUN_MS)
+    expect(page.locator(".link-notices")).to_contain_text("gamma: “99” is ignored; it must be a whole number")
+    expect(page.locator(".link-notices")).to_contain_text("“<img src” is no parameter of this page.")
+    expect(page.locator(".link-notices")).to_contain_text("${1+1}")
+    assert page.locator(".link-notices img").count() == 0
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("5")
+    page.locator(".link-notices button").click()
+    expect(lines).to_have_count(0)
+
+
+def tokens(page: Page) -> int:
+    return page.locator("#race .t").count()
+
+
+def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Page]) -> None:
+    """The whole stage: autorun once, large type that fits, hold a live run and step in it, go on, stop, leave."""
+    page = visit("view=talk&autorun=1&length=1000&prompt=def%20fibonacci(n)%3A")
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"1\"] .t').length > 30", timeout=RUN_MS)
+    expect(page.locator("#panel")).to_be_hidden()
+    expect(page.locator("#recordings")).to_be_hidden()
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    for width, height in ((1920, 1080), (1280, 720)):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.locator("[data-lane='0'] [data-role=tokens]").evaluate(size) >= 22
+        assert page.locator("[data-role=speedup]").evaluate(size) >= 96
+        assert page.evaluate(
+            """() => [document.documentElement, document.getElementById('race')].every(e =>
+                e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth)"""
+        ), f"scrolls at {width}×{height}"
+    page.keyboard.press(" ")
+    expect(page.locator("[data-role=recorded]")).to_contain_text("Paused; decoding goes on")
+    held = tokens(page)
+    clock = page.locator("[data-role=time]").inner_text()
+    expect(page.locator("[data-role=time]")).not_to_have_text(clock, timeout=RUN_MS)  # more came meanwhile
+    assert tokens(page) == held, "what is held stands still"
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    back = tokens(page)
+    assert back < held
+    page.keyboard.press("ArrowRight")
+    assert tokens(page) > back
+    page.keyboard.press("Control+x")
+    assert page.locator(".hide-rejected").count() == 0
+    page.keyboard.press("x")
+    assert page.locator(".hide-rejected").count() == 1
+    page.keyboard.press(" ")
+    page.wait_for_function(
+        "held => document.querySelectorAll('#race .t').length > held + 10", arg=held, timeout=RUN_MS
+    )
+    expect(page.locator("[data-role=player]")).to_be_hidden(timeout=RUN_MS)  # it has caught up
+    phase(page, "running")
+    page.keyboard.press("s")
+    phase(page, "stopped")
+    assert page.evaluate("window.runs") == 1, "writing the address starts nothing again"
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("[data-role=recorded]")).to_contain_text("just ended")
+    page.keyboard.press("Escape")
+    expect(page.locator("#panel")).to_be_visible()
+    wait_for_query(page, "prompt=def%20fibonacci(n)%3A&length=1000&autorun=1")
+
+
+def test_a_step_back_in_a_held_run_never_shows_more(page: Page) -> None:
+    """Guards against a lane that lags behind: what it sends of a moment that is shown already comes next."""
+
+    def value(*rounds: tuple[int, float]) -> dict[str, Any]:
+        token = {"id": 1, "text": "a", "kind": "target", "position": 1, "p": 0.5}
+        shares = {"draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0, "drafted": 0, "accepted": 0}
+        listed = [
+            {**shares, "lane": lane, "index": i, "seconds": at, "tokens": [{**token, "round": i, "seconds": at}]}
+            for i, (lane, at) in enumerate(rounds)
+        ]
+        lanes = [{"title": title, "detail": "", "gamma": 0} for title in ("a", "b")]
+        return {"run": "held", "phase": "running", "message": None, "lanes": lanes, "rounds": listed}
+
+    act = "([value, name]) => SpecDemoPlayer.mount(document.querySelector('.race-root'))[name](value)"
+    first = [(0, 0.1), (0, 0.2), (1, 0.1), (1, 0.4)]
+    counts = []
+    for call in (
+        [value(*first), "update"],
+        [None, "hold"],
+        [value(*first, (0, 0.3), (0, 0.35), (0, 0.5)), "update"],
+        [-1, "step"],
+        [1, "step"],
+        [1, "step"],
+        [0.32, "seek"],
+        [0.5, "seek"],
+    ):
+        page.evaluate(act, call)
+        counts.append(tokens(page))
+    assert counts == [4, 4, 4, 3, 4, 5, 3, 7]
+
+
+def test_keys_mean_nothing_while_typing_and_run_in_the_talk_view(visit: Callable[[str], Page]) -> None:
+    """Guards the prompt, in which every key is a letter."""
+    page = visit("length=6")
+    page.locator("#prompt textarea").fill("")
+    page.locator("#prompt textarea").press_sequentially("trsx T")
+    expect(page.locator("#prompt textarea")).to_have_value("trsx T")
+    expect(page.locator("#panel")).to_be_visible()
+    page.locator("#prompt textarea").blur()
+    for key in ("r", "s", "Control+t"):
+        page.keyboard.press(key)
+    assert page.evaluate("window.runs") == 0, "outside the talk view only T means something"
+    page.locator("#enter-talk").click()
+    expect(page.locator("#panel")).to_be_hidden()
+    wait_for_query(page, "prompt=trsx%20T&length=6&view=talk")
+    page.keyboard.press("r")
+    phase(page, "done")
+    assert page.evaluate("window.runs") == 1
+    page.keyboard.press(" ")  # plays what just ended once more
+    expect(page.locator("[data-role=player]")).to_be_visible()
+    phase(page, "done")
+    page.keyboard.press("t")
+    expect(page.locator("#panel")).to_be_visible()
+
+
+def test_a_link_opens_a_recording_and_a_run_takes_it_out_again(visit: Callable[[str], Page]) -> None:
+    """A speaker must not depend on luck; nor must a link show what is no longer there."""
+    page = visit("recording=2&view=talk")
+    expect(page.locator("[data-role=player] strong")).to_have_text(shipped()[1].title, timeout=RUN_MS)
+    page.keyboard.press("t")
+    set_length(page, 4)
+    page.locator("#run").click()
+    wait_for_query(page, "length=4")
+
+
+def test_in_a_space_the_outer_address_follows(browser: Browser, address: str) -> None:
+    """A Space frames the app, hands its query in, and takes a new one by message; its key stays inside."""
+    context = browser.new_context()
+    with suppress(
+        Error
+    ):  # older browsers let a public page frame a local one unasked, and know no such permission
+        context.grant_permissions(["local-network-access"])
+    outer = context.new_page()
+    frame = f'<iframe src="{address}?__sign=secret&gamma=3" width="1200" height="800"></iframe>'
+    listener = "<script>window.heard = []; onmessage = e => window.heard.push(e.data.queryString)</script>"
+    outer.route(
+        "https://huggingface.co/**",
+        lambda route: route.fulfill(content_type="text/html", body=listener + frame),
+    )
+    outer.goto("https://huggingface.co/spaces/somebody/specdemo?gamma=3")
+    inner = outer.frame_locator("iframe")
+    expect(inner.locator("#lane2-gamma input[type=number]")).to_have_value("3", timeout=RUN_MS)
+    inner.locator("#prompt textarea").fill("tea & biscuits")
+    outer.wait_for_function("window.heard.includes('?prompt=tea%20%26%20biscuits&gamma=3')", timeout=RUN_MS)
+    assert "secret" not in outer.evaluate("JSON.stringify(window.heard)")
+    context.close()
+
+
+def image_size(content: bytes) -> tuple[int, int]:
+    """Pixels of a PNG, from its header."""
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert content[12:16] == b"IHDR"
+    return struct.unpack(">II", content[16:24])
+
+
+def saved(page: Page, card: str) -> tuple[str, bytes, float]:
+    """Name and content of a chart's image, and how wide it must be."""
+    plot = page.locator(f"{card}:has(.chart-png) .js-plotly-plot").first
+    plot.wait_for(timeout=RUN_MS)
+    width = max(plot.evaluate("e => e.clientWidth"), 640)  # titles need so much
+    with page.expect_download(timeout=RUN_MS) as waiting:
+        page.locator(f"{card} .chart-png").first.click()
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes(), width
+
+
+def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path) -> None:
+    """The race's two charts in an offline page, whose policy is strict, and a figure that Gradio drew."""
+    specdemo.export_html(shipped()[0], tmp_path / "replay.html")
+    page = visit("tab=sweep&sweep.to=2&sweep.repeats=1&sweep.tokens=8")
+    page.locator("#sweep-run").click()
+    name, content, width = saved(page, ".measured-figure")
+    assert name == "specdemo-speed-up-measured-and-predicted.png"
+    assert image_size(content)[0] == 2 * width
+    page.goto((tmp_path / "replay.html").as_uri())
+    page.locator("[data-role=seek]").evaluate("e => { e.value = 999; e.dispatchEvent(new Event('input')); }")
+    phase(page, "done")
+    for card, beginning in (
+        (".race-below .race-card", "specdemo-tokens-per-second"),
+        (".race-after .race-card", "specdemo-where"),
+    ):
+        name, content, width = saved(page, card)
+        assert name.startswith(beginning)
+        assert name.endswith(".png")
+        assert image_size(content)[0] == 2 * width
+        assert len(content) > 8000, "an empty canvas is smaller"
+
+
+def test_the_names_in_the_table_are_stable() -> None:
+    """Links live longer than versions: a name that is gone breaks those that people have shared."""
+    names = {f.name for f in link_fields()}
+    assert {
+        "pair",
+        "target",
+        "draft",
+        "prompt",
+        "gamma",
+        "method",
+        "acceptance",
+        "temperature",
+        "autorun",
+        "view",
+    } <= names
+    assert {"sweep.from", "batch.rows", "losslessness.rule", "lane3.method", "recording", "tab"} <= names

@@ -1,0 +1,366 @@
+"""The app in a real browser, on the builtin pair."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+
+import pytest
+from browsing import RUN_MS, choose, press_run_and_wait, set_length, wait_until_read
+from playwright.sync_api import Browser, Page, Route, expect
+
+import specdemo
+from specdemo.models.request import request_pair
+from specdemo.models.store import Load, PairStore
+from specdemo.ui.jobs.limits import PRIVATE
+from specdemo.ui.jobs.race import race_updates
+from specdemo.ui.page import build, launch_options
+
+pytest_plugins = ["browser_fixtures"]
+
+
+def chart_lengths(page: Page) -> list[int]:
+    """Points of both lanes' lines as the chart shows them now."""
+    lengths = page.evaluate(
+        """() => {
+            const chart = document.querySelector("[data-role=chart]");
+            const drawn = chart.data ? chart : chart.querySelector(".js-plotly-plot");
+            return drawn && drawn.data ? drawn.data.map(series => series.x.length) : [];
+        }"""
+    )
+    return (lengths or [0, 0])[:2]  # the dots at the lines' ends follow
+
+
+@pytest.mark.parametrize("domain", ["chat", "code"])
+def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page, domain: str) -> None:
+    """The whole way from Run to the verdict; guards every seam between core, worker, server and script."""
+    page.locator(f"#example-{domain}").click()
+    set_length(page, 96)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"1\"] .t').length > 10", timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    for lane in (0, 1):
+        tokens = page.locator(f"[data-lane='{lane}'] [data-stat=tokens]").inner_text()
+        assert 1 < int(tokens) <= 96
+    assert page.locator("[data-lane='0'] .t-target").count() > 1
+    for kind in ("accepted", "corrected", "rejected"):
+        assert page.locator(f"[data-lane='1'] .t-{kind}").count() > 0, kind
+    assert re.fullmatch(r"\d+(\.\d+)?×", page.locator("[data-role=speedup]").inner_text())
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    page.wait_for_timeout(500)  # the chart draws at most four times a second
+    assert all(points > 1 for points in chart_lengths(page))
+    left = page.locator("[data-lane='0'] [data-role=tokens]").evaluate("e => e.textContent")
+    kept = page.locator("[data-lane='1'] .t:not(.t-rejected)").evaluate_all(
+        "es => es.map(e => e.textContent).join('')"
+    )
+    assert kept == left
+
+
+def test_the_chart_grows_while_the_race_runs(page: Page) -> None:
+    """A chart drawn once at the end would pass every other check."""
+    page.locator("#example-code").click()  # goes on for long
+    expect(page.locator("#prompt textarea")).to_have_value(re.compile("def "))
+    set_length(page, 400)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 60", timeout=RUN_MS)
+    early = chart_lengths(page)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    page.wait_for_timeout(500)
+    late = chart_lengths(page)
+    assert len(late) == 2
+    assert all(after > before for before, after in zip(early, late, strict=True))
+
+
+def test_stop_ends_the_run_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
+    """Stop at once, and Stop mid-run; Run works after both."""
+    set_length(page, 1000)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    page.locator("#stop").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    expect(page.locator("[data-role=message]")).to_contain_text("Stopped")
+    assert page.locator("[data-lane='0'] .t").count() > 5
+    page.locator("#run").click()
+    page.locator("#stop").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    brake.set()
+    set_length(page, 12)
+    press_run_and_wait(page)
+
+
+def test_markup_and_templates_in_a_prompt_stay_text(page: Page) -> None:
+    """Prompts are untrusted: nothing of them may run, and the run itself is an ordinary one."""
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> ${1+1} {{2+2}} שלום 你好 🙂"
+    page.locator("#prompt textarea").fill(hostile)
+    set_length(page, 24)
+    press_run_and_wait(page)
+    assert page.locator("#prompt textarea").input_value() == hostile
+    assert page.locator("#race img, #race script").count() == 0
+
+
+def test_markup_in_model_text_stays_text(page: Page) -> None:
+    """The builtin model rarely writes markup, so the view is given some as a lane's tokens."""
+    hostile = ["<img src=x onerror=alert(1)>", "${1+1}", "{{2+2}}", "</span>", " שלום", "你好", "🙂"]
+    tokens = [
+        {"id": i, "text": t, "kind": "target", "round": 0, "position": 1, "p": 0.5, "seconds": 0.1}
+        for i, t in enumerate(hostile)
+    ]
+    round_ = {"lane": 0, "index": 0, "drafted": 0, "accepted": 0, "seconds": 0.1, "stop": "eos", "tokens": tokens}
+    value = {
+        "run": "hostile",
+        "phase": "done",
+        "message": None,
+        "lanes": [{"title": '<a href="https://a.example">b</a>', "detail": "", "gamma": 0}],
+        "rounds": [{**round_, "draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0}],
+        "verdict": {"kind": "identical", "text": "<b>${3+3}</b>"},
+        "why": "<i>why</i>",
+    }
+    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", value)
+    shown = page.locator("[data-lane='0'] [data-role=tokens]").evaluate("e => e.textContent")
+    assert shown == "".join(hostile)
+    assert "<b>${3+3}</b>" in page.locator("[data-role=verdict]").evaluate("e => e.textContent")
+    expect(page.locator("[data-role=timeline] .ytick").last).to_contain_text("<a href=")  # Plotly reads tags
+    assert page.locator("#race img, #race a, #race b > b, #race [data-role=why] i").count() == 0
+
+
+def test_charts_come_when_plotly_arrives_after_the_end_of_a_run(browser: Browser, address: str) -> None:
+    """Guards slow connections: Plotly is several megabytes, and a short run takes a second."""
+    context = browser.new_context()
+    held: list[Route] = []
+    context.route("**/plotly*.js", lambda route: held.append(route))
+    page = context.new_page()
+    page.goto(address)
+    wait_until_read(page)
+    set_length(page, 8)
+    press_run_and_wait(page)
+    assert page.locator("[data-role=timeline] .ytick").count() == 0
+    held[0].continue_()
+    expect(page.locator("[data-role=timeline] .ytick").last).to_be_visible()
+    assert len(chart_lengths(page)) == 2
+    context.close()
+
+
+def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
+    """Every failure shows in place; the next run is an ordinary one."""
+    for prompt, message in (("   ", "empty"), ("word " * 10_000, "at most")):
+        page.locator("#prompt textarea").fill(prompt)
+        press_run_and_wait(page, "error")
+        expect(page.locator("[data-role=message]")).to_contain_text(message)
+    page.locator("#prompt textarea").fill("Book a table.")
+    page.locator("#lane2-gamma input[type=number]").fill("16")
+    page.locator("#lane2-gamma input[type=number]").press("Tab")
+    set_length(page, 3)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
+def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page) -> None:
+    """Temperature above 0 turns exact match into rejection sampling by itself."""
+    page.locator("#sampling button").first.click()
+    field = page.locator("#temperature input[type=number]")
+    field.fill("0.8")
+    field.press("Tab")
+    expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("rejection sampling"), timeout=RUN_MS)
+    set_length(page, 24)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "sampled")
+    choose(page, "lane2-acceptance", "among top k")
+    expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("among top k"))
+    page.locator("#run").click()
+    # The run before is done too, so its end says nothing of this one's.
+    expect(page.locator("[data-role=verdict]")).to_contain_text("lossy", timeout=RUN_MS)
+
+
+def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: Page) -> None:
+    """Hover and arrow keys lead to the same card."""
+    set_length(page, 24)
+    press_run_and_wait(page)
+    page.locator("[data-lane='1'] .t-accepted").first.hover()
+    tip = page.locator("[data-role=tip]")
+    expect(tip).to_contain_text("round")
+    expect(tip).to_contain_text("target p")
+    page.mouse.move(1, 1)
+    page.locator("[data-lane='1'] [data-role=tokens]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("round")
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+
+
+def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
+    """The script divides for itself while a race runs; both must mean the same by every name."""
+    load = Load(request_pair())
+    load.future.set_result(specdemo.load_pair())
+    kept = []
+    lanes = [
+        specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
+        specdemo.Settings(gamma=4, max_new_tokens=40),
+    ]
+    with ThreadPoolExecutor(1) as thread:
+        *_, final = race_updates(thread, [load, load], "Book a table for two.", lanes, Event(), kept.append)
+    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
+    plain, trace = traces = kept[0].traces
+    metrics = trace.metrics()
+    shown = {
+        name: page.locator(f"[data-lane='1'] [data-stat={name}]").inner_text()
+        for name in ("tokens", "passes", "tau", "acceptance_rate", "tokens_per_second", "seconds")
+    }
+    assert shown["tokens"] == str(len(trace.token_ids))
+    assert shown["passes"] == str(metrics.rounds + 1)
+    assert float(shown["tau"]) == pytest.approx(metrics.mean_acceptance_length, abs=0.005)
+    assert float(shown["acceptance_rate"].split()[0]) == pytest.approx(100 * metrics.acceptance_rate, abs=0.5)
+    assert float(shown["tokens_per_second"].split()[0]) == pytest.approx(metrics.tokens_per_second, rel=0.01)
+    assert float(shown["seconds"].split()[0]) == pytest.approx(trace.rounds[-1].seconds, abs=0.06)
+    ratio = metrics.tokens_per_second / plain.metrics().tokens_per_second
+    assert float(page.locator("[data-role=speedup]").inner_text().rstrip("×")) == pytest.approx(ratio, abs=0.051)
+    rows = {row[0]: row[2] for row in figure_table(page)}
+    assert rows["τ, mean acceptance length"] == f"{metrics.mean_acceptance_length:.2f}"
+    assert rows["acceptance rate"].replace("\u00a0", " ") == f"{100 * metrics.acceptance_rate:.1f} %"
+    assert rows["v(γ), verify cost"] == f"{trace.metrics(plain).verify_cost:.2f}"
+    assert page.locator("[data-role=figures] tr[title]").count() == len(rows)
+    assert page.locator(".race-meta > div:not([title])").count() == 0, "every figure has its formula on hover"
+    for lane, seconds in enumerate(t.rounds[-1].seconds for t in traces):
+        assert timeline_seconds(page, lane) == pytest.approx(seconds, rel=0.02)
+
+
+def figure_table(page: Page) -> list[list[str]]:
+    """The texts of the table of all figures, its head left out."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("[data-role=figures] tr")].slice(1)
+            .map(row => [...row.children].map(cell => cell.firstChild.textContent))"""
+    )
+
+
+def timeline_seconds(page: Page, lane: int) -> float:
+    """The bars of a lane laid end to end; its time is all in them, or the picture lies."""
+    return page.evaluate(
+        """lane => document.querySelector("[data-role=timeline]").data
+            .flatMap(bars => bars.x.filter((_, i) => bars.y[i] === lane)).reduce((sum, x) => sum + x, 0)""",
+        lane,
+    )
+
+
+def choose_method(page: Page, lane: int, name: str) -> None:
+    page.get_by_role("tab", name=f"Lane {lane}").click()
+    choose(page, f"lane{lane}-method", name)
+
+
+def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> None:
+    """Every kind of lane in one race; prompt lookup marks in the prompt what it copied."""
+    page.locator("#prompt textarea").fill("the red fox and the red fox and the red fox and the red")
+    choose_method(page, 1, "Speculative: early exit")
+    expect(page.locator("#lane1-exit-layer")).to_be_visible()
+    choose_method(page, 3, "Speculative: prompt lookup")
+    expect(page.locator("#lane3-lookup-ngram")).to_be_visible()
+    expect(page.locator("#lane3-exit-layer")).to_be_hidden()
+    choose_method(page, 4, "transformers: draft model")
+    page.locator("#lane4-adaptive input").check()
+    set_length(page, 32)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    assert page.locator(".race-lane").count() == 4
+    assert page.locator(".race-ratio").count() == 3
+    outputs = [
+        page.locator(f"[data-lane='{lane}'] .t:not(.t-rejected)").evaluate_all(
+            "tokens => tokens.map(token => token.textContent).join('')"
+        )
+        for lane in range(4)
+    ]
+    assert outputs[0]
+    assert outputs == [outputs[0]] * 4
+    copied = page.locator("[data-lane='2'] .t-accepted, [data-lane='2'] .t-rejected").first
+    copied.hover()
+    source = page.locator("[data-lane='2'] .source")
+    expect(source).to_have_count(1)
+    assert source.inner_text().strip() == copied.inner_text().strip()
+    expect(page.locator("[data-role=tip]")).to_contain_text("copied from the marked place")
+
+
+def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
+    """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
+    choose(page, "pair", "builtin target alone")
+    method = page.locator("#lane2-method input")
+    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    choose(page, "pair", "builtin: ")
+    expect(method).to_have_value("Speculative: draft model", timeout=RUN_MS)
+    choose(page, "pair", "builtin target alone")
+    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    method.click()
+    assert page.get_by_role("option", name="draft model").count() == 0
+    page.keyboard.press("Escape")
+    set_length(page, 16)
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
+def test_a_phone_shows_everything_without_sideways_scrolling(browser: Browser, address: str) -> None:
+    """390 pixels wide, before and after a run."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    phone = context.new_page()
+    phone.goto(address)
+    wait_until_read(phone)
+    set_length(phone, 24)
+    press_run_and_wait(phone)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_two_visitors_take_turns_and_see_only_their_own_run(
+    page: Page, browser: Browser, address: str, brake: Event
+) -> None:
+    """Decoding is one job at a time; the second visitor waits and is served."""
+    other = browser.new_page()
+    other.goto(address)
+    wait_until_read(other)
+    set_length(page, 40)
+    set_length(other, 20)
+    page.locator("#run").click()
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "running", timeout=RUN_MS)
+    other.locator("#run").click()
+    expect(other.locator("[data-role=message]")).to_contain_text("number 1 in line", timeout=RUN_MS)
+    brake.set()
+    expect(other.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    assert int(other.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) <= 20
+    assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) > 20
+    other.close()
+
+
+def test_a_reload_mid_run_frees_the_model_for_the_next_run(page: Page, brake: Event) -> None:
+    """A run whose page went away must not keep the queue busy."""
+    set_length(page, 1000)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    page.reload()
+    wait_until_read(page)
+    set_length(page, 4)
+    press_run_and_wait(page)  # of fewer rounds than the brake lets by: it would hold the first run alone
+
+
+def test_a_full_queue_says_so_and_leaves_run_usable(
+    browser: Browser, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run decodes, one waits, and there is room for no third."""
+    monkeypatch.setattr("specdemo.ui.page.limits", lambda: replace(PRIVATE, waiting=1))
+    store, over = PairStore(), Event()
+    demo = build(store)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    visitors = [browser.new_page() for _ in range(3)]
+    try:
+        for visitor in visitors:
+            visitor.goto(url)
+            wait_until_read(visitor)
+        store.thread.submit(over.wait)  # the first run takes as long as this test does
+        for visitor in visitors[:2]:
+            visitor.locator("#run").click()
+            expect(visitor.locator(".specdemo-race")).to_have_attribute("data-phase", "loading", timeout=RUN_MS)
+            visitor.wait_for_timeout(500)
+        press_run_and_wait(visitors[2], phase="error")
+        expect(visitors[2].locator("[data-role=message]")).to_contain_text("Too many runs")
+    finally:
+        over.set()
+        for visitor in visitors:
+            visitor.close()
+        demo.close()

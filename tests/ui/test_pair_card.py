@@ -1,0 +1,129 @@
+"""What the card says of a pair, and how a load's progress reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+import pytest
+import torch
+from checkpoints import checkpoint
+
+import specdemo
+from specdemo.models.progress import Step
+from specdemo.models.store import PairStore
+from specdemo.ui.jobs.progress_text import describe
+from specdemo.ui.panel import pair_controls
+from specdemo.ui.panel.pair_card import checked, loaded, refused, working
+from specdemo.ui.panel.pair_controls import (
+    CUSTOM,
+    PAIR_INPUTS,
+    create_pair_controls,
+    has_draft,
+    named,
+    pair_request,
+)
+
+AS_IT_IS = ("none", "none", "auto", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (Step("Looking"), "Looking…"),
+        (Step("Loading", 3, 12), "Loading: 25%"),
+        (Step("Downloading", 0, 2_000_000, in_bytes=True), "Downloading: 0 kB of 2 MB"),
+        (
+            Step("Downloading", 1_500_000_000, 3_000_000_000, in_bytes=True, per_second=5e7),
+            "Downloading: 1.5 GB of 3.0 GB, 50 MB/s, 30\u00a0s left",
+        ),
+        (
+            Step("Downloading", 0, 140_000_000_000, in_bytes=True, per_second=1e7),
+            "Downloading: 0 kB of 140.0 GB, 10 MB/s, 3.9 h left",
+        ),
+    ],
+)
+def test_progress_says_how_far_and_how_long(step: Step, text: str) -> None:
+    """Guards the line that people wait in front of."""
+    assert describe(step) == text
+
+
+def test_names_and_messages_are_text_never_markup(tmp_path: Path) -> None:
+    """Guards the card, which is HTML, against a folder or an answer of the hub that is called like a script."""
+    folder = checkpoint(tmp_path / "<img src=x onerror=alert(1)>", "llama", layers=1)
+    report = specdemo.preflight(str(folder), device="cpu")
+    for html in (checked(report), refused("<script>"), working(Step("<b>"))):
+        assert "<img" not in html
+        assert "<script>" not in html
+        assert "<b></b>" not in html
+    assert "&lt;img" in checked(report)
+
+
+def test_a_loaded_pair_states_measured_bytes_and_saving() -> None:
+    """Guards the figure people quote: counted in memory, not estimated."""
+    store = PairStore()
+    request = pair_request("builtin", "", "", "int8", "none", "auto", "cpu")
+    with store.using(request) as load:
+        pair = load.future.result()
+        html = loaded(load)
+    held = pair.footprints()
+    assert f"In memory, {sum(f.held for f in held.values()) / 1e6:.0f} MB." in html
+    assert f"int8 · {held['target'].held / 1e6:.0f} MB, {held['target'].saved:.0%} saved" in html
+    assert "float32 · 13 MB<" in html
+
+
+def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
+    """Guards the order of the inputs, and that what is typed in reaches the same door as the Python API."""
+    typed = pair_request(CUSTOM, " org/big ", "org/small@v1", "int8", "none", "bfloat16", "cpu")
+    assert (typed.name, typed.draft.revision) == ("org/big + org/small@v1", "v1")
+    assert (typed.target_quantization, typed.draft_quantization, typed.dtype) == ("int8", None, "bfloat16")
+    assert pair_request(CUSTOM, str(tmp_path), None, *AS_IT_IS).target.folder == tmp_path
+    assert pair_request("qwen3-float8", "", "", *AS_IT_IS).target_quantization is None
+    with pytest.raises(specdemo.PairError, match="target: it is empty; type a repository"):
+        pair_request(CUSTOM, "  ", "org/small", *AS_IT_IS)
+
+
+@pytest.mark.parametrize(
+    ("pair", "target", "draft", "expected"),
+    [
+        ("builtin", "", "", True),
+        ("builtin-target", "", "x", False),
+        (CUSTOM, "a", "b", True),
+        (CUSTOM, "a", " ", False),
+        (CUSTOM, "", "", True),
+    ],
+)
+def test_whether_there_is_a_draft(pair: str, target: str, draft: str, expected: bool) -> None:
+    """Guards the list of methods, and that nothing is looked at before it is named."""
+    assert has_draft(pair, target, draft) is expected
+    assert named(pair, target) is (pair != CUSTOM or bool(target))
+
+
+@pytest.mark.parametrize(("public", "offered"), [("1", False), ("0", True)])
+def test_a_public_page_offers_the_catalogue_only(
+    public: str, offered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards a public host: no folder of its own can be typed in, nor any model of any size."""
+    monkeypatch.setenv("SPECDEMO_PUBLIC", public)
+    with gr.Blocks():
+        controls = create_pair_controls()
+    assert (CUSTOM in [value for _, value in controls.pair.choices]) is offered
+    assert len(controls.inputs()) == PAIR_INPUTS
+    if not offered:
+        with pytest.raises(specdemo.PairError, match="public page loads no other models"):
+            pair_request(CUSTOM, "/etc", "", *AS_IT_IS)
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"), [("amx", "bfloat16 with AMX"), ("avx512", "bfloat16 with AVX-512"), (None, None)]
+)
+def test_bfloat16_is_offered_where_the_cpu_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, instructions: str | None, expected: str | None
+) -> None:
+    monkeypatch.setattr(pair_controls, "bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    hint = pair_controls.bfloat16_hint()
+    assert hint is None if expected is None else expected in hint
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pair_controls.bfloat16_hint() is None, "a GPU is the better choice"

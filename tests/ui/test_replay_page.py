@@ -1,0 +1,291 @@
+"""Replays in a real browser: the exported file with the network off, and recordings in the app."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from browsing import RUN_MS, press_run_and_wait, set_length, wait_until_read
+from playwright.sync_api import Browser, Page, expect
+from recorded import HOSTILE
+
+import specdemo
+from specdemo import Recording, Settings, Trace
+from specdemo.runs.encode import encode
+from specdemo.runs.record import record
+from specdemo.runs.single import trace_of
+from specdemo.ui.tabs.recordings_panel import shipped
+from specdemo.view.figures import figure_rows
+from specdemo.view.race_value import replay_value
+
+pytest_plugins = ["browser_fixtures"]
+
+PROMPT = "Book a table for two near the harbour on Friday evening."
+
+
+def race_traces(*lanes: Settings) -> tuple[specdemo.ModelPair, list[Trace]]:
+    """The traces of a real race of the builtin pair."""
+    pair = specdemo.load_pair()
+    ids = encode(pair, PROMPT, None)
+    rounds: list[list[specdemo.Round]] = [[] for _ in lanes]
+    for lane, round_ in specdemo.race(pair, ids, lanes):
+        rounds[lane].append(round_)
+    return pair, [trace_of(pair, ids, s, r) for s, r in zip(lanes, rounds, strict=True)]
+
+
+@pytest.fixture
+def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
+    """Opens a file from disk with the network off; a script error, a dialog or any request fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_offline(True)
+    problems: list[str] = []
+
+    def open_file(path: Path) -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else problems.append(r.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    context.close()
+    assert problems == []
+
+
+def wait_for_end(page: Page) -> None:
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+
+
+def shown_tokens(page: Page, lane: int) -> list[list[str]]:
+    """Kind and text of every token of a lane, as they stand on the page."""
+    return page.locator(f"[data-lane='{lane}'] .t").evaluate_all(
+        "es => es.map(e => [[...e.classList].find(c => c.startsWith('t-')).slice(2), e.textContent])"
+    )
+
+
+def shown_figures(page: Page) -> list[list[str]]:
+    """The table of all figures: label and values."""
+    return page.locator("[data-role=figures] tr:not(:first-child)").evaluate_all(
+        "es => es.map(e => [e.querySelector('th').firstChild.textContent,"
+        " ...[...e.querySelectorAll('td')].map(d => d.textContent)])"
+    )
+
+
+def clock(page: Page) -> float:
+    return float(page.locator("[data-role=time]").inner_text().split()[0])
+
+
+def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """The promise to whoever gives a talk: same tokens, same final figures, chart and details, from disk alone."""
+    _, traces = race_traces(Settings(strategy="autoregressive", max_new_tokens=48), Settings(max_new_tokens=48))
+    specdemo.export_html(traces, tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 3")
+    assert page.locator(".specdemo-race").get_attribute("data-phase") == "running", (
+        "it plays, and shows no end yet"
+    )
+    wait_for_end(page)
+    for lane, trace in enumerate(traces):
+        assert shown_tokens(page, lane) == [[t.kind, t.text] for t in trace.tokens]
+        metrics = trace.metrics()
+        figures = page.locator(f"[data-lane='{lane}']")
+        assert figures.locator("[data-stat=tokens]").inner_text() == str(len(trace.token_ids))
+        assert figures.locator("[data-stat=tau]").inner_text() == f"{metrics.mean_acceptance_length:.2f}"
+        assert figures.locator("[data-stat=tokens_per_second]").inner_text() == (
+            f"{metrics.tokens_per_second:.{1 if metrics.tokens_per_second < 99.95 else 0}f}"
+        )
+    assert shown_figures(page) == [[row["label"], *row["values"]] for row in figure_rows(traces)]
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    page.wait_for_timeout(500)  # the chart draws at most four times a second
+    lengths = page.evaluate("document.querySelector('[data-role=chart]').data.map(s => s.x.length)")
+    assert min(lengths[:2]) > 1
+    page.locator("[data-lane='1'] .t-accepted").first.hover()
+    expect(page.locator("[data-role=tip]")).to_contain_text("target p")
+    rejected = page.locator("[data-lane='1'] .t-rejected").first
+    expect(rejected).to_be_visible()
+    page.locator("[data-role=show-rejected]").uncheck()
+    expect(rejected).to_be_hidden()
+
+
+def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """Guards play, pause, speed, steps and the slider; the clock is the lanes' own."""
+    _, traces = race_traces(Settings(strategy="autoregressive", max_new_tokens=24), Settings(max_new_tokens=24))
+    slow = [_stretched(trace, 3.0 / traces[0].rounds[-1].seconds) for trace in traces]
+    specdemo.export_html(slow, tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    page.keyboard.press(" ")
+    play = page.locator("[data-action=play]")
+    expect(play).to_have_attribute("data-state", "paused")
+    paused = clock(page)
+    page.wait_for_timeout(300)
+    assert clock(page) == paused, "the clock stands still while it is paused"
+
+    order = sorted((r.seconds, lane, r.index) for lane, t in enumerate(slow) for r in t.rounds)
+    page.locator("[data-role=seek]").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    assert page.locator(".t").count() == 0
+    for count in (1, 2, 3):
+        page.keyboard.press("ArrowRight")
+        assert clock(page) == pytest.approx(order[count - 1][0], abs=0.006)
+        ends = [sum(1 for _, where, _ in order[:count] if where == lane) for lane in (0, 1)]
+        for lane, rounds in enumerate(ends):
+            expected = [t.text for r in slow[lane].rounds[:rounds] for t in r.tokens]
+            assert [text for _, text in shown_tokens(page, lane)] == expected
+    page.locator("[data-action=back]").click()
+    assert clock(page) == pytest.approx(order[1][0], abs=0.006)
+
+    page.locator("[data-role=speed]").select_option("2")
+    before, began = clock(page), page.evaluate("performance.now()")
+    play.click()
+    page.wait_for_timeout(700)
+    play.click()
+    passed = (page.evaluate("performance.now()") - began) / 1000
+    assert 0.3 * passed < (clock(page) - before) / 2 <= passed + 0.02, "twice as fast, and never faster than that"
+    page.locator("[data-role=speed]").select_option("8")
+    play.click()
+    wait_for_end(page)
+    assert clock(page) == pytest.approx(slow[0].rounds[-1].seconds, abs=0.006)
+    play.click()  # from the beginning again
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "running")
+    wait_for_end(page)
+    assert [text for _, text in shown_tokens(page, 1)] == [t.text for t in slow[1].tokens]
+
+
+def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """Guards whoever opens a file that was made of somebody else's run."""
+    pair, traces = race_traces(Settings(drafter="prompt_lookup", max_new_tokens=len(HOSTILE) + 1))
+    texts = iter(HOSTILE)
+    rounds = [
+        replace(r, tokens=tuple(replace(t, text=next(texts, "!")) for t in r.tokens)) for r in traces[0].rounds
+    ]
+    trace = replace(traces[0], rounds=tuple(rounds), pair=HOSTILE[2])
+    recording = record(pair, HOSTILE[0], [trace], HOSTILE[2])
+    pieces = tuple(HOSTILE[i % len(HOSTILE)] for i in range(len(trace.prompt_ids)))
+    recording = replace(recording, prompt_pieces=pieces, versions={HOSTILE[0]: HOSTILE[2]}, date=HOSTILE[3])
+    specdemo.export_html(recording, tmp_path / "hostile.html")
+    page = offline(tmp_path / "hostile.html")
+    wait_for_end(page)
+    assert [text for _, text in shown_tokens(page, 0)] == [t.text for t in trace.tokens]
+    assert page.evaluate("window.broken") is None
+    assert page.locator("img").count() == 0
+    assert page.title() == HOSTILE[2]
+    assert page.locator("[data-role=prompt-text]").evaluate("e => e.textContent") == HOSTILE[0]
+    assert page.locator("[data-role=prompt] span").evaluate_all("es => es.map(e => e.textContent)") == list(pieces)
+
+
+def test_a_phone_shows_the_player_without_sideways_scrolling(browser: Browser, tmp_path: Path) -> None:
+    specdemo.export_html(shipped()[1], tmp_path / "replay.html")
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page.goto((tmp_path / "replay.html").as_uri())
+    wait_for_end(page)
+    page.locator("[data-role=facts] summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.classList.contains('dark')")
+    assert page.locator("[data-action=play]").is_visible()
+    page.close()
+
+
+# --- in the app -----------------------------------------------------------------------------------------------
+
+
+def download(page: Page, way: str) -> bytes:
+    """What a save button gives."""
+    with page.expect_download() as waiting:
+        page.locator(f"#save-{way}").click()
+    return Path(waiting.value.path()).read_bytes()
+
+
+def open_file(page: Page, name: str, content: bytes) -> None:
+    page.locator("#open-recording input[type=file]").set_input_files(
+        {"name": name, "mimeType": "application/json", "buffer": content}
+    )
+
+
+def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
+    """The whole way of a recording: run, save, open, replay; the four files tell of the same run."""
+    assert page.locator("#save-json").count() == 0
+    set_length(page, 24)
+    press_run_and_wait(page)
+    ran = [shown_tokens(page, lane) for lane in (0, 1)]
+    figures = shown_figures(page)
+    expect(page.locator("[data-role=player]")).to_be_hidden()
+    saved = download(page, "json")
+    recording = Recording.from_json(saved)
+    assert [[[t.kind, t.text] for t in trace.tokens] for trace in recording.traces] == ran
+    assert recording.prompt == page.locator("#prompt textarea").input_value()
+    tokens, rounds = (download(page, way).decode("utf-8-sig") for way in ("tokens", "rounds"))
+    assert tokens == specdemo.tokens_csv(recording.traces)
+    assert rounds == specdemo.rounds_csv(recording.traces)
+    assert same_data(download(page, "html").decode(), recording)
+
+    page.reload()
+    wait_until_read(page)
+    open_file(page, "run.json", saved)
+    wait_for_end(page)
+    expect(page.locator("[data-role=recorded]")).to_contain_text(f"Recorded on {recording.hardware.label}")
+    assert [shown_tokens(page, lane) for lane in (0, 1)] == ran
+    assert shown_figures(page) == figures
+    assert Recording.from_json(download(page, "json")) == recording, "what was opened can be saved again"
+    press_run_and_wait(page)
+    expect(page.locator("[data-role=player]")).to_be_hidden()
+
+
+def same_data(html: str, recording: Recording) -> bool:
+    """Whether a saved page replays this recording; the name of the replay is new each time."""
+    found: dict[str, Any] = json.loads(html.split('id="recording">')[1].split("</script>")[0])
+    return {**found, "run": ""} == {**replay_value(recording), "run": ""} and html.endswith("</html>\n")
+
+
+def test_the_gallery_replays_what_is_shipped(page: Page) -> None:
+    """Guards the first thing a visitor can press; each is labelled with the hardware it was recorded on."""
+    for number, recording in enumerate(shipped(), start=1):
+        button = page.locator(f"#recording-{number}")
+        expect(button).to_contain_text(f"recorded on {recording.hardware.label}")
+        button.click()
+        expect(page.locator("[data-role=player] strong")).to_have_text(recording.title)
+        page.locator("[data-role=speed]").select_option("8")
+        wait_for_end(page)
+        for lane, trace in enumerate(recording.traces):
+            assert shown_tokens(page, lane) == [[t.kind, t.text] for t in trace.tokens]
+    assert page.locator("[data-lane='2'] [data-role=prompt]").count() == 0
+
+
+def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
+    """Guards against files that are something else, forged, or open while a run is under way."""
+    message = page.locator("#recording-message p")
+    forged = json.loads(shipped()[0].to_json())
+    forged["traces"][0]["rounds"][1]["seconds"] = -1
+    for content, said in (
+        (b"{not json", "not JSON"),
+        (b"\xff\xfe<img src=x onerror=alert(1)>", "not JSON"),
+        (b'{"schema": 1, "traces": [{"<img src=x onerror=alert(1)>": 1}]}', "lane 1"),
+        (json.dumps(forged).encode(), "round 1"),
+        (json.dumps({**forged, "schema": 99}).encode(), "schema 99"),
+    ):
+        open_file(page, "bad.json", content)
+        expect(message).to_contain_text(said, timeout=RUN_MS)
+        assert message.count() == 1
+    assert page.locator("#recordings img").count() == 0
+    set_length(page, 1000)
+    page.locator("#run").click()
+    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    page.locator("#recording-1").click()
+    expect(message).to_contain_text("under way")
+    page.locator("#stop").click()
+    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+    page.locator("#recording-1").click()
+    wait_for_end(page)
+    expect(message).to_have_count(0)
+
+
+def _stretched(trace: Trace, factor: float) -> Trace:
+    """The same trace on a slower machine."""
+    phases = ("seconds", "draft_seconds", "verify_seconds", "other_seconds")
+    rounds = tuple(replace(r, **{name: factor * getattr(r, name) for name in phases}) for r in trace.rounds)
+    return replace(trace, rounds=rounds)

@@ -1,0 +1,193 @@
+"""Servers through the public API: by name, many at once beside the models' thread, and never with their keys."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fake_vllm import FakeVLLM
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed
+
+from specdemo import ModelPair, Round, Settings
+from specdemo.models.catalog import catalog
+from specdemo.models.store import PairStore
+from specdemo.servers.catalog import FILE
+from specdemo.ui import page as ui
+from specdemo.ui.jobs.limits import PRIVATE
+from specdemo.ui.jobs.queue import Lines
+
+KEY = "sk-very-secret-0123456789"
+PROMPT = "Book a table for two."
+AT_ONCE = 32
+
+
+class Gathering(FakeVLLM):
+    """A deployment that begins to decode only when so many requests wait for it at the same time."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.barrier: threading.Barrier | None = None
+
+    def decode(self, ids: list[int], settings: Settings, steps: list[tuple[int, int]]) -> Iterator[Round]:
+        if self.barrier is not None:
+            self.barrier.wait(60)
+        return super().decode(ids, settings, steps)
+
+
+@pytest.fixture(scope="module")
+def deployments() -> Iterator[tuple[FakeVLLM, Gathering]]:
+    target = build("llama", vocabulary=BYTE_VOCABULARY, eos=None)
+    pair = ModelPair(target, perturbed(target), byte_tokenizer())
+    with (
+        FakeVLLM(pair, model="toy", key=KEY) as base,
+        Gathering(pair, Settings(gamma=4), model="toy", key=KEY) as spec,
+    ):
+        yield base, spec
+
+
+@pytest.fixture(scope="module")
+def store() -> PairStore:
+    return PairStore()
+
+
+@pytest.fixture(scope="module")
+def url(
+    store: PairStore, deployments: tuple[FakeVLLM, Gathering], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    base, spec = deployments
+    file = tmp_path_factory.mktemp("servers") / "servers.toml"
+    file.write_text(
+        f'[[server]]\nid = "toy"\nlabel = "The toy"\nmodel = "toy"\napi_key_env = "TOY_KEY"\n'
+        f'baseline_url = "{base.url}"\nspeculative_url = "{spec.url}"\n'
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE, str(file))
+        patch.setenv("TOY_KEY", KEY)
+        demo = ui.build(store, Lines(PRIVATE, shared=False))
+        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **ui.launch_options())
+        yield url
+        demo.close()
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Client:
+    return Client(url, verbose=False, analytics_enabled=False)
+
+
+def call(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """One run over plain HTTP, as in the README."""
+    api = f"{url}gradio_api/call"
+    event = httpx.post(f"{api}/v2/run", json=body, timeout=60).json()["event_id"]
+    last = None
+    with httpx.stream("GET", f"{api}/run/{event}", timeout=120) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("event: error"):
+                raise AssertionError(list(answer.iter_lines()))
+            if line.startswith("data: ["):
+                last = json.loads(line.removeprefix("data: "))
+    assert last is not None
+    return last[0]
+
+
+def test_thirty_two_lanes_at_once_through_one_app_lose_and_cross_nothing(
+    url: str, store: PairStore, deployments: tuple[FakeVLLM, Gathering]
+) -> None:
+    """All of them reach the server before any is answered, while the models' thread is busy elsewhere."""
+    _, spec = deployments
+    spec.barrier = threading.Barrier(AT_ONCE)
+    over, running = threading.Event(), threading.Event()
+    store.thread.submit(lambda: (running.set(), over.wait(120)))
+    assert running.wait(120)
+    shared = {"server": "toy", "temperature": 1.0, "acceptance": "sampling", "max_new_tokens": 24}
+    bodies = [{"prompt": f"{PROMPT} {n}", "settings": {**shared, "seed": n}} for n in range(AT_ONCE)]
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(lambda body: call(url, body), bodies))
+    finally:
+        over.set()
+        spec.barrier = None
+    for seed, answer in enumerate(answers):
+        own = spec.traces[seed]
+        assert answer["token_ids"] == own.token_ids
+        assert answer["output"] == own.text
+        assert answer["metrics"]["accepted"] == own.metrics().accepted
+        assert answer["server"]["level"] == "detailed"
+    assert len({tuple(a["token_ids"]) for a in answers}) == AT_ONCE
+
+
+def test_a_server_is_a_pair_by_its_name_and_its_key_and_address_stay_here(
+    client: Client, deployments: tuple[FakeVLLM, Gathering]
+) -> None:
+    """Listed, raced and swept; nothing that is answered holds the key or where the deployments are."""
+    listed = client.predict(api_name="/pairs")
+    assert [pair["id"] for pair in listed] == [*catalog(), "server:toy"]
+    assert listed[-1]["strategies"] == ["autoregressive", "speculative"]
+    lanes = [{"strategy": "autoregressive", "max_new_tokens": 16}, {"max_new_tokens": 16}]
+    race = client.predict(PROMPT, lanes, "server:toy", True, api_name="/race")
+    assert race["verdict"]["kind"] == "identical"
+    assert [lane["server"]["name"] for lane in race["lanes"]] == ["The toy"] * 2
+    assert race["hardware"] is None
+    sweep = client.predict([PROMPT], [2], 1, {"max_new_tokens": 12}, "server:toy", api_name="/sweep")
+    assert [row["gamma"] for row in sweep["rows"]] == [4]
+    everything = json.dumps([listed, race, sweep])
+    assert KEY not in everything
+    assert all(fake.url.removesuffix("/v1") not in everything for fake in deployments)
+
+
+def test_a_lane_here_races_a_server(client: Client) -> None:
+    """The field ``server`` of a lane says where it runs; the others run on the pair."""
+    lanes = [{"strategy": "autoregressive", "max_new_tokens": 8}, {"server": "toy", "max_new_tokens": 8}]
+    race = client.predict(PROMPT, lanes, api_name="/race")
+    assert ["server" in lane for lane in race["lanes"]] == [False, True]
+    assert [len(lane["token_ids"]) for lane in race["lanes"]] == [8, 8]
+    assert race["hardware"]["device"] == "CPU"
+
+
+def test_what_a_server_sent_before_it_broke_off_is_answered_and_marked(
+    client: Client, deployments: tuple[FakeVLLM, Gathering]
+) -> None:
+    _, spec = deployments
+    spec.fault = "cut"
+    try:
+        answer = client.predict(PROMPT, {"server": "toy", "max_new_tokens": 24}, api_name="/run")
+    finally:
+        spec.fault = None
+    assert 1 < len(answer["token_ids"]) < 24
+    assert answer["stop"] is None
+    assert "broke off" in answer["server"]["incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "pair", "message"),
+    [
+        ({"server": "none"}, "builtin", "'none' is not configured; choose one of toy"),
+        ({}, "server:none", "'none' is not configured"),
+        ({"engine": "server"}, "builtin", "give the name of a configured server"),
+        ({"drafter": "early_exit"}, "server:toy", "drafter: a server drafts as it was started"),
+        ({"server": {"url": "http://x"}}, "builtin", "server: must be the name of a configured server"),
+        ({"server": "http://127.0.0.1:1/v1"}, "builtin", "is not configured"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_do(
+    client: Client, settings: dict[str, Any], pair: str, message: str
+) -> None:
+    """Only configured servers are asked, whatever a program names."""
+    with pytest.raises(AppError, match=message):
+        client.predict(PROMPT, settings, pair, api_name="/run")
+
+
+def test_a_file_that_cannot_be_read_is_said_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the start: one sentence, not a page without its servers."""
+    monkeypatch.setenv(FILE, str(tmp_path / "none.toml"))
+    with pytest.raises(Exception, match=r"^server: none\.toml cannot be read"):
+        ui.build(PairStore())

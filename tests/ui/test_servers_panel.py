@@ -1,0 +1,254 @@
+"""Servers in the panel, in links and in what the page is told, without a browser."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+from fake_vllm import FakeVLLM
+from toys import endless_pair, prompt_ids
+
+from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
+from specdemo.runs.sweep import stream_sweep
+from specdemo.servers.catalog import FILE, ServerEntry, servers
+from specdemo.servers.probe import Health, probe
+from specdemo.ui.jobs.sweep import SERVERS_OWN
+from specdemo.ui.links.fields import METHOD_FIELDS
+from specdemo.ui.links.links import from_query, to_query
+from specdemo.ui.panel import pair_card
+from specdemo.ui.panel.controls import FIRST_LANES, race_settings
+from specdemo.ui.panel.lane_controls import NO_LANE, method_choices, methods_on, wish_of
+from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
+from specdemo.ui.panel.panel_drafting import drafting
+from specdemo.ui.panel.server_choice import offered
+from specdemo.ui.tabs.sweep import plan
+from specdemo.view.lane_headers import trace_headers
+from specdemo.view.race_value import RaceView
+
+TWO = """
+[[server]]
+id = "big"
+label = "Big one"
+baseline_url = "http://a:8000"
+speculative_url = "http://b:8000"
+model = "m"
+chat = true
+
+[[server]]
+id = "lone-wolf"
+speculative_url = "http://c:8000"
+model = "n"
+"""
+SHARED = (0, 0, 1, 0, True, "auto", 64)
+OPTIONS = (None, False, "?", None, None, None)  # hidden on a server, so they cannot be wrong
+PAIR = ("server:big", "", "", "none", "none", "auto", "best")
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "servers.toml"
+    path.write_text(TWO)
+    monkeypatch.setenv(FILE, str(path))
+    return path
+
+
+def names(**options: object) -> list[str]:
+    return [name for _, name in method_choices(has_draft=True, quantized=False, **options)]
+
+
+def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two: Path) -> None:
+    """With short words for the chosen one, which come first."""
+    served = ["server:big:plain", "server:big:speculative", "server:lone-wolf:speculative"]
+    assert names(optional=False)[-3:] == served
+    assert names(optional=True, server="big") == [NO_LANE, *served]
+    labels = dict(method_choices(has_draft=True, quantized=False, optional=False, server="lone-wolf"))
+    assert list(labels) == ["Speculative", "Big one: plain", "Big one: speculative"]
+
+
+def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
+    """γ, rule and engine of the panel say nothing there; the temperature does."""
+    (greedy,) = race_settings(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
+    assert greedy == Settings(engine="server", server="lone-wolf", chat=True, max_new_tokens=64)
+    warm, plain = race_settings(
+        0.8, *SHARED[1:5], "graphs", 64, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
+    )
+    assert (warm.acceptance, warm.engine, warm.temperature) == ("sampling", "server", 0.8)
+    assert (plain.strategy, plain.server) == ("autoregressive", "big")
+    with pytest.raises(SpecDemoError, match="Lane 1: method: 'server:big:magic' is not known"):
+        race_settings(*SHARED, "server:big:magic", *OPTIONS)
+
+
+def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -> None:
+    """One lane where there is one deployment; and a wish is of lanes in general, whichever the pair."""
+    assert methods_on("big", FIRST_LANES) == ["server:big:plain", "server:big:speculative", NO_LANE, NO_LANE]
+    assert methods_on("big", ["lookup", "plain_unquantized"]) == ["server:big:speculative", "server:big:plain"]
+    assert methods_on("lone-wolf", FIRST_LANES) == ["server:lone-wolf:speculative", NO_LANE, NO_LANE, NO_LANE]
+    assert methods_on("gone", FIRST_LANES) == list(FIRST_LANES)
+    assert wish_of("server:big:plain", "big") == "plain"
+    assert wish_of("server:big:speculative", "big") == "draft"
+    assert wish_of("server:big:plain", None) == "server:big:plain", "beside models it is wished as it is"
+    assert wish_of("early_exit", "big") == "early_exit"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"pair": "server:big"},
+        {"pair": "server:lone-wolf", "lane2.method": "server:big:plain"},
+        {"pair": "server:big", "method": "server:lone-wolf:speculative", "lane4.method": "server:big:plain"},
+        {"lane3.method": "server:big:speculative", "pair": "gpt2"},
+    ],
+)
+def test_links_hold_servers(two: Path, query: dict[str, str]) -> None:
+    """Reading what was written gives the same page, and only what differs from its beginning is written."""
+    values, notices = from_query(query)
+    assert notices == []
+    written = to_query(values)
+    again, _ = from_query(dict(part.split("=") for part in re.sub("%3A", ":", written).split("&")))
+    assert again == values
+    assert len(written.split("&")) == len(query)
+
+
+def test_a_link_to_what_is_not_configured_is_told(two: Path) -> None:
+    """Also a way that a server lacks, and a pair's way where a server stands for the pair."""
+    for query in ({"pair": "server:x"}, {"method": "server:lone-wolf:plain"}):
+        _, (notice,) = from_query(query)
+        assert "is ignored; choose one of" in notice
+    values, (notice,) = from_query({"pair": "server:big", "method": "draft"})
+    assert "method: “draft” is ignored" in notice
+    assert [values[name] for name in METHOD_FIELDS] == methods_on("big", FIRST_LANES)
+
+
+def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> None:
+    """A sweep of a server has no γ; a local pair's is not mistaken for one because a lane races a server."""
+    served = ("server:big:speculative", *OPTIONS)
+    local = ("draft", 3, False, "exact", 10, 3, 0)
+    here = ("builtin", *PAIR[1:])
+    both = ("prompt", *SHARED, *served, *local)
+    assert drafting((*PAIR, *both)).server == "big"
+    assert drafting((*here, *both)).gamma == 3
+    wanted = plan((*PAIR, *both), 2, 8, 1, 16, "panel", [], "", None)
+    assert wanted.gammas == SERVERS_OWN
+    with pytest.raises(SpecDemoError, match="no lane drafts"):
+        drafting((*here, "prompt", *SHARED, *served))
+    with pytest.raises(PairError, match="'Big one' is a server, and this needs the models here"):
+        pair_request(*PAIR)
+    assert len(PAIR) == PAIR_INPUTS
+
+
+def test_a_file_that_breaks_later_takes_no_page_down(two: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Guards a running app against an edit: it offers no servers, and its log says why."""
+    two.write_text("[[server")
+    assert offered() == {}
+    assert "servers.toml is no TOML file" in caplog.text
+
+
+def raced(**options: object) -> tuple[list[Settings], list[Trace], RaceView]:
+    """Two deployments raced to the end, and the view of it."""
+    pair = endless_pair("llama")
+    lanes = [Settings(strategy="autoregressive", max_new_tokens=24), Settings(max_new_tokens=24)]
+    with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), **options) as spec:
+        running = race(ServerPair(base.url, spec.url, "toy", name="Toy"), prompt_ids(5), lanes)
+        rounds = list(running)
+        traces = running.traces()
+    view = RaceView(trace_headers(traces))
+    view.add(rounds)
+    return lanes, traces, view
+
+
+def test_what_servers_said_at_the_end_replaces_what_streamed() -> None:
+    """As another run that names the one it replaces, so that the browser draws it anew."""
+    _, traces, view = raced()
+    before = view.value()
+    assert "streamed" in "".join(before["rounds"])
+    view.settle(traces)
+    view.conclude(traces)
+    after = view.value()
+    assert after["replaces"] == before["run"] != after["run"]
+    assert "streamed" not in "".join(after["rounds"])
+    assert '"kind":"rejected"' in "".join(after["rounds"])
+    assert before["lanes"][1]["detail"] == "Toy", "what was sent is not changed afterwards"
+    plain, drafted = after["lanes"]
+    assert drafted["detail"] == "Toy, γ\u00a04"
+    assert re.fullmatch(r"client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
+    assert drafted["server"]["line"].endswith("rounds from the server's own record")
+    figures = traces[1].metrics()
+    assert drafted["told"]["tau"] == figures.mean_acceptance_length
+    assert drafted["told"]["passes"] == figures.rounds + 1
+    assert drafted["told"]["tokens"] == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "known"),
+    [
+        ({"level": "summary"}, "totals from the server's own record", True),
+        ({"level": "none"}, "totals from the server's counters", True),
+        ({"level": "none", "fault": "no counters"}, "speed only", False),
+    ],
+)
+def test_a_lane_says_how_much_its_server_told(options: dict, said: str, known: bool) -> None:
+    """What is not known is empty in its head too, not guessed from the chunks."""
+    _, traces, view = raced(**options)
+    view.settle(traces)
+    view.conclude(traces)
+    assert view.lanes[1]["server"]["line"].endswith(said)
+    told = view.lanes[1]["told"]
+    assert (told["acceptance_rate"] is not None) is known
+    assert told["tokens_per_second"] > 0
+
+
+def test_lanes_are_named_by_their_server_where_it_tells_them_apart() -> None:
+    """Plain and Speculative on one server; with its name beside lanes of this machine or of another server."""
+    _, (plain, drafted), _ = raced()
+    here = Trace(Settings(strategy="autoregressive"), (1,), plain.rounds)
+    assert [h["title"] for h in trace_headers([plain, drafted])] == ["Plain", "Speculative"]
+    assert [h["title"] for h in trace_headers([here, drafted])] == ["Plain", "Toy: speculative"]
+
+
+@pytest.mark.parametrize("measure", ["race", "sweep"])
+def test_stop_is_heard_while_a_server_is_silent(measure: str) -> None:
+    """Guards Stop against the server's timeout, which may be an hour."""
+    pair, stop = endless_pair("llama"), Event()
+    with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), fault="hang", fault_after=1) as spec:
+        there = ServerPair(base.url, spec.url, "toy")
+        settings = Settings(max_new_tokens=24)
+        began = time.monotonic()
+        Timer(0.5, stop.set).start()
+        if measure == "race":
+            running = race(there, prompt_ids(5), [settings], stop)
+            assert list(running)
+            assert running.traces()[0].server.incomplete == "it was stopped here"
+        else:
+            assert list(stream_sweep(there, [prompt_ids(5)], settings, stop=stop)) == []
+        assert time.monotonic() - began < 5
+
+
+def test_the_card_tells_what_a_server_is_and_never_where(two: Path) -> None:
+    """Its model, its deployments and whether they answer; names are text."""
+    entry = servers()["big"]
+    asking = pair_card.server(entry, None)
+    assert 'data-state="working"' in asking
+    assert "http://" not in asking
+    good, bad = Health(True, "answers in 3 ms"), Health(False, "cannot be reached")
+    assert "Big one answers." in pair_card.server(entry, {"autoregressive": good, "speculative": good})
+    assert "Big one answers in part." in pair_card.server(entry, {"autoregressive": good, "speculative": bad})
+    odd = ServerEntry("x", "<b>x</b>", ServerPair(None, "http://c", "<i>m"), "<u>")
+    html = pair_card.server(odd, {"speculative": bad})
+    assert not re.search("<[biu]>", html)
+    assert "no deployment" in html
+
+
+def test_a_probe_tells_who_answers() -> None:
+    """Quickly, each deployment for itself."""
+    pair = endless_pair("llama")
+    with FakeVLLM(pair, model="toy") as fake:
+        there = ServerPair(fake.url, "http://127.0.0.1:9", "toy")
+        states = probe(there, ("autoregressive", "speculative"))
+        other = probe(ServerPair(fake.url, None, "other"), ("autoregressive",))
+    assert states["autoregressive"].ok
+    assert states["autoregressive"].text.startswith("answers in")
+    assert states["speculative"] == Health(False, "cannot be reached")
+    assert other["autoregressive"].text == "answers, but does not list this model"

@@ -1,0 +1,263 @@
+"""The folder of a Space: what is in it, its front matter, and the app as a Space starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from huggingface_hub import SpaceHardware
+
+import specdemo
+from specdemo.bench.tab import events, reading
+from specdemo.bench.visitor import Visitor
+from specdemo.cli.main import main
+from specdemo.cli.space import LARGEST, ROOT, space_files
+
+START_SECONDS = 180
+TOKEN = "hf_aTokenThatNobodyMayEverSee"
+PROMPT = "Book a table for two near the harbour."
+
+# https://huggingface.co/docs/hub/spaces-config-reference: every key the hub accepts, with what it may hold.
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+HARDWARE = {hardware.value for hardware in SpaceHardware}
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_text, value))
+
+
+def is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+KEYS: dict[str, Any] = {
+    "title": is_text,
+    "emoji": lambda v: is_text(v) and not v.isascii(),
+    "colorFrom": COLOURS.__contains__,
+    "colorTo": COLOURS.__contains__,
+    "sdk": {"gradio", "docker", "static"}.__contains__,
+    "python_version": lambda v: isinstance(v, str) and re.fullmatch(r"3\.\d+(\.\d+)?", v),
+    "sdk_version": lambda v: isinstance(v, str) and re.fullmatch(r"\d+\.\d+\.\d+", v),
+    "suggested_hardware": HARDWARE.__contains__,
+    "suggested_storage": {"small", "medium", "large"}.__contains__,
+    "app_file": is_text,
+    "app_port": lambda v: isinstance(v, int),
+    "base_path": lambda v: is_text(v) and v.startswith("/"),
+    "fullWidth": is_switch,
+    "header": {"mini", "default"}.__contains__,
+    "short_description": lambda v: is_text(v) and len(v) <= 60,
+    "thumbnail": is_text,
+    "models": is_texts,
+    "datasets": is_texts,
+    "tags": is_texts,
+    "license": is_text,
+    "pinned": is_switch,
+    "hf_oauth": is_switch,
+    "disable_embedding": is_switch,
+    "startup_duration_timeout": is_text,
+    "custom_headers": lambda v: isinstance(v, dict),
+    "preload_from_hub": is_texts,
+}
+NEEDED = {"title", "sdk", "sdk_version", "python_version", "app_file", "license", "short_description"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command writes; far from the repository, so that nothing of it can be imported by luck."""
+    made = tmp_path_factory.mktemp("space") / "app"
+    assert main(["space", str(made)]) == 0
+    return made
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_folder_holds_what_the_app_needs_and_nothing_else(folder: Path) -> None:
+    """Guards against a Space that lacks a script, or carries tests, benches and caches."""
+    found = files(folder)
+    assert {
+        "app.py",
+        "requirements.txt",
+        "README.md",
+        "specdemo/view/web/race.js",
+        "specdemo/ui/web/page.css",
+    } <= found
+    assert {"assets/pairs.toml", "assets/builtin/draft/model.safetensors"} <= found
+    unwanted = ("tests/", "specdemo/bench/", "specdemo/training/", "specdemo/cli/", ".git", ".ci/")
+    assert not [name for name in found if name.startswith(unwanted) or "__pycache__" in name]
+    assert max(path.stat().st_size for path in folder.rglob("*")) <= LARGEST
+    assert all((folder / name).read_bytes() == (ROOT / name).read_bytes() for name in found)
+
+
+def test_a_module_imported_inside_a_function_is_found(tmp_path: Path) -> None:
+    """Guards against a module that is only missed when a visitor presses the button that needs it."""
+    package = tmp_path / "specdemo"
+    for name in ("one", "two", "unused"):
+        (package / name).mkdir(parents=True)
+        (package / name / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "one" / "late.py").write_text("def run():\n    from specdemo import two\n    import os.path\n")
+    (package / "two" / "web").mkdir()
+    (package / "two" / "web" / "view.js").write_text("")
+    (tmp_path / "app.py").write_text("from specdemo.one.late import run\n")
+    found = {path.as_posix() for path in space_files(tmp_path)}
+    assert {"specdemo/one/late.py", "specdemo/two/__init__.py", "specdemo/two/web/view.js"} <= found
+    assert not [name for name in found if "unused" in name]
+
+
+def test_a_folder_in_use_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    assert main(["space", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert files(tmp_path) == {"mine.txt"}
+
+
+def test_it_says_how_to_push(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands must be those of the hub's own tool, whatever its next version renames."""
+    assert main(["space", str(tmp_path / "my space")]) == 0
+    commands = re.findall(r"^ +hf (.*)$", capsys.readouterr().out, re.M)
+    assert [command.split()[0] for command in commands] == ["auth", "repos", "upload"]
+    hf = Path(sys.executable).with_name("hf")
+    for command in commands:
+        words = re.match(r"[a-z ]+[a-z]", command)[0].split()
+        told = subprocess.run([hf, *words, "--help"], capture_output=True, text=True, timeout=120)
+        assert told.returncode == 0, told.stderr
+        assert all(option in told.stdout for option in re.findall(r"--\w+", command))
+
+
+def test_the_front_matter_holds_documented_keys_and_values_only(folder: Path) -> None:
+    """Guards against a Space that shows "Configuration error" instead of the app."""
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("---\n"), "the block must come first"
+    settings = yaml.safe_load(text.split("---\n")[1])
+    assert settings.keys() <= KEYS.keys()
+    assert settings.keys() >= NEEDED
+    assert [key for key, value in settings.items() if not KEYS[key](value)] == []
+    assert settings["sdk"] == "gradio"
+    assert f"gradio[mcp]=={settings['sdk_version']}" in (folder / "requirements.txt").read_text().splitlines()
+    assert (folder / settings["app_file"]).is_file()
+
+
+# --- the app as a Space starts it -----------------------------------------------------------------------------
+
+
+def space_environment(port: int, home: Path) -> dict[str, str]:
+    """What the platform sets, and nothing of this machine's but where programs are found."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "HF_HOME": str(home / ".cache" / "huggingface"),
+        "LANG": "C.UTF-8",
+        "SYSTEM": "spaces",
+        "SPACE_ID": "someone/specdemo",
+        "SPACE_HOST": "someone-specdemo.hf.space",
+        "SPACE_AUTHOR_NAME": "someone",
+        "SPACE_REPO_NAME": "specdemo",
+        "SPACE_TITLE": "Speculative decoding, measured",
+        "SPACE_CREATOR_USER_ID": "0123456789abcdef01234567",
+        "CPU_CORES": "2",
+        "MEMORY": "16Gi",
+        "GRADIO_SERVER_NAME": "0.0.0.0",
+        "GRADIO_SERVER_PORT": str(port),
+        "GRADIO_ALLOW_FLAGGING": "never",
+        "GRADIO_ANALYTICS_ENABLED": "False",  # the tests' own: nothing may leave the machine
+        "HF_HUB_OFFLINE": "1",
+        "HF_TOKEN": TOKEN,
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+CLOSED_LOOPS = re.compile(
+    r"Exception ignored in: <function BaseEventLoop\.__del__.*?Invalid file descriptor: -1\n", re.DOTALL
+)
+"""What Python 3.11 writes when it collects event loops that Gradio's own code on a Space has closed already."""
+
+
+@pytest.fixture(scope="module")
+def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The running Space: its address, and what it wrote so far."""
+    home, port = tmp_path_factory.mktemp("home"), free_port()
+    environment, log = space_environment(port, home), home / "log"
+    where = [sys.executable, "-c", "import specdemo; print(specdemo.__file__)"]
+    found = subprocess.run(where, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert Path(found.stdout.strip()) == folder / "specdemo" / "__init__.py", found.stderr
+    with log.open("w") as out:
+        app = subprocess.Popen(
+            [sys.executable, "app.py"], cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        yield wait_for(f"http://127.0.0.1:{port}", app, log), log
+    finally:
+        app.send_signal(signal.SIGKILL)
+        app.wait()
+
+
+def wait_for(url: str, app: subprocess.Popen, log: Path) -> str:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        assert app.poll() is None, log.read_text()
+        try:
+            httpx.get(f"{url}/config", timeout=5).raise_for_status()
+            return url
+        except httpx.TransportError:
+            time.sleep(0.2)
+    raise AssertionError(f"no page within {START_SECONDS} s: {log.read_text()}")
+
+
+def panel(pair: str = "builtin", tokens: int = 24) -> list[Any]:
+    """The panel's values as the page sends them."""
+    options = [4, False, "exact", 10, 3, 0]
+    lanes = [value for method in ("plain", "draft", "none", "none") for value in (method, *options)]
+    return [pair, "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, "auto", tokens, *lanes]
+
+
+def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:
+    """The whole way with the Space's variables, a clean environment and the folder as the only source."""
+    url, log = space
+    _, rounds = Visitor(url).race(panel())
+    expected = specdemo.run(specdemo.load_pair(), PROMPT, specdemo.Settings(max_new_tokens=24, gamma=4))
+    for lane in (0, 1):
+        tokens = [t for r in rounds if r["lane"] == lane for t in r["tokens"] if t["kind"] != "rejected"]
+        assert [t["id"] for t in tokens] == list(expected.token_ids)
+    assert "Traceback" not in re.sub(CLOSED_LOOPS, "", log.read_text())
+
+
+def test_a_space_is_public(space: tuple[str, Path]) -> None:
+    """Guards against strangers who make a Space download what they like."""
+    config = Visitor(space[0]).config
+    [pairs] = [c["props"]["choices"] for c in config["components"] if c["props"].get("elem_id") == "pair"]
+    assert len(pairs) > 5
+    assert not [label for label, _ in pairs if "own models" in label]
+
+
+def test_the_token_is_never_shown(space: tuple[str, Path]) -> None:
+    """Guards HF_TOKEN: in the page, in a refused pair's message, in the log."""
+    url, log = space
+    visitor = Visitor(url)
+    look = reading(events(visitor.config, "dtype", "change"), queued=True)
+    card = visitor.answers(look, panel("llama3")[:7])  # gated, and the hub cannot be reached
+    assert "hub cannot be reached" in card
+    for name in ("", "/config", "/gradio_api/info"):
+        assert TOKEN not in httpx.get(url + name, timeout=30).text
+    assert TOKEN not in card + log.read_text()
