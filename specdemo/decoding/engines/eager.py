@@ -1,4 +1,4 @@
-"""One model, its KV cache and its rollback."""
+"""A model called forward by forward, by transformers' modules or directly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.select import Engine, open_forward
 
@@ -14,24 +15,29 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Runner:
-    """Feeds token ids to a model and can take the last ones back.
+class EagerRunner:
+    """A :class:`~specdemo.decoding.engines.base.Runner` with a cache that grows.
 
-    Between rounds the cache holds all committed tokens but the last (whose logits nobody has yet).
+    Args:
+        model: whose forward it is.
+        engine: what is to run its layers.
+        reason: why it is not the engine that was asked for.
+        cache, layers: another runner's cache, of which this model fills only the first layers.
     """
 
     def __init__(
         self,
         model: PreTrainedModel,
+        engine: Engine = "auto",
+        *,
+        reason: str | None = None,
         cache: LaneCache | None = None,
         layers: int | None = None,
-        engine: Engine = "auto",
     ) -> None:
-        """``cache`` and ``layers``: another runner's cache, of which this model fills only the first layers."""
         self.model = model
         self.length = 0
-        """Tokens in the cache."""
         self._wish: Engine = engine
+        self._reason = reason
         self._forward = open_forward(model, engine)
         self.device = self._forward.device
         self._cache = LaneCache() if cache is None else cache
@@ -39,39 +45,30 @@ class Runner:
 
     @property
     def engine(self) -> str:
-        """Which code runs the model's layers, ``direct`` or ``eager``."""
-        return self._forward.name
+        return self._forward.name if self._reason is None else f"{self._forward.name}: {self._reason}"
 
     @property
-    def held(self) -> int:
-        """Bytes of keys and values allocated."""
-        return self._cache.held
+    def nbytes(self) -> int:
+        return self._cache.nbytes
 
     def forward(
         self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache.
 
-        Returns the float32 logits (keep, vocabulary) of the last ``keep``. With ``keep`` 0 none are computed where
-        the model allows it, and (0, vocabulary) comes back.
+        With ``keep`` 0 no logits are computed where the model allows it, and (0, V) comes back.
         """
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
         logits = self._forward(tokens, self._cache, keep)
         self.length += tokens.shape[1]
-        return logits[0]
+        return Output(logits[0])
 
-    def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
-        """A runner of ``model`` that reads and extends the first ``layers`` layers of this runner's cache."""
-        return Runner(model, self._cache, layers, self._wish)
+    def sharing(self, model: PreTrainedModel, layers: int) -> EagerRunner:
+        return EagerRunner(model, self._wish, reason=self._reason, cache=self._cache, layers=layers)
 
     def rollback_to(self, length: int) -> None:
-        """Forget everything after the first ``length`` tokens.
-
-        Raises:
-            ValueError: the cache holds fewer.
-        """
         surplus = self.length - length
         if surplus < 0 or length < 0:
             raise ValueError(f"cannot roll back from {self.length} tokens to {length}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-FIRST_ROOM = 128
+FIRST_CAPACITY = 128
 """Slots set aside at the least."""
 
 
@@ -31,7 +31,7 @@ class LaneCache(Cache):
         return self.layers[index]
 
     @property
-    def held(self) -> int:
+    def nbytes(self) -> int:
         """Bytes allocated."""
         layers = [layer for layer in self.layers if layer.is_initialized]
         return sum(t.numel() * t.element_size() for layer in layers for t in (layer.keys, layer.values))
@@ -72,11 +72,11 @@ class LaneLayer(CacheLayerMixin):
     def reserve(self, slots: int) -> None:
         """Have room for so many tokens."""
         if slots > self.keys.shape[2]:
-            room = max(FIRST_ROOM, 2 * self.keys.shape[2], slots + slots // 4)
-            self.keys, self.values = (self._moved(t, room) for t in (self.keys, self.values))
+            capacity = max(FIRST_CAPACITY, 2 * self.keys.shape[2], slots + slots // 4)
+            self.keys, self.values = (self._moved(t, capacity) for t in (self.keys, self.values))
 
-    def _moved(self, store: torch.Tensor, room: int) -> torch.Tensor:
-        larger = store.new_empty(*store.shape[:2], room, store.shape[3])
+    def _moved(self, store: torch.Tensor, capacity: int) -> torch.Tensor:
+        larger = store.new_empty(*store.shape[:2], capacity, store.shape[3])
         larger[:, :, : self.length] = store[:, :, : self.length]
         return larger
 

@@ -1,0 +1,64 @@
+"""What every engine gives: a runner that feeds tokens to one model and can take the last ones back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a forward gives.
+
+    Attributes:
+        logits: (keep, V) float32, of the last ``keep`` tokens fed.
+        hidden: (keep, taps · width) the residual streams a draft head reads; None if none were asked for.
+    """
+
+    logits: torch.Tensor
+    hidden: torch.Tensor | None = None
+
+
+class Runner(Protocol):
+    """One model, its KV cache and its rollback.
+
+    Between rounds the cache holds all committed tokens but the last, whose logits nobody has yet.
+
+    Attributes:
+        model: whose forward it is.
+        device: where the model runs.
+        length: tokens in the cache.
+    """
+
+    model: PreTrainedModel
+    device: torch.device
+    length: int
+
+    @property
+    def engine(self) -> str:
+        """What runs the model's layers, such as ``direct``, or ``eager: graphs need a CUDA device``."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values allocated."""
+
+    def forward(
+        self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
+    ) -> Output:
+        """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache; the logits are those of the last ``keep``."""
+
+    def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
+        """A runner of ``model``, the first ``layers`` layers of this one's, in the same cache."""
+
+    def rollback_to(self, length: int) -> None:
+        """Forget everything after the first ``length`` tokens.
+
+        Raises:
+            ValueError: there are fewer.
+        """

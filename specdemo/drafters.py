@@ -1,0 +1,81 @@
+"""The table of drafters: one row each, and nothing elsewhere in the house names one.
+
+Rows are made in ``specdemo/decoding/drafters/``, one file a drafter, and registered by its ``registry``. Settings,
+panel, links, command line, batches, losslessness tests and documents read them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from specdemo.decoding.batch.drafters import BatchDrafter
+    from specdemo.decoding.drafters.base import Drafter
+    from specdemo.decoding.engines.base import Runner
+    from specdemo.decoding.lane import Lane
+    from specdemo.models.pair import ModelPair
+    from specdemo.settings import Settings
+
+DEFAULT_DRAFTER = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterSpec:
+    """One drafter, and what the rest of the house must know of it.
+
+    Attributes:
+        name: its value in ``Settings.drafter``.
+        label: what people call it, in lower case: "draft model".
+        open: a fresh drafter for one lane, after ``check``; given the pair, the target's runner and the lane.
+        title: heads its lanes on the page.
+        method: its name in links and in the panel's lists, where it is another than ``name``.
+        needs: what a pair must have for it: a draft model, or nothing.
+        batchable: whether it drafts for several prompts together; ``open_batch`` says how.
+        open_batch: a fresh drafter for all rows of a batch; None opens one a row, for drafters without a model.
+        check: raises SettingsError where this pair cannot draft so.
+        reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
+        reference: the model, over the target's tokens, whose distribution its tokens come from; None if there is
+            none.
+        copies: it copies tokens from prompt and output: the page shows the prompt, the record has the places.
+        always_drafts: it always proposes γ tokens, so that other widths need not be captured.
+        assisted: the method in which transformers' own generation drafts so; None if it has none.
+        note: a sentence for the panel.
+    """
+
+    name: str
+    label: str
+    open: Callable[[ModelPair, Runner, Lane], Drafter]
+    title: str = ""
+    method: str = ""
+    needs: Literal["draft"] | None = None
+    batchable: bool = False
+    open_batch: Callable[[ModelPair, Sequence[Lane]], BatchDrafter] | None = None
+    check: Callable[[ModelPair, Settings], None] = lambda pair, settings: None
+    reads: tuple[str, ...] = ()
+    reference: Callable[[ModelPair, Settings], PreTrainedModel | None] = lambda pair, settings: None
+    copies: bool = False
+    always_drafts: bool = False
+    assisted: str | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.label.capitalize())
+        object.__setattr__(self, "method", self.method or self.name)
+
+
+DRAFTERS: dict[str, DrafterSpec] = {}
+"""All drafters by name, in the order in which lists show them."""
+
+
+def register(spec: DrafterSpec) -> None:
+    """Add a drafter; from now on every part of the house offers it."""
+    DRAFTERS[spec.name] = spec
+
+
+def without(need: str) -> list[DrafterSpec]:
+    """The drafters that do without something a pair may lack."""
+    return [spec for spec in DRAFTERS.values() if spec.needs != need]
