@@ -34,8 +34,7 @@ class DrafterSpec:
         title: heads its lanes on the page.
         method: its name in links and in the panel's lists, where it is another than ``name``.
         needs: what a pair must have for it: a draft model, or nothing.
-        batchable: whether it drafts for several prompts together; ``open_batch`` says how.
-        open_batch: a fresh drafter for all rows of a batch; None opens one a row, for drafters without a model.
+        open_batch: a fresh drafter for all rows of a batch; None if it cannot draft for several prompts together.
         check: raises SettingsError where this pair cannot draft so.
         reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
         reference: the model, over the target's tokens, whose distribution its tokens come from; None if there is
@@ -52,7 +51,6 @@ class DrafterSpec:
     title: str = ""
     method: str = ""
     needs: Literal["draft"] | None = None
-    batchable: bool = False
     open_batch: Callable[[ModelPair, Sequence[Lane]], BatchDrafter] | None = None
     check: Callable[[ModelPair, Settings], None] = lambda pair, settings: None
     reads: tuple[str, ...] = ()
@@ -65,6 +63,11 @@ class DrafterSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.label.capitalize())
         object.__setattr__(self, "method", self.method or self.name)
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it drafts for several prompts together."""
+        return self.open_batch is not None
 
 
 DRAFTERS: dict[str, DrafterSpec] = {}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.errors import SettingsError
 
 STRATEGIES = ("autoregressive", "speculative", "assisted")
-DRAFTERS = ("model", "prompt_lookup", "early_exit")
 LOSSLESS_RULES = ("exact", "sampling", "token_match", "block")
 LOSSY_RULES = ("top_k", "typical", "naive")
 ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
@@ -30,8 +30,9 @@ class Settings:
     Args:
         strategy: ``autoregressive`` (target only), ``speculative``, or ``assisted``: transformers' own assisted
             generation, with its own acceptance rule.
-        drafter: who proposes tokens: ``model`` is the pair's draft model, ``prompt_lookup`` copies what followed
-            the last tokens before, ``early_exit`` is the target's own first layers.
+        drafter: who proposes tokens, one of ``specdemo.drafters.DRAFTERS``: ``model`` is the pair's draft model,
+            ``prompt_lookup`` copies what followed the last tokens before, ``early_exit`` is the target's own first
+            layers.
         acceptance: which drafted tokens are kept. ``exact`` (temperature 0), ``sampling``, ``token_match`` and
             ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
         gamma: drafted tokens a round, 1 to 16.
@@ -58,7 +59,7 @@ class Settings:
     """
 
     strategy: str = "speculative"
-    drafter: str = "model"
+    drafter: str = DEFAULT_DRAFTER
     acceptance: str = "exact"
     gamma: int = 5
     adaptive_gamma: bool = False
@@ -108,10 +109,11 @@ class Settings:
             )
         if self.chat is not None and not isinstance(self.chat, bool):
             raise SettingsError("chat", f"must be True, False or None, not {self.chat!r}.")
-        if self.strategy == "assisted" and self.drafter == "early_exit":
+        if self.strategy == "assisted" and DRAFTERS[self.drafter].assisted is None:
+            theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted is not None)
             raise SettingsError(
                 "drafter",
-                "'assisted' drafts with 'model' or 'prompt_lookup'; for early exit choose 'speculative'.",
+                f"'assisted' drafts with {theirs}; for {DRAFTERS[self.drafter].label} choose 'speculative'.",
             )
         if self.strategy == "speculative" and self.acceptance == "exact" and self.temperature > 0:
             raise SettingsError(

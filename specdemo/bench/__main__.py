@@ -15,11 +15,11 @@ import torch
 from specdemo.bench.clocks import race_against_alone
 from specdemo.bench.speed import measure_domain, summary
 from specdemo.bench.traffic import read_bandwidth, step_bytes
-from specdemo.decoding.engines.open import engine_of
 from specdemo.machine import machine_of
 from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.runs.prompts import by_domain
+from specdemo.runs.single import run
 from specdemo.settings import Settings
 
 
@@ -72,7 +72,7 @@ def main() -> None:
         "machine": machine_of(pair.device),
         "pair": args.pair,
         "dtype": pair.dtype,
-        "engine": engine_of(pair, Settings(strategy="autoregressive")),
+        "engine": run(pair, first.prompt, Settings(strategy="autoregressive", max_new_tokens=1)).engine,
         "memory": memory_traffic(pair, domains, args.tokens),
         "settings": {"tokens": args.tokens, "repeats": args.repeats, "temperature": 0},
         "median_over_assisted": median_of(

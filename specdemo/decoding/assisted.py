@@ -11,11 +11,10 @@ from torch import nn
 from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
-from specdemo.decoding.acceptance import Verdict, leading
-from specdemo.decoding.drafters.base import Proposal
+from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
-from specdemo.decoding.lane import Lane
-from specdemo.trace import Round
+from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.proposal import Proposal
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -29,7 +28,7 @@ HOOK_TABLES = (
 )
 
 
-def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Round]:
+def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Step]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
     ``generate`` cannot be suspended: the first step runs it to its end, and the rounds follow with the times
@@ -50,7 +49,7 @@ def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None)
         torch.manual_seed(lane.settings.seed)
         lane.clock.resume()
         watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
-    yield from observer.rounds
+    yield from observer.steps
 
 
 def _generation_config(lane: Lane) -> GenerationConfig:
@@ -99,7 +98,7 @@ def _observable(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class _Observer(BaseStreamer):
-    """Sees what goes into each verify, what comes out, and what is kept, and makes rounds of it.
+    """Sees what goes into each verify, what comes out, and what is kept, and makes steps of it.
 
     Args:
         target: its forwards are the verifies; the input says what was drafted.
@@ -113,7 +112,7 @@ class _Observer(BaseStreamer):
         self._draft_logits: list[torch.Tensor] = []
         self._cached = 0
         self._begun = False
-        self.rounds: list[Round] = []
+        self.steps: list[Step] = []
         target.register_forward_pre_hook(self._before_verify, with_kwargs=True)
         target.register_forward_hook(self._after_verify)
         if draft is not None:
@@ -151,13 +150,16 @@ class _Observer(BaseStreamer):
         q_scores = self._draft_scores(prefix)
         # The emitted tokens are the drafted ones as far as they were kept: a replaced one always differs.
         same = [a == b for a, b in zip(emitted, self._drafted, strict=False)]
-        accepted = leading(torch.tensor([same], dtype=torch.bool).reshape(1, -1))
+        passed = same.index(False) if False in same else len(same)
         chance = _chances(scores, drafted, q_scores, lane)
         kept = lane.commit(emitted)
-        own = emitted[int(accepted)] if len(emitted) > int(accepted) else emitted[-1]
-        verdict = Verdict(accepted, torch.tensor([own]), chance)
+        own = emitted[passed] if len(emitted) > passed else emitted[-1]
+        verdict = Verdict(torch.tensor([passed]), torch.tensor([own]), chance)
         proposal = Proposal.known(self._drafted, q_scores)
-        self.rounds.append(lane.recorder.speculative(scores, proposal, verdict, kept, lane.clock, lane.stop))
+        step = lane.step(
+            scores, own, kept, passed=passed, drafted=self._drafted, proposal=proposal, verdict=verdict
+        )
+        self.steps.append(step)
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from specdemo.decoding.lane import Step
 from specdemo.settings import MAX_GAMMA, Settings
 from specdemo.theory import expected_tokens
-from specdemo.trace import Round
 
 DECAY = 0.9  # of what older rounds count, per round
 PRIOR_TESTED, PRIOR_ALPHA = 4.0, 0.7  # what acceptance is taken for before anything was tested
@@ -18,7 +18,7 @@ class GammaPolicy(Protocol):
     def next(self) -> int:
         """Tokens to draft in the next round."""
 
-    def observe(self, round_: Round) -> None:
+    def observe(self, step: Step) -> None:
         """A round ended."""
 
 
@@ -31,7 +31,7 @@ class FixedGamma:
     def next(self) -> int:
         return self._gamma
 
-    def observe(self, round_: Round) -> None:
+    def observe(self, step: Step) -> None:
         """Nothing to learn."""
 
 
@@ -47,7 +47,7 @@ class Costs:
         """Whether anything was drafted yet."""
         return bool(self._draft.weight and self._rest.weight)
 
-    def see(self, drafted: int, draft_seconds: float, rest_seconds: float) -> None:
+    def observe(self, drafted: int, draft_seconds: float, rest_seconds: float) -> None:
         """A round ended that drafted so many tokens."""
         if drafted:
             self._draft.add(draft_seconds / drafted)
@@ -86,14 +86,13 @@ class AdaptiveGamma:
 
         return max(range(1, self._longest + 1), key=rate)
 
-    def observe(self, round_: Round) -> None:
-        if round_.index == 0:
-            return
-        if round_.drafted:
-            self._passed = DECAY * self._passed + round_.accepted
-            self._tested = DECAY * self._tested + min(round_.accepted + 1, round_.drafted)
+    def observe(self, step: Step) -> None:
+        drafted = len(step.drafted)
+        if drafted:
+            self._passed = DECAY * self._passed + step.accepted
+            self._tested = DECAY * self._tested + min(step.accepted + 1, drafted)
         if self._learns:
-            self._costs.see(round_.drafted, round_.draft_seconds, round_.verify_seconds + round_.other_seconds)
+            self._costs.observe(drafted, step.draft_seconds, step.verify_seconds + step.other_seconds)
 
 
 def gamma_policy(settings: Settings, shared: Costs | None = None) -> GammaPolicy:

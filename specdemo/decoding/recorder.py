@@ -1,163 +1,114 @@
-"""Turns what a round computed into the round's record; always off the lane clock."""
+"""Makes the record of a round from what it computed; always outside the loop, off the lane clock."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
-from specdemo.decoding.acceptance import Verdict
-from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.drafters.base import Proposal
-from specdemo.trace import Candidate, Kind, Round, Stop, Token
-
-
-class Rows:
-    """Rows of scores (n, V) read for single tokens: probability and margin."""
-
-    def __init__(self, scores: torch.Tensor) -> None:
-        self._scores = scores
-        self._log_total = torch.logsumexp(scores, -1).tolist()
-        best = scores.topk(min(2, scores.shape[-1]), dim=-1)
-        self._best = best.values.tolist()
-        self._best_id = best.indices[:, 0].tolist()
-
-    def __len__(self) -> int:
-        return len(self._log_total)
-
-    def probability(self, row: int, token: int) -> float:
-        """softmax of the row at ``token``; 0 for a token this model does not have."""
-        if token >= self._scores.shape[-1]:
-            return 0.0
-        return min(1.0, math.exp(self._scores[row, token].item() - self._log_total[row]))
-
-    def margin(self, row: int, token: int) -> float | None:
-        """Score of ``token`` minus that of the best other one; None if either is cut from the distribution."""
-        values = self._best[row]
-        if token == self._best_id[row]:
-            gap = values[0] - values[1] if len(values) > 1 else math.inf
-        else:
-            gap = self._scores[row, token].item() - values[0]
-        return gap if math.isfinite(gap) else None
-
-    def top(self, row: int, count: int) -> list[tuple[int, float]]:
-        """The most likely tokens of a row with their probabilities."""
-        best = self._scores[row].topk(min(count, self._scores.shape[-1]))
-        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return [(i, math.exp(v - self._log_total[row])) for i, v in pairs]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What both models said in one round, and the lane clock at its end."""
-
-    target: Rows
-    draft: Rows | None
-    seconds: float
+from specdemo.decoding.lane import Step
+from specdemo.decoding.readings import Reading, packed, unpacked
+from specdemo.trace import Candidate, Kind, Round, Token
 
 
 class Recorder:
-    """Numbers the rounds of one lane and writes them down."""
+    """Numbers the rounds of one lane and writes them down, with text.
+
+    Args:
+        detokenizer: of this lane.
+        top_candidates: so many most likely tokens of p and q are recorded with every token.
+    """
 
     def __init__(self, detokenizer: Detokenizer, top_candidates: int = 0) -> None:
         self._text = detokenizer
-        self._top_candidates = top_candidates
+        self._top = top_candidates
         self._index = 0
 
-    def plain(self, scores: torch.Tensor, token: int, clock: LaneClock, stop: Stop | None) -> Round:
-        """A round of one target token: the prefill, or a step of autoregressive decoding."""
-        seen = Seen(Rows(scores), None, clock.seconds)
-        return self._round([self._token(seen, "target", token, 1, None)], 0, 0, clock, None, stop)
-
-    def speculative(
-        self,
-        scores: torch.Tensor,
-        proposal: Proposal,
-        verdict: Verdict,
-        kept: int,
-        clock: LaneClock,
-        stop: Stop | None,
-    ) -> Round:
-        """A round of draft and verify: ``scores`` (γ+1, V), ``kept`` tokens entered the output."""
-        draft = Rows(proposal.scores) if proposal.scores is not None else None
-        seen = Seen(Rows(scores), draft, clock.seconds)
-        gamma, passed = len(proposal), int(verdict.accepted)
-        accepted = min(passed, kept)
-        chances = verdict.probability[0].tolist()
-        # The first rejected token was tested too; what lies behind an end token was not.
-        tested = min(accepted + 1, gamma) if kept > passed else accepted
+    def record(self, step: Step) -> Round:
+        """The round: accepted tokens, then rejected ones, then the target's own."""
+        target, draft, chances, overlaps = self._read(step)
+        accepted, gamma = step.accepted, len(step.drafted)
         tokens: list[Token] = []
-        for i, token in enumerate(proposal.ids[:accepted]):
-            tokens.append(self._token(seen, "accepted", token, i + 1, chances[i]))
-        for i, token in enumerate(proposal.ids[accepted:], start=accepted):
-            chance = chances[i] if i < tested else None
-            tokens.append(self._token(seen, "rejected", token, i + 1, chance, after=proposal.ids[accepted:i]))
-        if kept > passed:
-            kind: Kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
-            tokens.append(self._token(seen, kind, int(verdict.token), passed + 1, None))
-        overlaps = None if verdict.overlap is None else tuple(verdict.overlap[0, :tested].tolist())
-        return self._round(tokens, gamma, accepted, clock, overlaps, stop, proposal.source)
-
-    def _round(
-        self,
-        tokens: list[Token],
-        drafted: int,
-        accepted: int,
-        clock: LaneClock,
-        overlaps: tuple[float, ...] | None,
-        stop: Stop | None,
-        source: int | None = None,
-    ) -> Round:
+        for i, token in enumerate(step.drafted):
+            kind: Kind = "accepted" if i < accepted else "rejected"
+            chance = chances[i] if i < step.tested else None
+            after = step.drafted[accepted:i]
+            tokens.append(self._token(step, kind, token, i + 1, target[i], draft and draft[i], chance, after))
+        if step.kept > step.passed:
+            kind = "target" if gamma == 0 else "bonus" if step.passed == gamma else "corrected"
+            # After a fully accepted draft there is one row more of p than of q.
+            q = draft[-1] if draft and step.passed < gamma else None
+            tokens.append(self._token(step, kind, step.token, step.passed + 1, target[-1], q, None, ()))
         self._index += 1
         return Round(
             index=self._index - 1,
             tokens=tuple(tokens),
-            drafted=drafted,
+            drafted=gamma,
             accepted=accepted,
-            seconds=clock.seconds,
-            draft_seconds=clock.phases["draft"],
-            verify_seconds=clock.phases["verify"],
-            other_seconds=clock.phases["other"],
-            overlaps=overlaps,
-            stop=stop,
-            source=source,
+            seconds=step.seconds,
+            draft_seconds=step.draft_seconds,
+            verify_seconds=step.verify_seconds,
+            other_seconds=step.other_seconds,
+            overlaps=None if overlaps is None else tuple(overlaps[: step.tested]),
+            stop=step.stop,
+            source=step.source,
         )
+
+    def _read(
+        self, step: Step
+    ) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
+        """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
+
+        Everything comes from the device in one copy: a round is read while the next could be decoded.
+        """
+        gamma = len(step.drafted)
+        ids = [*step.drafted, step.token]
+        tokens, rows = torch.tensor(ids), torch.tensor([*range(gamma), step.passed])
+        parts = [packed(step.scores, rows, tokens, self._top)]
+        if step.draft_scores is not None:
+            parts.append(packed(step.draft_scores, rows.clamp(max=gamma - 1), tokens, self._top))
+        of_drafted = [t for t in (step.probability, step.overlap) if t is not None]
+        flat = torch.cat([t.flatten().to(step.scores.device) for t in (*parts, *of_drafted)]).tolist()
+        tables: list[list[Reading]] = []
+        for part in parts:
+            width = part.shape[1]
+            tables.append([unpacked(flat[i * width : (i + 1) * width], t, self._top) for i, t in enumerate(ids)])
+            flat = flat[part.numel() :]
+        chances = flat[:gamma]
+        overlaps = flat[gamma:] if step.overlap is not None else None
+        return tables[0], tables[1] if len(tables) > 1 else None, chances, overlaps
 
     def _token(
         self,
-        seen: Seen,
+        step: Step,
         kind: Kind,
         token: int,
         position: int,
+        p: Reading,
+        q: Reading | None,
         acceptance: float | None,
-        after: Sequence[int] = (),
+        after: Sequence[int],
     ) -> Token:
         """One token's record; ``after`` are the rejected tokens that a rejected one follows."""
-        row = position - 1
-        # After a fully accepted draft there is one row more of p than of q.
-        draft = seen.draft if seen.draft is not None and row < len(seen.draft) else None
         kept = kind != "rejected"
         return Token(
             id=token,
             # Candidates are written as they would stand here, so before this token moves the text on.
-            target_top=self._candidates(seen.target, row, after),
-            draft_top=self._candidates(draft, row, after),
+            target_top=self._candidates(p, after),
+            draft_top=self._candidates(q, after),
             text=self._text.push(token) if kept else self._text.peek(token, after),
             kind=kind,
             round=self._index,
             position=position,
-            p=seen.target.probability(row, token),
-            q=draft.probability(row, token) if draft is not None else None,
+            p=p.probability,
+            q=q.probability if q is not None else None,
             acceptance=acceptance,
-            seconds=seen.seconds,
-            margin=seen.target.margin(row, token) if kept else None,
+            seconds=step.seconds,
+            margin=p.margin if kept else None,
         )
 
-    def _candidates(self, rows: Rows | None, row: int, after: Sequence[int]) -> tuple[Candidate, ...] | None:
-        if not self._top_candidates or rows is None:
+    def _candidates(self, reading: Reading | None, after: Sequence[int]) -> tuple[Candidate, ...] | None:
+        if not self._top or reading is None:
             return None
-        found = rows.top(row, self._top_candidates)
-        return tuple(Candidate(i, self._text.peek(i, after), p) for i, p in found)
+        return tuple(Candidate(i, self._text.peek(i, after), p) for i, p in reading.top)

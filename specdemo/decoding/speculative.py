@@ -8,15 +8,14 @@ import torch
 
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
-from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Drafter
-from specdemo.decoding.engines.eager import Runner
-from specdemo.decoding.engines.graph_runner import StaticRunner
+from specdemo.decoding.drafters.base import Drafter
+from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.gamma import gamma_policy
-from specdemo.decoding.lane import Lane
-from specdemo.trace import Round
+from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.proposal import NOTHING_DRAFTED
 
 
-def speculative(lane: Lane, target: Runner | StaticRunner, drafter: Drafter) -> Iterator[Round]:
+def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Step]:
     """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops."""
     rule = rule_for(lane.settings)
     policy = gamma_policy(lane.settings)
@@ -37,7 +36,7 @@ def speculative(lane: Lane, target: Runner | StaticRunner, drafter: Drafter) -> 
         clock.mark("draft")
 
         # 2. One target forward over the last committed token and all drafted ones.
-        logits = target.forward(lane.committed[target.length :], len(drafted) + 1, drafted)
+        logits = target.forward(lane.committed[target.length :], len(drafted) + 1, drafted).logits
         clock.mark("verify")
 
         # 3. Keep the leading drafted tokens that pass, then one token of the target's. Only now is anything asked
@@ -45,13 +44,13 @@ def speculative(lane: Lane, target: Runner | StaticRunner, drafter: Drafter) -> 
         scores = sampler.scores(logits, lane.committed, proposal.ids if sampler.remembers else ())
         q = None if proposal.q is None else proposal.q.unsqueeze(0)
         verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
-        *ids, accepted, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-        kept = lane.commit([*ids[:accepted], token])
+        *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
+        kept = lane.commit([*ids[:passed], token])
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
         target.rollback_to(len(lane.committed) - 1)
-        drafter.settle(lane.committed)
+        drafter.commit(lane.committed)
         clock.lap("other")
-        round_ = lane.recorder.speculative(scores, proposal, verdict, kept, clock, lane.stop)
-        policy.observe(round_)
-        yield round_
+        step = lane.step(scores, token, kept, passed=passed, drafted=ids, proposal=proposal, verdict=verdict)
+        policy.observe(step)
+        yield step

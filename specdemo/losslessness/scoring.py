@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.drafters.early_exit import first_layers
 from specdemo.decoding.drafters.prompt_lookup import LookupDrafter
-from specdemo.decoding.drafters.registry import target_layers
-from specdemo.decoding.engines.eager import Runner
-from specdemo.decoding.recorder import Rows
+from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.readings import readings
 from specdemo.decoding.sampling import Sampler
+from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.sequential_test import Clues
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -38,7 +38,7 @@ class Scorer:
         """Processed scores (n, vocabulary) at the places of ``ids`` (n,), each after all tokens before it."""
         kept = len(self._prompt) - 1
         try:
-            logits = self._runner.forward([self._prompt[-1], *ids[:-1]], keep=len(ids))
+            logits = self._runner.forward([self._prompt[-1], *ids[:-1]], keep=len(ids)).logits
         finally:
             self._runner.rollback_to(kept)
         return self._sampler.scores(logits.to(self._sampler.device), self._prompt, ids[:-1])
@@ -60,14 +60,14 @@ class Detective:
     def __init__(self, pair: ModelPair, prompt: Sequence[int], settings: Settings) -> None:
         sampler = Sampler(settings, pair.vocabulary, pair.device)
         self._prompt, self._settings = list(prompt), settings
-        self._target = Scorer(Runner(pair.target), sampler, prompt)
+        self._target = Scorer(EagerRunner(pair.target), sampler, prompt)
         drafts = _draft_runner(pair, settings)
         self._draft = None if drafts is None else Scorer(drafts, sampler, prompt)
 
     @property
     def drafts(self) -> bool:
         """Whether the reference is the drafter's, rather than the target's likeliest token."""
-        return self._draft is not None or self._settings.drafter == "prompt_lookup"
+        return self._draft is not None or DRAFTERS[self._settings.drafter].copies
 
     def clues(self, ids: Sequence[int]) -> Clues:
         """The clues of a run's tokens (n,), the first of them left out: it is the prefill's in any strategy."""
@@ -101,13 +101,13 @@ class Detective:
     def _reference(self, ids: Sequence[int], p: torch.Tensor) -> torch.Tensor:
         if self._draft is not None:
             return self._draft.probabilities(ids)
-        if self._settings.drafter != "prompt_lookup":
+        if not DRAFTERS[self._settings.drafter].copies:
             return torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).to(p.dtype)
         lookup = LookupDrafter(self._settings.lookup_ngram)
         rows = p.clone()
         for place in range(len(ids)):
             before = [*self._prompt, *ids[:place]]
-            lookup.settle(before)
+            lookup.commit(before)
             for copied in lookup.propose(before, 1).ids:
                 rows[place] = 0.0
                 rows[place, copied] = 1.0
@@ -118,20 +118,18 @@ def greedy_choices(
     pair: ModelPair, prompt: Sequence[int], ids: Sequence[int], settings: Settings
 ) -> tuple[list[tuple[int, str]], list[float | None]]:
     """The target's best token (id, text) at each place of ``ids`` (n,), and the margin of the one emitted."""
-    scores = Scorer(Runner(pair.target), Sampler(settings, pair.vocabulary, pair.device), prompt).scores(ids)
-    rows = Rows(scores)
+    scores = Scorer(EagerRunner(pair.target), Sampler(settings, pair.vocabulary, pair.device), prompt).scores(ids)
     text = Detokenizer(pair.tokenizer, prompt)
     best = []
     for token, choice in zip(ids, scores.argmax(-1).tolist(), strict=True):
         best.append((choice, text.peek(choice)))
         text.push(token)
-    return best, [rows.margin(row, token) for row, token in enumerate(ids)]
+    return best, [reading.margin for reading in readings(scores, ids)]
 
 
 def _draft_runner(pair: ModelPair, settings: Settings) -> Runner | None:
     """What drafts, on a cache of its own; None if that is no model over the target's tokens."""
-    if settings.strategy == "autoregressive" or settings.drafter == "prompt_lookup":
+    if settings.strategy == "autoregressive":
         return None
-    if settings.drafter == "early_exit":
-        return Runner(first_layers(pair.target, settings.exit_layer or max(1, target_layers(pair) // 3)))
-    return Runner(pair.draft) if pair.draft is not None and pair.draft_tokenizer is None else None
+    model = DRAFTERS[settings.drafter].reference(pair, settings)
+    return None if model is None else EagerRunner(model)

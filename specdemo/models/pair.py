@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from specdemo.decoding.batch.row_check import check_rows_apart
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.select import Engine
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
@@ -114,7 +114,7 @@ class ModelPair:
             return
         for model in (self.target, self.draft):
             if model is not None:
-                runner = Runner(model, None, None, wish)
+                runner = EagerRunner(model, wish)
                 room = min(WARM_UP_TOKENS, context_of(model) or WARM_UP_TOKENS)
                 for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
                     if count:

@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.models.pair import ModelPair
 
 PROMPT = 32
@@ -73,8 +73,8 @@ def _least(pair: ModelPair, counts: list[int]) -> int:
 
 def _round_seconds(pair: ModelPair) -> float:
     """Of one plain step and one round of a few drafted tokens, behind a short prompt; the better of two."""
-    target = Runner(pair.target)
-    draft = None if pair.draft is None else Runner(pair.draft)
+    target = EagerRunner(pair.target)
+    draft = None if pair.draft is None else EagerRunner(pair.draft)
     ids = [0] * PROMPT
     for runner in (target, draft):
         if runner is not None:
@@ -82,7 +82,7 @@ def _round_seconds(pair: ModelPair) -> float:
     return min(_round(target, draft) for _ in range(2))
 
 
-def _round(target: Runner, draft: Runner | None) -> float:
+def _round(target: EagerRunner, draft: EagerRunner | None) -> float:
     began = time.perf_counter()
     target.forward([0])
     if draft is not None:

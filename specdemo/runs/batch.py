@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 
-from specdemo.decoding.batch.drafters import ApartDrafter, BatchDrafter, BatchModelDrafter
-from specdemo.decoding.batch.loop import Rounds, batched_autoregressive, batched_speculative
+from specdemo.decoding.batch.loop import Steps, batched_autoregressive, batched_speculative
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.prompt_lookup import LookupDrafter
 from specdemo.decoding.drafters.registry import check_drafter
-from specdemo.decoding.engines.open import batch_engine
-from specdemo.decoding.lane import Lane
+from specdemo.decoding.lane import lane_clock, new_lane
+from specdemo.drafters import DRAFTERS, DrafterSpec
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all
-from specdemo.runs.single import Prompt, checked, lane_clock, open_lane, trace_of
+from specdemo.runs.lane import LaneRecord
+from specdemo.runs.single import Prompt, checked
 from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Round, Trace
+
+NO_GRAPHS = "batches have no graphs"
 
 
 def run_batch(
@@ -42,22 +44,74 @@ def run_batch(
         PairError: a model that cannot decode rows of unequal lengths together.
         MemoryShortage: memory ran out on the way.
     """
-    rows, ids = _prepared(pair, prompts, settings)
-    rounds: list[list[Round]] = [[] for _ in ids]
-    for number, round_ in _stream(pair, ids, rows):
-        rounds[number].append(round_)
-    return [trace_of(pair, i, s, tuple(r), batch_engine(s)) for i, s, r in zip(ids, rows, rounds, strict=True)]
+    with closing(stream_batch(pair, prompts, settings)) as batch:
+        for _ in batch:
+            pass
+        return batch.traces()
 
 
 def stream_batch(
     pair: ModelPair, prompts: Sequence[Prompt], settings: Settings | Sequence[Settings] | None = None
-) -> Iterator[tuple[int, Round]]:
+) -> Batch:
     """The same batch as it goes: (row, round), the rows' rounds of one time one after the other.
 
-    Closing the generator frees its caches. What ``run_batch`` raises before it decodes is raised here at once.
+    Closing the iterator frees its caches. What ``run_batch`` raises before it decodes is raised here at once.
     """
     rows, ids = _prepared(pair, prompts, settings)
-    return _stream(pair, ids, rows)
+    return Batch(pair, ids, rows)
+
+
+class Batch(Iterator[tuple[int, Round]]):
+    """A batch under way: an iterator of (row, round), and at any time the rows' traces.
+
+    Args:
+        pair: the models.
+        ids: of the prompts.
+        rows: the settings of each, which :func:`check_batch` let pass.
+    """
+
+    def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
+        self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
+        self._rounds = self._record(_steps(pair, ids, rows))
+
+    def __next__(self) -> tuple[int, Round]:
+        return next(self._rounds)
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._rounds.close()
+
+    def traces(self) -> list[Trace]:
+        """What each row did so far."""
+        return [
+            record.trace(f"eager: {NO_GRAPHS}" if record.settings.engine == "graphs" else "eager")
+            for record in self._records
+        ]
+
+    def _record(self, steps: Iterator[Steps]) -> Iterator[tuple[int, Round]]:
+        try:
+            for together in steps:
+                for row, step in together:
+                    yield row, self._records[row].add(step)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise MemoryShortage(
+                f"memory: it ran out with {len(self._records)} rows; decode fewer prompts at a time, or shorter "
+                "ones, or choose a smaller pair, a 16-bit dtype or a quantisation."
+            ) from error
+
+
+def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[Steps]:
+    pair.warm_up()
+    clock = lane_clock(pair)
+    lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
+    target = RaggedRunner(pair.target, len(lanes))
+    if rows[0].strategy == "autoregressive":
+        yield from batched_autoregressive(lanes, target, clock)
+    else:
+        drafter = DRAFTERS[rows[0].drafter].open_batch(pair, lanes)
+        yield from batched_speculative(lanes, target, drafter, clock)
 
 
 def row_settings(settings: Settings | None, count: int) -> list[Settings]:
@@ -112,48 +166,27 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
         raise SettingsError(
             "strategy", "'assisted' decodes one prompt at a time; choose 'speculative' or 'autoregressive'."
         )
+    spec = DRAFTERS[first.drafter]
+    drafts = first.strategy == "speculative" and spec.needs == "draft"
     if first.strategy == "speculative":
-        if first.drafter == "early_exit":
-            raise SettingsError("drafter", "'early_exit' has no batch; choose 'model' or 'prompt_lookup'.")
-        if first.drafter == "model" and pair.draft_tokenizer is not None:
+        able = [s for s in DRAFTERS.values() if s.batchable]
+        if not spec.batchable:
+            raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_listed(able)}.")
+        others = _listed([s for s in able if s.needs is None])
+        if drafts and pair.draft_tokenizer is not None:
             raise SettingsError(
                 "drafter",
-                "'model' passes text between two tokenizers here, which has no batch; choose 'prompt_lookup', or "
+                f"{spec.name!r} passes text between two tokenizers here, which has no batch; choose {others}, or "
                 "a draft with the target's tokenizer.",
             )
-        if first.drafter == "model" and pair.draft is None:
+        if drafts and pair.draft is None:
             raise SettingsError(
-                "drafter", "'model' needs a draft model, and this pair has none; choose 'prompt_lookup'."
+                "drafter", f"{spec.name!r} needs a draft model, and this pair has none; choose {others}."
             )
         for row in rows:
             check_drafter(pair, row)
-    pair.check_batches(drafting=first.strategy == "speculative" and first.drafter == "model")
+    pair.check_batches(drafting=drafts)
 
 
-def _stream(pair: ModelPair, ids: list[list[int]], rows: list[Settings]) -> Iterator[tuple[int, Round]]:
-    pair.warm_up()
-    clock = lane_clock(pair)
-    lanes = [open_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
-    target = RaggedRunner(pair.target, len(lanes))
-    steps: Iterator[Rounds]
-    if rows[0].strategy == "autoregressive":
-        steps = batched_autoregressive(lanes, target, clock)
-    else:
-        steps = batched_speculative(lanes, target, _drafter(pair, lanes), clock)
-    try:
-        for rounds in steps:
-            yield from rounds
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-        raise MemoryShortage(
-            f"memory: it ran out with {len(rows)} rows; decode fewer prompts at a time, or shorter ones, or "
-            "choose a smaller pair, a 16-bit dtype or a quantisation."
-        ) from error
-
-
-def _drafter(pair: ModelPair, lanes: Sequence[Lane]) -> BatchDrafter:
-    settings = lanes[0].settings
-    if settings.drafter == "prompt_lookup":
-        return ApartDrafter([LookupDrafter(lane.settings.lookup_ngram) for lane in lanes])
-    return BatchModelDrafter(RaggedRunner(pair.draft, len(lanes)))
+def _listed(specs: Iterable[DrafterSpec]) -> str:
+    return " or ".join(repr(spec.name) for spec in specs)

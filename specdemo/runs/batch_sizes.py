@@ -11,15 +11,13 @@ from threading import Event
 
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.batch_sizes import SizeReport, SizeRun
-from specdemo.decoding.engines.open import batch_engine
 from specdemo.errors import MemoryShortage, SettingsError
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import check_batch, row_settings, stream_batch
 from specdemo.runs.encode import encode_all
-from specdemo.runs.single import Prompt, checked, trace_of
+from specdemo.runs.single import Prompt, checked
 from specdemo.settings import SEEDS, Settings, at_least_one, check_measurable, whole_numbers
-from specdemo.trace import Round, Trace
 
 SIZES = (1, 2, 4, 8, 16)
 LARGEST = 256
@@ -159,14 +157,8 @@ def _run(
     # A prompt draws alike in whatever batch it stands, so that sizes do not differ by luck.
     first = (settings.seed + batch.part * batch.size) % SEEDS
     rows = row_settings(replace(settings, seed=first), len(prompts))
-    rounds: list[list[Round]] = [[] for _ in prompts]
     with closing(stream_batch(pair, prompts, rows)) as steps:
-        for number, round_ in steps:
-            rounds[number].append(round_)
+        for _ in steps:
             if stop.is_set():
                 return None
-    traces: list[Trace] = [
-        trace_of(pair, prompt, s, row, batch_engine(s))
-        for prompt, s, row in zip(prompts, rows, rounds, strict=True)
-    ]
-    return SizeRun(batch.size, batch.part, batch.repeat, batch.drafted, measure_batch(traces))
+        return SizeRun(batch.size, batch.part, batch.repeat, batch.drafted, measure_batch(steps.traces()))

@@ -8,9 +8,8 @@ from typing import Any
 
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
-from specdemo.runs.encode import encode
-from specdemo.runs.single import Prompt, checked, stream, trace_of
-from specdemo.servers.pair import ServerPair, on_server
+from specdemo.runs.single import Prompt, checked, open_run
+from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 
@@ -57,39 +56,21 @@ class Race(Iterator[tuple[int, Round]]):
     def __init__(
         self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
     ) -> None:
-        self._lanes = [_Lane(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
-        self._events = _interleave([lane.iterator for lane in self._lanes], stop)
+        self._lanes = [open_run(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
+        self._events = _interleave(self._lanes, stop)
 
     def __next__(self) -> tuple[int, Round]:
-        lane, round_ = next(self._events)
-        self._lanes[lane].rounds.append(round_)
-        return lane, round_
+        return next(self._events)
 
     def close(self) -> None:
         """Free all caches, and break off what servers still send."""
         self._events.close()
         for lane in self._lanes:  # also of a race that never began
-            lane.iterator.close()
+            lane.close()
 
     def traces(self) -> list[Trace]:
         """What each lane did so far; of a server's lane that has ended, with the rounds that it really had."""
         return [lane.trace() for lane in self._lanes]
-
-
-class _Lane:
-    """One lane of a race, here or on a server."""
-
-    def __init__(self, pair: Pair, prompt: Prompt, settings: Settings) -> None:
-        self.pair, self.settings = pair, settings
-        self.rounds: list[Round] = []
-        self._remote = on_server(pair, settings)
-        self.ids = () if self._remote else encode(pair, prompt, settings.chat)
-        self.iterator: Any = stream(pair, prompt if self._remote else self.ids, settings)
-
-    def trace(self) -> Trace:
-        if self._remote:
-            return self.iterator.trace()
-        return trace_of(self.pair, self.ids, self.settings, self.rounds)
 
 
 def _interleave(lanes: list[Any], stop: Event | None = None) -> Iterator[tuple[int, Round]]:

@@ -8,8 +8,9 @@ from typing import Protocol
 import torch
 
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Draft, Drafter, Proposal
+from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.lane import Lane
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Draft, Proposal
 
 
 class BatchDrafter(Protocol):
@@ -21,14 +22,14 @@ class BatchDrafter(Protocol):
     def propose(self, rows: Sequence[Lane], gammas: Sequence[int]) -> list[Proposal]:
         """For each row up to its own γ tokens; none for γ = 0."""
 
-    def settle(self, rows: Sequence[Lane]) -> None:
+    def commit(self, rows: Sequence[Lane]) -> None:
         """The round ended: the rows' committed tokens hold what was kept and the target's own."""
 
     def keep(self, places: Sequence[int]) -> None:
         """All rows but these have left."""
 
 
-class ApartDrafter:
+class SeparateDrafters:
     """A drafter of its own for each row: without a model, nothing is won by working together."""
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
@@ -44,9 +45,9 @@ class ApartDrafter:
             for drafter, row, gamma in zip(self._drafters, rows, gammas, strict=True)
         ]
 
-    def settle(self, rows: Sequence[Lane]) -> None:
+    def commit(self, rows: Sequence[Lane]) -> None:
         for drafter, row in zip(self._drafters, rows, strict=True):
-            drafter.settle(row.committed)
+            drafter.commit(row.committed)
 
     def keep(self, places: Sequence[int]) -> None:
         self._drafters = [self._drafters[place] for place in places]
@@ -80,7 +81,7 @@ class BatchModelDrafter:
             )
         return [draft.proposal() for draft in drafts]
 
-    def settle(self, rows: Sequence[Lane]) -> None:
+    def commit(self, rows: Sequence[Lane]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.
         held = zip(rows, self._runner.lengths, strict=True)
         self._runner.rollback_to([min(length, len(row.committed) - 1) for row, length in held])

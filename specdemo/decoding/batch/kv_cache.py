@@ -43,7 +43,7 @@ class RaggedCache(Cache):
         return self._place.slots
 
     @property
-    def held(self) -> int:
+    def nbytes(self) -> int:
         """Bytes allocated."""
         return sum(t.numel() * t.element_size() for layer in self.layers for t in (layer.keys, layer.values))
 

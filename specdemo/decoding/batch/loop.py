@@ -15,12 +15,11 @@ from specdemo.decoding.acceptance import Rule, Verdict, rule_for
 from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.clock import LaneClock
-from specdemo.decoding.drafters.base import Proposal
 from specdemo.decoding.gamma import Costs, gamma_policy
-from specdemo.decoding.lane import Lane
-from specdemo.trace import Round
+from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.proposal import Proposal
 
-Rounds = list[tuple[int, Round]]
+Steps = list[tuple[int, Step]]
 """One round of every row that took part, with the row's number."""
 
 
@@ -32,7 +31,7 @@ class Row:
     lane: Lane
 
 
-def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[Rounds]:
+def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[Steps]:
     """Rounds of one token a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     clock.resume()
@@ -45,7 +44,7 @@ def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: L
 
 def batched_speculative(
     lanes: Sequence[Lane], target: RaggedRunner, drafter: BatchDrafter, clock: LaneClock
-) -> Iterator[Rounds]:
+) -> Iterator[Steps]:
     """Rounds of up to γ+1 tokens a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     rules = [rule_for(lane.settings) for lane in lanes]
@@ -78,17 +77,38 @@ def batched_speculative(
 
         # 4. The caches forget what was not kept, in each row its own number.
         target.rollback_to([len(row.lane.committed) - 1 for row in rows])
-        drafter.settle([row.lane for row in rows])
+        drafter.commit([row.lane for row in rows])
         clock.lap("other")
         drafted = max(len(proposal) for proposal in proposals)
-        costs.see(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
-        rounds = [
-            row.lane.recorder.speculative(*result, clock, row.lane.stop)
-            for row, result in zip(rows, judged, strict=True)
-        ]
-        for row, round_ in zip(rows, rounds, strict=True):
-            policies[row.number].observe(round_)
-        yield [(row.number, round_) for row, round_ in zip(rows, rounds, strict=True)]
+        costs.observe(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
+        steps = [(row.number, result.step(row.lane)) for row, result in zip(rows, judged, strict=True)]
+        for number, step in steps:
+            policies[number].observe(step)
+        yield steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """What a row keeps of its proposal."""
+
+    scores: torch.Tensor
+    proposal: Proposal
+    verdict: Verdict
+    passed: int
+    token: int
+    kept: int
+
+    def step(self, lane: Lane) -> Step:
+        """The row's round, once the clock has been read for all rows."""
+        return lane.step(
+            self.scores,
+            self.token,
+            self.kept,
+            passed=self.passed,
+            drafted=self.proposal.ids,
+            proposal=self.proposal,
+            verdict=self.verdict,
+        )
 
 
 def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None = None) -> list[Row]:
@@ -101,29 +121,23 @@ def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None =
     return [rows[place] for place in staying]
 
 
-def _step(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Rounds:
+def _step(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Steps:
     """One token a row from its logits (B, V): the prefill, or a step of autoregressive decoding."""
     clock.lap("verify")
     picked = []
     for row, of_row in zip(rows, logits.split(1), strict=True):
         scores = row.lane.sampler.scores(of_row, row.lane.committed)
         token = int(row.lane.sampler.pick(scores))
-        row.lane.commit([token])
-        picked.append((scores, token))
+        picked.append((scores, token, row.lane.commit([token])))
     clock.lap("other")
-    return [
-        (row.number, row.lane.recorder.plain(scores, token, clock, row.lane.stop))
-        for row, (scores, token) in zip(rows, picked, strict=True)
-    ]
+    return [(row.number, row.lane.step(*result)) for row, result in zip(rows, picked, strict=True)]
 
 
-def _judge(
-    lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor
-) -> tuple[torch.Tensor, Proposal, Verdict, int]:
-    """What a row keeps of its proposal: scores (γ+1, V), the proposal, the rule's verdict, tokens committed."""
+def _judge(lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor) -> _Judged:
     scores = lane.sampler.scores(logits[: len(proposal) + 1], lane.committed, proposal.ids)
     drafted = proposal.tokens.to(scores.device).unsqueeze(0)
     q = None if proposal.q is None else proposal.q.unsqueeze(0)
     verdict = rule(scores.unsqueeze(0), drafted, q, lane.sampler)
-    kept = lane.commit([*proposal.ids[: int(verdict.accepted)], int(verdict.token)])
-    return scores, proposal, verdict, kept
+    passed, token = int(verdict.accepted), int(verdict.token)
+    kept = lane.commit([*proposal.ids[:passed], token])
+    return _Judged(scores, proposal, verdict, passed, token, kept)

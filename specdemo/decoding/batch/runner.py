@@ -38,9 +38,9 @@ class RaggedRunner:
         return list(self._cache.lengths)
 
     @property
-    def held(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of keys and values allocated."""
-        return self._cache.held
+        return self._cache.nbytes
 
     def forward(self, feeds: Sequence[Sequence[int]] | torch.Tensor, last: bool = False) -> torch.Tensor:
         """Append to every row its tokens, at least one.

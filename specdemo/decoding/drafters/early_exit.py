@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from specdemo.decoding.drafters.base import ModelDrafter, Proposal
-from specdemo.decoding.engines.eager import Runner
-from specdemo.decoding.engines.graph_runner import StaticRunner
+from specdemo.decoding.drafters.model import ModelDrafter
+from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.open import open_first_layers
+from specdemo.decoding.lane import Lane
+from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.drafters import DrafterSpec
+from specdemo.errors import SettingsError
+from specdemo.models.pair import ModelPair
+from specdemo.settings import Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,13 +71,13 @@ class EarlyExitDrafter(ModelDrafter):
 
     def __init__(
         self,
-        target: Runner | StaticRunner,
-        first: Runner | StaticRunner,
+        target: Runner,
+        first: Runner,
         sampler: Sampler,
-        whole: Callable[[Sequence[int], int], Proposal] | None = None,
+        captured: Callable[[Sequence[int], int], Proposal] | None = None,
     ) -> None:
-        """``first`` runs the first layers of the target in the same cache: see ``Runner.sharing``."""
-        super().__init__(first, sampler, whole)
+        """``first`` runs the first layers of the target in the same cache."""
+        super().__init__(first, sampler, captured)
         self._target = target
 
     def prefill(self, ids: Sequence[int]) -> None:
@@ -84,5 +90,45 @@ class EarlyExitDrafter(ModelDrafter):
         finally:
             self._runner.rollback_to(self._target.length)
 
-    def settle(self, committed: Sequence[int]) -> None:
+    def commit(self, committed: Sequence[int]) -> None:
         """Nothing to do: every proposal cleans up after itself."""
+
+
+def _layers(pair: ModelPair) -> int:
+    return pair.target.config.get_text_config().num_hidden_layers
+
+
+def _exit_layer(pair: ModelPair, settings: Settings) -> int:
+    return settings.exit_layer or max(1, _layers(pair) // 3)
+
+
+def _check(pair: ModelPair, settings: Settings) -> None:
+    layers = _layers(pair)
+    if layers < 2 or layer_list(pair.target) is None:
+        raise SettingsError(
+            "drafter",
+            f"'early_exit' needs a target of several layers kept in one list; {type(pair.target).__name__} "
+            "has none. Choose 'prompt_lookup'.",
+        )
+    if settings.exit_layer is not None and settings.exit_layer >= layers:
+        raise SettingsError(
+            "exit_layer", f"must be below the target's {layers} layers, not {settings.exit_layer}."
+        )
+
+
+def _open(pair: ModelPair, target: Runner, lane: Lane) -> EarlyExitDrafter:
+    layers = _exit_layer(pair, lane.settings)
+    first, captured = open_first_layers(target, first_layers(pair.target, layers), layers, lane)
+    return EarlyExitDrafter(target, first, lane.sampler, captured)
+
+
+SPEC = DrafterSpec(
+    name="early_exit",
+    label="early exit",
+    open=_open,
+    check=_check,
+    reads=("exit_layer",),
+    reference=lambda pair, settings: first_layers(pair.target, _exit_layer(pair, settings)),
+    always_drafts=True,
+    note="Models not trained to exit early accept little; the output is the target's all the same.",
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Proposal
+from specdemo.decoding.batch.drafters import SeparateDrafters
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+from specdemo.drafters import DrafterSpec
 
 
 class NgramIndex:
@@ -38,6 +40,8 @@ class LookupDrafter:
     step of the target.
     """
 
+    engine = None
+
     def __init__(self, longest: int) -> None:
         self._index = NgramIndex(longest)
 
@@ -52,5 +56,17 @@ class LookupDrafter:
         period = len(committed) - start
         return Proposal.known([committed[start + i % period] for i in range(gamma)], source=start)
 
-    def settle(self, committed: Sequence[int]) -> None:
+    def commit(self, committed: Sequence[int]) -> None:
         self._index.extend(committed)
+
+
+SPEC = DrafterSpec(
+    name="prompt_lookup",
+    label="prompt lookup",
+    open=lambda pair, target, lane: LookupDrafter(lane.settings.lookup_ngram),
+    method="lookup",
+    open_batch=lambda pair, rows: SeparateDrafters([LookupDrafter(r.settings.lookup_ngram) for r in rows]),
+    reads=("lookup_ngram",),
+    copies=True,
+    assisted="assisted_lookup",
+)

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.drafters.base import NOTHING_DRAFTED, Proposal
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+from specdemo.drafters import without
+from specdemo.errors import SettingsError
+from specdemo.models.pair import ModelPair
+from specdemo.settings import Settings
 
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
 PROBE = "Hello, World:\n  1 plus 2 is 3."
@@ -43,6 +47,10 @@ class ReencodingDrafter:
         self._cached: list[int] = []
         self._ends = set(draft_tokenizer.all_special_ids)
 
+    @property
+    def engine(self) -> str:
+        return self._runner.engine
+
     def prefill(self, ids: Sequence[int]) -> None:
         begun = self._draft_ids(_decode(self._target_tokenizer, ids))
         if self._fits(begun, 0):
@@ -60,7 +68,7 @@ class ReencodingDrafter:
         new = after[len(before) :].rstrip(UNFINISHED) if after.startswith(before) else ""
         return Proposal.known(self._encode_after(committed, new)[:gamma]) if new else NOTHING_DRAFTED
 
-    def settle(self, committed: Sequence[int]) -> None:
+    def commit(self, committed: Sequence[int]) -> None:
         """Nothing to do: the next proposal keeps what its text has in common with the cache."""
 
     def _write(self, begun: list[int], gamma: int) -> list[int]:
@@ -74,7 +82,7 @@ class ReencodingDrafter:
             written.append(token)
             if len(written) == gamma:
                 return written
-            logits = self._runner.forward([token])
+            logits = self._runner.forward([token]).logits
             self._cached.append(token)
 
     def _draft_ids(self, text: str) -> list[int]:
@@ -90,7 +98,7 @@ class ReencodingDrafter:
             common += 1
         self._runner.rollback_to(common)
         self._cached = list(ids)
-        return self._runner.forward(ids[common:])
+        return self._runner.forward(ids[common:]).logits
 
     def _encode_after(self, committed: Sequence[int], new: str) -> list[int]:
         """Target tokens of ``new`` where it follows ``committed``; none if the seam runs through a token."""
@@ -110,3 +118,23 @@ def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
     ids = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
     return _decode(tokenizer, ids).strip() == PROBE.strip()
+
+
+def check_reencoding(pair: ModelPair, settings: Settings) -> None:
+    """
+    Raises:
+        SettingsError: text cannot be passed between this pair's two tokenizers.
+    """
+    if settings.strategy == "assisted":
+        raise SettingsError(
+            "strategy", "'assisted' needs models of one tokenizer, and these have two; choose 'speculative'."
+        )
+    for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):
+        if tokenizer is None or not gives_back(tokenizer):
+            why = "is missing" if tokenizer is None else "does not give back the text it encodes"
+            others = " or ".join(repr(other.name) for other in without("draft"))
+            raise SettingsError(
+                "drafter",
+                f"'model' must pass text between two tokenizers here, but the {role}'s {why}; "
+                f"choose {others}, or a draft with the target's tokenizer.",
+            )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdemo.decoding.drafters.base import Proposal
 from specdemo.decoding.engines.graph_capture import Replay
 from specdemo.decoding.engines.graph_pool import Lease
+from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class StaticRunner:
+class GraphRunner:
     """Feeds tokens to a model in slots that do not move; a rollback is a number.
 
     Args:
@@ -111,9 +111,9 @@ class StaticRunner:
         if self.length + count > self.lease.seat.room:
             raise ValueError(f"no room for {count} tokens behind {self.length} of {self.lease.seat.room}")
 
-    def sharing(self, model: PreTrainedModel, layers: int) -> StaticRunner:
+    def sharing(self, model: PreTrainedModel, layers: int) -> GraphRunner:
         """A runner of the first ``layers`` layers in the same slots."""
-        return StaticRunner(model, self.lease, (1, 2), layers)
+        return GraphRunner(model, self.lease, (1, 2), layers)
 
     def rollback_to(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens.
@@ -126,7 +126,7 @@ class StaticRunner:
         self.length = length
 
 
-class WholeDraft:
+class CapturedDraft:
     """All γ steps of a round's draft in one replay.
 
     Every draft begins by feeding the last ``lead`` committed tokens. With two, a draft whose last token was kept
@@ -139,7 +139,7 @@ class WholeDraft:
         lead: tokens fed at the beginning of a draft.
     """
 
-    def __init__(self, runner: StaticRunner, sampler: Sampler, gamma: int, lead: int) -> None:
+    def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, lead: int) -> None:
         self._runner, self._sampler, self._gamma, self._lead = runner, sampler, gamma, lead
         self._seat = runner.lease.seat
 

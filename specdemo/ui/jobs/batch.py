@@ -13,15 +13,13 @@ from typing import Any
 
 from specdemo.analysis.batch_diagnosis import explain_batch
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
-from specdemo.decoding.engines.open import batch_engine
 from specdemo.errors import SpecDemoError
 from specdemo.losslessness.compare import compare
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
-from specdemo.runs.batch import check_batch, row_settings, stream_batch
+from specdemo.runs.batch import Batch, check_batch, row_settings
 from specdemo.runs.encode import encode_all
-from specdemo.runs.single import trace_of
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
@@ -126,15 +124,15 @@ def _decode(
         view.message = f"{view.contenders[number]['title']}: {counted(plan.rows, 'row')}{plan.told}…"
         rows = row_settings(settings, len(ids))
         rounds: list[list[Round]] = [[] for _ in ids]
-        with closing(gathered(thread, lambda rows=rows: stream_batch(pair, ids, rows), stop)) as updates:
+        decoding = Batch(pair, ids, rows)
+        with closing(gathered(thread, lambda decoding=decoding: decoding, stop)) as updates:
             for news in updates:
                 for row, round_ in news:
                     rounds[row].append(round_)
                 view.fraction = (number + _share(rounds, settings.max_new_tokens)) / len(plan.contenders)
                 view.rounds.append(bundled((number * len(ids) + row, round_) for row, round_ in news))
                 yield view
-        done = zip(ids, rows, rounds, strict=True)
-        batches.append([trace_of(pair, i, s, r, batch_engine(s)) for i, s, r in done])
+        batches.append(decoding.traces())
         if not all(t.complete for t in batches[-1]):
             break
     _conclude(view, batches, plan, reason_of(stop, STOPPED))

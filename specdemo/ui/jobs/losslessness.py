@@ -18,9 +18,8 @@ from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.store import Load
 from specdemo.runs.encode import encode
-from specdemo.runs.single import stream, trace_of
+from specdemo.runs.single import stream
 from specdemo.settings import Settings
-from specdemo.trace import Round
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import reason_of
@@ -107,7 +106,7 @@ def _certificate(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> 
 
 def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Iterator[CheckState]:
     ids = encode(pair, plan.prompt, plan.settings.chat)
-    rounds: list[Round] = []
+    emitted = 0
     yield CheckState("running", "Decoding…")
     with closing(in_thread(thread, stream, pair, ids, plan.settings)) as decoding:
         told = time.monotonic()
@@ -115,15 +114,14 @@ def _greedy(thread: Executor, pair: ModelPair, plan: Plan, stop: Event) -> Itera
             round_ = in_thread(thread, next, decoding, None)
             if round_ is None:
                 break
-            rounds.append(round_)
+            emitted += len(round_.emitted)
             if time.monotonic() - told >= UPDATE_SECONDS:
                 told = time.monotonic()
-                emitted = sum(len(r.emitted) for r in rounds)
                 yield CheckState("running", f"Decoding: {emitted} of {plan.settings.max_new_tokens} tokens…")
-    if not rounds:
+    if not emitted:
         raise LoadCancelled("Stopped before the first token. Press Check to start again.")
     # Dropped caches are freed here; the check reads the finished text in one forward.
-    trace = trace_of(pair, ids, plan.settings, rounds)
+    trace = decoding.trace()
     result = in_thread(thread, check_greedy, pair, trace)
     yield _ended(trace.complete, result, stop)
 

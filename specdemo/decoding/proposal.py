@@ -1,0 +1,75 @@
+"""What a drafter offers for one round, and how a model makes it token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from specdemo.decoding.sampling import Sampler
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """The drafted tokens of one round.
+
+    Attributes:
+        tokens: (γ,) the drafted ids, at most the number asked for, on the device where they were chosen.
+        q: (γ, V) the distributions the tokens were really drawn from; None if the choice was certain.
+        scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
+        source: where in prompt and output the tokens were copied from, if they were.
+    """
+
+    tokens: torch.Tensor
+    q: torch.Tensor | None = None
+    scores: torch.Tensor | None = None
+    source: int | None = None
+
+    @staticmethod
+    def known(ids: Sequence[int], scores: torch.Tensor | None = None, source: int | None = None) -> Proposal:
+        """Tokens chosen with certainty, whose ids the host knows already."""
+        return Proposal(torch.tensor(ids, dtype=torch.long), None, scores, source)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The tokens on the host; the first reading waits for the device."""
+        return tuple(self.tokens.tolist())
+
+
+NOTHING_DRAFTED = Proposal.known(())
+"""The round will be a plain step of the target."""
+
+
+class Draft:
+    """The tokens a model drafts in one round, one after the other."""
+
+    def __init__(self, sampler: Sampler, committed: Sequence[int]) -> None:
+        self._sampler, self._committed = sampler, committed
+        self._tokens: list[torch.Tensor] = []
+        self._scores: list[torch.Tensor] = []
+        self._q: list[torch.Tensor] = []
+
+    def take(self, logits: torch.Tensor) -> torch.Tensor:
+        """The next drafted token, (1,), from the logits (1, V) that the model gave for it."""
+        drafted = [int(t) for t in self._tokens] if self._sampler.remembers else ()
+        # Judged, drawn and recorded on the target's device, wherever the draft runs.
+        scores = self._sampler.scores(logits.to(self._sampler.device), [*self._committed, *drafted])
+        self._scores.append(scores)
+        if self._sampler.greedy:
+            self._tokens.append(scores.argmax(-1))
+        else:
+            self._q.append(self._sampler.probabilities(scores))
+            self._tokens.append(self._sampler.draw(self._q[-1]))
+        return self._tokens[-1]
+
+    def proposal(self) -> Proposal:
+        """All of them."""
+        if not self._tokens:
+            return NOTHING_DRAFTED
+        q = torch.cat(self._q) if self._q else None
+        return Proposal(torch.cat(self._tokens), q, torch.cat(self._scores))
