@@ -187,7 +187,7 @@ def test_memory_follows_live_tokens_and_not_rounds() -> None:
     def watched(self: RaggedRunner, lengths: list[int]) -> None:
         original(self, lengths)
         if self.model is target:
-            held.append(self.held / sum(lengths))
+            held.append(self.nbytes / sum(lengths))
 
     with patch.object(RaggedRunner, "rollback_to", watched):
         run_batch(pair, [prompt_ids(8), prompt_ids(10, seed=1)], Settings(gamma=8, max_new_tokens=501))
