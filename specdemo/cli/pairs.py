@@ -17,7 +17,7 @@ from specdemo.errors import SettingsError
 from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings

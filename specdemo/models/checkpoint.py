@@ -117,18 +117,5 @@ class FolderCheckpoint(Checkpoint):
         return self._folder
 
 
-def open_checkpoint(source: ModelSource) -> Checkpoint:
-    """Look at what a source holds.
-
-    Raises:
-        PairError: unknown or unreachable repository.
-    """
-    if source.folder is not None:
-        return FolderCheckpoint(source, source.folder)
-    from specdemo.models.hub import open_repository  # needs packages that a folder does not
-
-    return open_repository(source)
-
-
 def _describes(name: str, size: int) -> bool:
     return "/" not in name and name.endswith(DESCRIPTIONS) and size <= LARGEST_DESCRIPTION

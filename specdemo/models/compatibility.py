@@ -7,11 +7,10 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.drafters.reencoding import gives_back
-
 Relation = Literal["alone", "same", "specials", "reencoded", "refused"]
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
+ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,14 @@ def match_tokenizers(
                 "cannot be encoded anew; choose a draft of the target's own family",
             )
     return TokenizerMatch("reencoded", 0, "different tokenizers: drafted text is encoded anew for the target")
+
+
+def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
+    ids = tokenizer(ROUND_TRIP, add_special_tokens=False)["input_ids"]
+    return (
+        tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip() == ROUND_TRIP
+    )
 
 
 def _probe(tokenizer: PreTrainedTokenizerBase) -> list[int]:

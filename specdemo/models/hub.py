@@ -152,13 +152,15 @@ class CachedCheckpoint(FolderCheckpoint):
         return super().weights(progress)
 
 
-def open_repository(source: ModelSource) -> Checkpoint:
-    """List a repository; without a network, what the cache holds of it.
+def open_checkpoint(source: ModelSource) -> Checkpoint:
+    """Look at what a source holds: a folder, a repository, or without a network what the cache has of it.
 
     Raises:
         PairError: no such repository or revision, or neither a network nor a cached copy.
         HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
     """
+    if source.folder is not None:
+        return FolderCheckpoint(source, source.folder)
     try:
         info = HfApi(token=_token()).model_info(
             source.name, revision=source.revision, files_metadata=True, timeout=10

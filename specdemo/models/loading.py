@@ -1,10 +1,10 @@
-"""From a request to models in memory: look, fetch, load; all of it or nothing."""
+"""From a preflight to models in memory: fetch, load; all of it or nothing."""
 
 from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
@@ -19,55 +19,16 @@ from transformers.utils import logging as library
 from specdemo.errors import PairError
 from specdemo.models.failures import explained
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight, examine, resolve_dtype
+from specdemo.models.preflight import Examined, Preflight, resolve_dtype
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import config_of
-from specdemo.models.request import PairRequest, is_zero_gpu, request_pair
+from specdemo.models.request import PairRequest, is_zero_gpu
 from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _hook_lock = RLock()
-
-
-def load_pair(
-    name: str = "builtin",
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-    target_quantization: str | None = None,
-    draft_quantization: str | None = None,
-) -> ModelPair:
-    """Load a pair, downloading what is not on this machine.
-
-    Args:
-        name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
-            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder.
-        device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
-        dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
-            checkpoint's own 16-bit type elsewhere.
-        target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto;
-            ``none`` for none where the catalogue has a default.
-
-    Raises:
-        PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
-            says what to do. Nothing stays half-loaded.
-    """
-    progress = Progress()
-    report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
-    return load(report, found, progress)
-
-
-def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
-    """Fetch and load what :func:`specdemo.models.preflight.examine` found.
-
-    Raises:
-        PairError: the report's first problem, or what went wrong.
-        LoadCancelled: in between.
-    """
-    check(report)
-    fetch(found, progress)
-    return assemble(report, found, progress)
 
 
 def check(report: Preflight) -> None:
@@ -95,16 +56,23 @@ def fetch(found: list[Examined], progress: Progress) -> None:
             examined.checkpoint.read([name], progress)
 
 
-def assemble(report: Preflight, found: list[Examined], progress: Progress, *, warm: bool = True) -> ModelPair:
-    """Read the weights into memory and run them once (if ``warm``); if anything goes wrong, none stays there."""
+def assemble(
+    report: Preflight,
+    found: list[Examined],
+    progress: Progress,
+    prepare: Callable[[ModelPair], None] | None = None,
+) -> ModelPair:
+    """Read the weights into memory, then ``prepare`` the pair; if anything goes wrong, no model stays there."""
     try:
-        return _assemble(report, found, progress, warm)
+        return _assemble(report, found, progress, prepare)
     except BaseException as error:
         _forget(error)
         raise
 
 
-def _assemble(report: Preflight, found: list[Examined], progress: Progress, warm: bool) -> ModelPair:
+def _assemble(
+    report: Preflight, found: list[Examined], progress: Progress, prepare: Callable[[ModelPair], None] | None
+) -> ModelPair:
     models = [_load_model(examined, report.request, progress) for examined in found]
     tokenizers = [examined.tokenizer for examined in found]
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
@@ -115,13 +83,8 @@ def _assemble(report: Preflight, found: list[Examined], progress: Progress, warm
         name=report.request.name,
         draft_tokenizer=tokenizers[1] if reencoded else None,
     )
-    if not warm:
-        return pair
-    compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
-    progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
-    with explained(report.request.target):
-        pair.warm_up()
-    progress.check()
+    if prepare is not None:
+        prepare(pair)
     return pair
 
 

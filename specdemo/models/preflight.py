@@ -21,9 +21,10 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import Checkpoint, open_checkpoint
+from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizers
 from specdemo.models.failures import explained
+from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress

@@ -11,7 +11,7 @@ from checkpoints import checkpoint
 
 import specdemo
 from specdemo.models.progress import Step
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.ui.jobs.progress_text import describe
 from specdemo.ui.panel import pair_controls
 from specdemo.ui.panel.pair_card import checked, loaded, refused, working

@@ -9,7 +9,7 @@ from specdemo.models.catalog import catalog
 from specdemo.models.memory import Footprint
 from specdemo.models.preflight import ModelReport, Preflight, gigabytes
 from specdemo.models.progress import Step
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
 from specdemo.ui.jobs.progress_text import describe

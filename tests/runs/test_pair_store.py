@@ -22,7 +22,7 @@ import specdemo
 from specdemo import LoadCancelled, PairError, Settings
 from specdemo.decoding.engines.eager import Runner
 from specdemo.models.request import PairRequest, request_pair
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 
 Folders = Callable[[str], tuple[Path, Path]]
 

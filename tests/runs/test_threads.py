@@ -10,12 +10,12 @@ import torch
 from toys import endless_pair, prompt_ids
 
 import specdemo
-from specdemo.models import store as store_module
-from specdemo.models import threads
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
-from specdemo.models.threads import SAID
+from specdemo.runs import store as store_module
+from specdemo.runs import threads
 from specdemo.runs.record import record
+from specdemo.runs.store import PairStore
+from specdemo.runs.threads import SAID
 
 
 @pytest.fixture(autouse=True)

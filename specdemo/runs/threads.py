@@ -37,8 +37,7 @@ def quickest_threads(pair: ModelPair) -> int:
     (``OMP_NUM_THREADS``).
     """
     most = torch.get_num_threads()
-    models = [m for m in (pair.target, pair.draft) if m is not None]
-    on_cpu = all(m.get_input_embeddings().weight.device.type == "cpu" for m in models)
+    on_cpu = all(m.get_input_embeddings().weight.device.type == "cpu" for m in pair.models)
     large = sum(f.held for f in pair.footprints().values()) > LARGE_BYTES
     if most == 1 or large or not on_cpu or any(os.environ.get(name) for name in SAID):
         return most

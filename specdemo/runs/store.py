@@ -15,13 +15,14 @@ from threading import RLock, Semaphore, Thread
 import torch
 
 from specdemo.errors import PairError
-from specdemo.models.loading import assemble, check, fetch
+from specdemo.models.loading import check, fetch
 from specdemo.models.memory import Footprint, free_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
 from specdemo.models.request import BUDGET, PairRequest
-from specdemo.models.threads import quickest_threads
+from specdemo.runs.load import assemble_warm
+from specdemo.runs.threads import quickest_threads
 
 DOWNLOADS = 4
 """Pairs that may be looked at or fetched at the same time."""
@@ -176,7 +177,7 @@ class PairStore:
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         load.progress.check()  # before other pairs make room for one that nobody wants any more
         self._make_room(load, report)
-        pair = assemble(report, found, load.progress)
+        pair = assemble_warm(report, found, load.progress)
         load.progress.begin("Finding out how many threads run it the fastest")
         pair.threads = self._threads or quickest_threads(pair)
         load.finish(pair)  # here, so that the next load in this thread counts it

@@ -6,7 +6,7 @@ from specdemo.models.loading import assemble
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined
 from specdemo.models.request import PairRequest
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 
 _before_launch: dict[PairRequest, ModelPair] = {}
 """What forked workers find in their memory; a plain dict, since a lock could be held when they are forked."""
@@ -39,7 +39,7 @@ class ZeroGpuStore(PairStore):
 
     def _bring_in(self, load: Load, found: list[Examined]) -> None:
         if load is self._here:
-            pair = assemble(load.report, found, load.progress, warm=False)
+            pair = assemble(load.report, found, load.progress)
             _before_launch[load.request] = pair
             load.finish(pair)
         else:
