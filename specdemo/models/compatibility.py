@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,13 +31,13 @@ class TokenizerMatch:
 
 
 def match_tokenizers(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None, widths: tuple[int, int | None]
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None = None, *, widths: Sequence[int]
 ) -> TokenizerMatch:
     """Compare two tokenizers by what they do: ids of shared tokens, and one probe text in several scripts.
 
     Args:
         target, draft: the tokenizers; no draft leaves nothing to compare.
-        widths: of both models' logits, which padding may make wider than the vocabulary.
+        widths: of the models' logits, which padding may make wider than the vocabulary.
     """
     if draft is None:
         return TokenizerMatch("alone", 0, "no draft model")
@@ -64,9 +65,8 @@ def match_tokenizers(
 def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
     ids = tokenizer(ROUND_TRIP, add_special_tokens=False)["input_ids"]
-    return (
-        tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip() == ROUND_TRIP
-    )
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text.strip() == ROUND_TRIP.strip()
 
 
 def _probe(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import gc
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, QuantoConfig
 from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
 from specdemo.errors import PairError
 from specdemo.models.failures import explained
+from specdemo.models.memory import release_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, resolve_dtype
 from specdemo.models.progress import Progress
-from specdemo.models.quantization import config_of
 from specdemo.models.request import PairRequest, is_zero_gpu
 from specdemo.models.source import ModelSource
 
@@ -94,7 +91,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     folder = examined.checkpoint.read(examined.weights, progress)
     options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
     if report.quantization is not None:
-        options["quantization_config"] = config_of(report.quantization)
+        options["quantization_config"] = QuantoConfig(weights=report.quantization)
     if request.device == "auto":
         options["device_map"] = "auto"
     # Straight onto the device: main memory need not hold what goes to a GPU. ZeroGPU's stand-in for CUDA belongs
@@ -102,7 +99,15 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     elif is_accelerate_available() and not is_zero_gpu():
         options["device_map"] = {"": request.device}
     with explained(source), _reporting(progress):
-        model, info = _from_pretrained(folder, options)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # to name them instead
+            **options,
+        )
         if "device_map" not in options:
             model = model.to(request.device)
     _check_whole(source, model, info)
@@ -125,25 +130,13 @@ def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, An
         )
 
 
-def _from_pretrained(folder: Path, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
-    return AutoModelForCausalLM.from_pretrained(
-        folder,
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # to name them instead
-        **options,
-    )
-
-
 @contextmanager
 def _reporting(progress: Progress) -> Iterator[None]:
     """Show the library's own progress over the weights, and let a cancelled load end there."""
     thread = get_ident()
 
     def watch(bar: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return _Weights(args[0], progress) if get_ident() == thread and args else bar(*args, **options)
+        return _counted(args[0], progress) if get_ident() == thread and args else bar(*args, **options)
 
     with _hook_lock:
         before = library.set_tqdm_hook(watch)
@@ -153,17 +146,12 @@ def _reporting(progress: Progress) -> Iterator[None]:
             library.set_tqdm_hook(before)
 
 
-class _Weights:
-    """An iterable that tells how far it is."""
-
-    def __init__(self, items: Any, progress: Progress) -> None:
-        self._items, self._progress = items, progress
-
-    def __iter__(self) -> Iterator[Any]:
-        self._progress.begin(self._progress.step.text, len(self._items))
-        for item in self._items:
-            yield item
-            self._progress.advance(1)
+def _counted(items: Any, progress: Progress) -> Iterator[Any]:
+    """The items, while ``progress`` says how many were taken."""
+    progress.begin(progress.step.text, len(items))
+    for item in items:
+        yield item
+        progress.advance(1)
 
 
 def _forget(error: BaseException) -> None:
@@ -171,6 +159,4 @@ def _forget(error: BaseException) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    release_memory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -25,48 +26,45 @@ class Footprint:
     """Bytes of a model's weights.
 
     Attributes:
-        held: as they are held, scales of quantised ones included.
-        plain: what the same weights would take unquantised, in the model's dtype.
+        nbytes: in memory, scales of quantised weights included.
+        unquantized: what the same weights would take in the model's dtype.
     """
 
-    held: int
-    plain: int
+    nbytes: int
+    unquantized: int
 
     @property
     def saved(self) -> float:
-        """Share of the plain size that quantisation saves."""
-        return 1 - self.held / self.plain if self.plain else 0.0
+        """Share of the unquantised size that quantisation saves."""
+        return 1 - self.nbytes / self.unquantized if self.unquantized else 0.0
 
 
 def measure(model: PreTrainedModel) -> Footprint:
-    """Count the bytes that a loaded model's parameters and buffers hold, each tensor once."""
-    held = plain = 0
-    for tensor in {id(t): t for t in (*model.parameters(), *model.buffers())}.values():
-        inner = _inner_tensors(tensor)
-        held += sum(t.numel() * t.element_size() for t in inner)
-        plain += tensor.numel() * tensor.element_size()
-    return Footprint(held, plain)
+    """Count the bytes that a loaded model's parameters and buffers take, each tensor once."""
+    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}.values()
+    return Footprint(
+        sum(inner.nbytes for tensor in tensors for inner in _inner_tensors(tensor)),
+        sum(tensor.nbytes for tensor in tensors),
+    )
 
 
 def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None) -> Footprint:
     """What :func:`measure` will find, from a model without weights (on the meta device)."""
-    wide = dtype.itemsize
-    plain = sum(t.numel() * wide for t in {id(p): p for p in model.parameters()}.values())
-    plain += sum(b.numel() * b.element_size() for b in model.buffers())
-    if quantization is None:
-        return Footprint(plain, plain)
-    held = plain
-    for layer in _quantised_layers(model):
+    width = dtype.itemsize
+    unquantized = sum(t.numel() * width for t in {id(p): p for p in model.parameters()}.values())
+    unquantized += sum(buffer.nbytes for buffer in model.buffers())
+    nbytes = unquantized
+    for layer in _quantised_layers(model) if quantization is not None else ():
         count = layer.weight.numel()
         scales = count // _int4_group(layer.in_features) * 2 if quantization == "int4" else layer.out_features
         # quanto keeps two scales of one number a layer for activations, which nobody uses.
-        held += count * BITS[quantization] // 8 + scales * wide - count * wide + 8
-    return Footprint(held, plain)
+        nbytes += count * BITS[quantization] // 8 + scales * width - count * width + 8
+    return Footprint(nbytes, unquantized)
 
 
 def quantises(model: PreTrainedModel) -> bool:
     """Whether quantisation would change anything: quanto takes ``nn.Linear`` only, and GPT-2 has none."""
-    return any(True for _ in _quantised_layers(model))
+    return bool(_quantised_layers(model))
 
 
 def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
@@ -83,6 +81,13 @@ def free_memory(device: str) -> int:
         return torch.cuda.mem_get_info(torch.device(device))[0]
     gpus = range(torch.cuda.device_count()) if device == "auto" else ()
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
+
+
+def release_memory() -> None:
+    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -128,6 +128,7 @@ class Examined:
     report: ModelReport
     width: int
     working: int
+    note: str
 
 
 def preflight(
@@ -146,25 +147,25 @@ def preflight(
 
 
 def examine(
-    request: PairRequest, progress: Progress, room: Callable[[str], int] = free_memory
+    request: PairRequest, progress: Progress, free: Callable[[str], int] = free_memory
 ) -> tuple[Preflight, list[Examined]]:
     """The report, and what was read for it.
 
     Args:
         request: the pair.
         progress: of the load this is a part of.
-        room: bytes that a device can give to this pair.
+        free: gives the bytes that a device has for this pair.
 
     Raises:
         LoadCancelled: in between.
     """
     found: list[Examined] = []
     problems: list[str] = []
-    asked = (
+    models = (
         ("target", request.target, request.target_quantization),
         ("draft", request.draft, request.draft_quantization),
     )
-    for role, source, quantization in asked:
+    for role, source, quantization in models:
         if source is None:
             continue
         progress.begin(f"Looking at the {role} ({source.title})")
@@ -174,12 +175,13 @@ def examine(
         except PairError as error:
             progress.check()  # a cancelled load is no problem of the pair
             problems.append(str(error))
-    match = None if problems else _match(found)
+    match = None
+    if not problems:
+        match = match_tokenizers(*(e.tokenizer for e in found), widths=[e.width for e in found])
     if match is not None and match.relation == "refused":
         problems.append(f"draft: {match.text}.")
-    memory = sum(e.report.weights.held + e.working for e in found)
-    memory_free = room(request.device)
-    disk_free = _disk_free()
+    memory, memory_free = sum(e.report.weights.nbytes + e.working for e in found), free(request.device)
+    download, disk_free = sum(e.report.download for e in found), _disk_free()
     report = Preflight(
         request=request,
         models=tuple(e.report for e in found),
@@ -188,8 +190,8 @@ def examine(
         memory=memory,
         memory_free=memory_free,
         disk_free=disk_free,
-        problems=(*problems, *_shortages(memory, memory_free, sum(e.report.download for e in found), disk_free)),
-        notes=tuple(_notes(request, found)),
+        problems=(*problems, *_shortages(memory, memory_free, download, disk_free)),
+        notes=tuple(e.note for e in found if e.note),
     )
     return report, found
 
@@ -224,23 +226,34 @@ def _examine_model(
     if quantization is not None:
         check_quantization(quantization, request.device, dtype)
     weights = checkpoint.weights(progress)
+    architecture = type(skeleton).__name__
+    ineffective = quantization is not None and not quantises(skeleton)
     report = ModelReport(
         role=role,
         name=source.name,
         commit=checkpoint.commit,
-        architecture=type(skeleton).__name__,
+        architecture=architecture,
         parameters=sum(p.numel() for p in skeleton.parameters()),
         layers=config.get_text_config().num_hidden_layers,
         context=context_of(skeleton),
         dtype=str(dtype).removeprefix("torch."),
-        quantization=quantization if quantises(skeleton) else None,
+        quantization=None if ineffective else quantization,
         weights=estimate(skeleton, dtype, quantization),
         download=checkpoint.remaining(weights),
         licence=checkpoint.licence,
         gated=checkpoint.gated,
     )
-    width = skeleton.get_output_embeddings().weight.shape[0]
-    return Examined(checkpoint, config, tokenizer, weights, report, width, working_bytes(skeleton, dtype))
+    no_layers = f"{architecture} has no layers that optimum-quanto quantises."
+    return Examined(
+        checkpoint,
+        config,
+        tokenizer,
+        weights,
+        report,
+        width=skeleton.get_output_embeddings().weight.shape[0],
+        working=working_bytes(skeleton, dtype),
+        note=f"{quantization} changes nothing in the {role}: {no_layers}" if ineffective else "",
+    )
 
 
 def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
@@ -286,19 +299,14 @@ def _tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _match(found: list[Examined]) -> TokenizerMatch:
-    target, draft = (*found, None)[:2]
-    return match_tokenizers(
-        target.tokenizer, draft and draft.tokenizer, (target.width, draft.width if draft else None)
-    )
-
-
 def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> list[str]:
     short = []
     if memory > memory_free:
+        budget = os.environ.get(BUDGET)
+        or_raise = f", or raise {BUDGET}, which is {budget}" if budget else ""
         short.append(
             f"memory: the pair needs {gigabytes(memory)} and {gigabytes(memory_free)} are free; choose a smaller "
-            f"pair, a 16-bit dtype or a quantisation{_or_budget()}."
+            f"pair, a 16-bit dtype or a quantisation{or_raise}."
         )
     if download > disk_free:
         short.append(
@@ -306,23 +314,6 @@ def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> 
             "space, or set HF_HOME to a larger disk."
         )
     return short
-
-
-def _or_budget() -> str:
-    return f", or raise {BUDGET}, which is {os.environ[BUDGET]}" if os.environ.get(BUDGET) else ""
-
-
-def _notes(request: PairRequest, found: list[Examined]) -> list[str]:
-    notes = []
-    for examined in found:
-        report = examined.report
-        asked = request.target_quantization if report.role == "target" else request.draft_quantization
-        if asked and report.quantization is None:
-            notes.append(
-                f"{asked} changes nothing in the {report.role}: {report.architecture} has no layers that "
-                "optimum-quanto quantises."
-            )
-    return notes
 
 
 def _disk_free() -> int:

@@ -32,13 +32,6 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
         )
 
 
-def config_of(quantization: str) -> Any:
-    """What transformers needs to quantise weights as they are loaded."""
-    from transformers import QuantoConfig
-
-    return QuantoConfig(weights=quantization)
-
-
 def quantization_of(model: Any) -> str | None:
     """``float8``, ``int8``, … if a loaded model's weights are quantised by quanto, else None."""
     config = getattr(model.config, "quantization_config", None)

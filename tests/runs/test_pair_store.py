@@ -55,7 +55,7 @@ def names(store: PairStore) -> list[str]:
 
 
 def weight_bytes(request: PairRequest) -> int:
-    return sum(m.weights.held for m in PairStore().look(request).models)
+    return sum(m.weights.nbytes for m in PairStore().look(request).models)
 
 
 def budget_for(request: PairRequest, count: int) -> int:

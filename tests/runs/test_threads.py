@@ -15,14 +15,14 @@ from specdemo.runs import store as store_module
 from specdemo.runs import threads
 from specdemo.runs.record import record
 from specdemo.runs.store import PairStore
-from specdemo.runs.threads import SAID
+from specdemo.runs.threads import ENVIRONMENT
 
 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever the machine has."""
     before = torch.get_num_threads()
-    for name in SAID:
+    for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(4)
     yield
