@@ -1,4 +1,4 @@
-"""Can these two models work together? Judged from their tokenizers, before any weight is read."""
+"""Whether two models can work together, judged from their tokenizers before any weight is read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
 
 @dataclass(frozen=True, slots=True)
 class TokenizerMatch:
-    """How the draft's tokenizer stands to the target's.
+    """How the draft's tokenizer compares with the target's.
 
     Attributes:
-        relation: ``alone``: no draft; ``same``; ``specials``: they differ in special tokens only, which are no
-            obstacle; ``reencoded``: the drafted text is encoded anew; ``refused``: not even that.
-        differences: special tokens that differ.
-        text: one line for people.
+        relation: ``alone``: there is no draft; ``same``; ``specials``: only special tokens differ, which does no
+            harm; ``reencoded``: drafted text must be encoded again for the target; ``refused``: it cannot be.
+        differences: the number of special tokens that differ.
+        text: one line for the user.
     """
 
     relation: Relation
@@ -50,7 +50,7 @@ def match_tokenizers(
             return TokenizerMatch("same", 0, f"same tokenizer{padding}")
         count = f"{len(differing)} special token" + ("s" if len(differing) > 1 else "")
         return TokenizerMatch("specials", len(differing), f"same tokenizer but for {count}{padding}")
-    # The drafter's own question, asked here too so that the answer is known before gigabytes are fetched.
+    # The drafter checks this as well; here the answer comes before gigabytes are downloaded.
     for role, tokenizer in (("target", target), ("draft", draft)):
         if not gives_back(tokenizer):
             return TokenizerMatch(

@@ -38,7 +38,7 @@ def check(report: Preflight) -> None:
 
 
 def fetch(found: list[Examined], progress: Progress) -> None:
-    """Download the weights that are missing, of all models as one step."""
+    """Download the missing weights of all models, as one step."""
     files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
     total = sum(e.checkpoint.sizes[name] for e, name in files)
     if not total:
@@ -115,7 +115,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
 
 
 def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """The library fills with random numbers what the files lack, and quantises weights of any shape."""
+    """Refuse weights that lack tensors, which the library would fill with random numbers, or that do not fit."""
     lacking = sorted(info["missing_keys"], key=len)  # the weight before the scales quanto gives it
     misshapen = [key for key, *_ in info["mismatched_keys"]] + [
         f"{name}.weight"
@@ -132,7 +132,7 @@ def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, An
 
 @contextmanager
 def _reporting(progress: Progress) -> Iterator[None]:
-    """Show the library's own progress over the weights, and let a cancelled load end there."""
+    """Passes the library's progress over the weights on to ``progress``, which can stop the load there."""
     thread = get_ident()
 
     def watch(bar: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -155,7 +155,7 @@ def _counted(items: Any, progress: Progress) -> Iterator[Any]:
 
 
 def _forget(error: BaseException) -> None:
-    """Let go of the models that the frames of a failed load still hold."""
+    """Release the models that the frames of a failed load still refer to."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
-"""Kinds of layers whose cache is a list of positions, so that the last ones can be taken back."""
+"""Kinds of layers whose cache can forget the last positions, as rollback needs."""
 
 
 @dataclass(eq=False, repr=False)
@@ -26,14 +26,14 @@ class ModelPair:
 
     Args:
         target: the model whose output is wanted, p(x).
-        draft: the model that guesses ahead, q(x); None leaves autoregressive decoding.
-        tokenizer: the target's, and the draft's too. The widths of their logits may differ by padding.
-        name: how people call the pair.
-        draft_tokenizer: the draft's own, if it differs; its text is then encoded anew for the target.
-        threads: of the CPU that torch is told to use in whichever thread decodes; None leaves torch as it is.
+        draft: the model that proposes tokens, q(x); None leaves the drafters that need none.
+        tokenizer: the target's, and the draft's too. Padding may make the widths of their logits differ.
+        name: the pair's name in traces and on the page.
+        draft_tokenizer: the draft's own, if it differs; drafted text is then encoded again for the target.
+        threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is.
 
     Attributes:
-        prepared: what was done once for these models and need not be done again: warm-ups, trials of batches.
+        prepared: the warm-ups and checks that were done for these models and are not repeated.
 
     Raises:
         PairError: a model that is no causal language model, or whose state cannot be rolled back.
@@ -70,7 +70,7 @@ class ModelPair:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The target's end tokens; some models have several."""
+        """The target's end-of-sequence tokens; some models have several."""
         generation = getattr(self.target, "generation_config", None)
         ids = getattr(generation, "eos_token_id", None)
         if ids is None:
@@ -96,11 +96,11 @@ class ModelPair:
 
     @property
     def quantization(self) -> str | None:
-        """Of the target's weights, such as ``int8``; None if they are as they were trained."""
+        """Of the target's weights, such as ``int8``; None if they are not quantised."""
         return quantization_of(self.target)
 
     def footprints(self) -> dict[str, Footprint]:
-        """Bytes of the weights in memory, ``target`` and ``draft``; counted, not estimated."""
+        """Bytes of the weights in memory, by role (``target``, ``draft``); counted, not estimated."""
         return {role: measure(model) for role, model in zip(("target", "draft"), self.models, strict=False)}
 
 

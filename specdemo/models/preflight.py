@@ -1,4 +1,4 @@
-"""Everything that can be said of a pair before its weights are fetched: will it work, and will it fit?"""
+"""The preflight: whether a pair will work and fit, found out before its weights are downloaded."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model of the pair, as far as it can be known without its weights.
+    """The facts of one model that are known without its weights.
 
     Attributes:
         role: ``target`` or ``draft``.
-        name: as it was asked for.
+        name: the repository or folder that was requested.
         commit: of the repository; None for a folder.
         architecture: transformers' class.
-        parameters: how many.
-        layers: decoder layers.
+        parameters: their number.
+        layers: the number of decoder layers.
         context: the longest sequence, in tokens; None if it states no limit.
         dtype, quantization: of the weights once loaded.
-        weights: bytes they will take in memory, and would take unquantised.
-        download: bytes still to be fetched.
+        weights: bytes they will take in memory.
+        download: bytes still to be downloaded.
         licence: as its card states it; None if it does not.
         gated: whether the hub asks for consent.
     """
@@ -75,15 +75,15 @@ class Preflight:
     """The report on a pair.
 
     Attributes:
-        request: what was asked for.
-        models: of those that could be looked at.
-        tokenizers: how they stand to each other; None if one could not be looked at.
+        request: the pair that was requested.
+        models: those that could be examined.
+        tokenizers: how they compare; None if a model could not be examined.
         device: where the pair would run.
         memory: bytes needed there: weights, and KV caches of two lanes.
-        memory_free: bytes there are.
-        disk_free: bytes left where downloads are kept.
-        problems: why the pair cannot run, each with what to do; none if it can.
-        notes: what is worth knowing.
+        memory_free: bytes that are free there.
+        disk_free: bytes that are free where downloads are kept.
+        problems: why the pair cannot run, each with what to do; empty if it can.
+        notes: remarks that do not keep it from running.
     """
 
     request: PairRequest
@@ -98,12 +98,12 @@ class Preflight:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is in the way of loading it."""
+        """Whether the pair can be loaded."""
         return not self.problems
 
     @property
     def download(self) -> int:
-        """Bytes still to be fetched, both models."""
+        """Bytes still to be downloaded, of both models."""
         return sum(m.download for m in self.models)
 
     @property
@@ -119,7 +119,7 @@ class Preflight:
 
 @dataclass(slots=True)
 class Examined:
-    """One model after the preflight: what loading goes on from."""
+    """One model after the preflight, with all that loading needs."""
 
     checkpoint: Checkpoint
     config: PretrainedConfig
@@ -138,10 +138,10 @@ def preflight(
     target_quantization: str | None = None,
     draft_quantization: str | None = None,
 ) -> Preflight:
-    """Look at a pair before loading it; takes what :func:`load_pair` takes, and fetches no weights.
+    """Examine a pair without downloading its weights; the arguments are those of :func:`specdemo.load_pair`.
 
     Raises:
-        PairError: the arguments make no sense. What is wrong with the models is in the report's ``problems``.
+        PairError: an argument is invalid. What is wrong with the models is in the report's ``problems``.
     """
     return examine(request_pair(name, device, dtype, target_quantization, draft_quantization), Progress())[0]
 
@@ -149,15 +149,15 @@ def preflight(
 def examine(
     request: PairRequest, progress: Progress, free: Callable[[str], int] = free_memory
 ) -> tuple[Preflight, list[Examined]]:
-    """The report, and what was read for it.
+    """The report on a pair, and its models as they were examined.
 
     Args:
         request: the pair.
-        progress: of the load this is a part of.
+        progress: of the load that this is part of.
         free: gives the bytes that a device has for this pair.
 
     Raises:
-        LoadCancelled: in between.
+        LoadCancelled: the load was stopped.
     """
     found: list[Examined] = []
     problems: list[str] = []
@@ -173,7 +173,7 @@ def examine(
             with explained(source):
                 found.append(_examine_model(request, role, source, quantization, progress))
         except PairError as error:
-            progress.check()  # a cancelled load is no problem of the pair
+            progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
     match = None
     if not problems:
@@ -197,7 +197,7 @@ def examine(
 
 
 def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dtype:
-    """The dtype that ``auto`` stands for: exact on a CPU, elsewhere the checkpoint's own 16-bit one."""
+    """The dtype of the weights; ``auto``: float32 on a CPU (exact), elsewhere the checkpoint's own 16-bit type."""
     if asked != "auto":
         return DTYPES[asked]
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
@@ -207,7 +207,7 @@ def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dt
 
 
 def gigabytes(count: int) -> str:
-    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    """A number of bytes as text, in powers of ten as for disks and downloads."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
@@ -257,7 +257,7 @@ def _examine_model(
 
 
 def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
-    """Weights stored by other quantisers need their packages, and fail only after the download."""
+    """Refuse weights quantised by other packages, which would fail only after the download."""
     stored = getattr(config, "quantization_config", None)
     if stored is not None:
         method = stored.get("quant_method", "unknown") if isinstance(stored, dict) else type(stored).__name__
@@ -268,7 +268,7 @@ def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
 
 
 def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
-    """The model without memory for its weights, refused if it cannot decode."""
+    """The model on the meta device, without memory for its weights; refused if it cannot decode."""
     named = (config.architectures or [None])[0]
     causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
@@ -317,7 +317,7 @@ def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> 
 
 
 def _disk_free() -> int:
-    """Where the hub library keeps downloads; the folder may not be there yet."""
+    """Free bytes where the hub library keeps downloads; the folder need not exist yet."""
     folder = Path(constants.HF_HUB_CACHE)
     while not folder.exists():
         folder = folder.parent

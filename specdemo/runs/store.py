@@ -223,7 +223,7 @@ class PairStore:
 
 
 def _ended(load: Load, error: BaseException) -> PairError:
-    """In place of an error that is no ``Exception``, such as ``SystemExit``, which would end the waiting server."""
+    """Replaces an error that is no ``Exception``, such as ``SystemExit``, which would end the waiting server."""
     ended = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
     ended.__cause__ = error
     return ended

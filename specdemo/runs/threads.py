@@ -32,8 +32,8 @@ ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def quickest_threads(pair: ModelPair) -> int:
     """The number of CPU threads with which rounds of ``pair`` take the least time.
 
-    It tries 1, 2, 4, … up to the number that torch uses now, and leaves torch as it was. Without a trial it returns
-    that number for large models, for models that are not on the CPU, and where the environment sets it
+    It tries 1, 2, 4, … up to the number that torch uses now, and leaves torch as it was. It returns that number
+    without a trial for large models, for models that are not on the CPU, and where the environment sets it
     (``OMP_NUM_THREADS``).
     """
     most = torch.get_num_threads()

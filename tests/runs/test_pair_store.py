@@ -393,7 +393,7 @@ def test_twenty_alternating_loads_keep_memory_bounded(
         load = loaded(store, pairs[turn % 2])
         assert len(load.notes) == (turn > 0)
         assert names(store) == [load.request.name]
-        assert load.bytes == size
+        assert load.nbytes == size
         del load
         if turn in (1, 10, 19):  # looking at every object takes a while
             assert live_bytes() - before < 1.1 * size
