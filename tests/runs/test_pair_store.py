@@ -20,7 +20,7 @@ from toys import living_models
 
 import specdemo
 from specdemo import LoadCancelled, PairError, Settings
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.models.request import PairRequest, request_pair
 from specdemo.runs.store import Load, PairStore
 
@@ -77,13 +77,13 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
 def test_every_forward_of_every_visitor_runs_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two OpenMP teams would make small models two to three times slower, and nothing else would fail."""
     threads: set[int] = set()
-    forward = Runner.forward
+    forward = EagerRunner.forward
 
-    def watched(self: Runner, *args: object, **kwargs: object) -> object:
+    def watched(self: EagerRunner, *args: object, **kwargs: object) -> object:
         threads.add(threading.get_ident())
         return forward(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "forward", watched)
+    monkeypatch.setattr(EagerRunner, "forward", watched)
     store = PairStore()
     lanes = [Settings(strategy="autoregressive", max_new_tokens=6), Settings(max_new_tokens=6)]
 
