@@ -22,7 +22,7 @@ import specdemo
 from specdemo import LoadCancelled, PairError, Settings
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.models.request import PairRequest, request_pair
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 
 Folders = Callable[[str], tuple[Path, Path]]
 
@@ -55,7 +55,7 @@ def names(store: PairStore) -> list[str]:
 
 
 def weight_bytes(request: PairRequest) -> int:
-    return sum(m.weights.held for m in PairStore().look(request).models)
+    return sum(m.weights.nbytes for m in PairStore().look(request).models)
 
 
 def budget_for(request: PairRequest, count: int) -> int:
@@ -393,7 +393,7 @@ def test_twenty_alternating_loads_keep_memory_bounded(
         load = loaded(store, pairs[turn % 2])
         assert len(load.notes) == (turn > 0)
         assert names(store) == [load.request.name]
-        assert load.bytes == size
+        assert load.nbytes == size
         del load
         if turn in (1, 10, 19):  # looking at every object takes a while
             assert live_bytes() - before < 1.1 * size
