@@ -138,8 +138,8 @@ class FakeVLLM:
         else:
             decoding = speculative(lane, target, open_drafter(self.pair, target, lane))
         for step in decoding:
-            if step.drafted:
-                steps.append((len(step.drafted), step.passed))
+            if step.outcome.drafted:
+                steps.append((len(step.outcome.drafted), step.outcome.passed))
             yield record.add(step)
 
     def record(self, steps: list[tuple[int, int]]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
-from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
 
 if TYPE_CHECKING:
@@ -156,10 +156,7 @@ class _Observer(BaseStreamer):
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
         verdict = Verdict(torch.tensor([passed]), torch.tensor([own]), chance)
         proposal = Proposal.known(self._drafted, q_scores)
-        step = lane.step(
-            scores, own, kept, passed=passed, drafted=self._drafted, proposal=proposal, verdict=verdict
-        )
-        self.steps.append(step)
+        self.steps.append(lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict)))
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import torch
+from collections.abc import Iterator, Sequence
 
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane, Step
@@ -12,9 +10,7 @@ from specdemo.decoding.lane import Lane, Step
 
 def prefill(lane: Lane, target: Runner) -> Step:
     """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy."""
-    scores = lane.sampler.scores(target.forward(lane.prompt_ids).logits, lane.prompt_ids)
-    lane.clock.mark("verify")
-    return _emit(lane, scores)
+    return _emit(lane, target, lane.prompt_ids)
 
 
 def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
@@ -23,13 +19,12 @@ def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
     yield prefill(lane, target)
     while lane.stop is None:
         lane.clock.resume()
-        logits = target.forward(lane.committed[target.length :]).logits
-        lane.clock.mark("verify")
-        yield _emit(lane, lane.sampler.scores(logits, lane.committed))
+        yield _emit(lane, target, lane.committed[target.length :])
 
 
-def _emit(lane: Lane, scores: torch.Tensor) -> Step:
-    token = int(lane.sampler.pick(scores))
-    kept = lane.commit([token])
+def _emit(lane: Lane, target: Runner, fed: Sequence[int]) -> Step:
+    logits = target.forward(fed).logits
+    lane.clock.mark("verify")
+    outcome = lane.emit(logits)
     lane.clock.lap("other")
-    return lane.step(scores, token, kept)
+    return lane.step(outcome)

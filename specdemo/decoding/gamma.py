@@ -87,12 +87,12 @@ class AdaptiveGamma:
         return max(range(1, self._longest + 1), key=rate)
 
     def observe(self, step: Step) -> None:
-        drafted = len(step.drafted)
+        accepted, drafted = step.outcome.accepted, len(step.outcome.drafted)
         if drafted:
-            self._passed = DECAY * self._passed + step.accepted
-            self._tested = DECAY * self._tested + min(step.accepted + 1, drafted)
+            self._passed = DECAY * self._passed + accepted
+            self._tested = DECAY * self._tested + min(accepted + 1, drafted)
         if self._learns:
-            self._costs.observe(drafted, step.draft_seconds, step.verify_seconds + step.other_seconds)
+            self._costs.observe(drafted, step.phases["draft"], step.phases["verify"] + step.phases["other"])
 
 
 def gamma_policy(settings: Settings, shared: Costs | None = None) -> GammaPolicy:

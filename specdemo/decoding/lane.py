@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from specdemo.decoding.acceptance import Verdict
-from specdemo.decoding.clock import LaneClock
+from specdemo.decoding.acceptance import Rule, Verdict
+from specdemo.decoding.clock import LaneClock, Phase
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.models.pair import ModelPair
@@ -17,39 +17,26 @@ from specdemo.trace import Stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """What one round computed; the recorder, outside the loop, makes the round's record of it.
+class Outcome:
+    """What a round computed and kept.
 
     Attributes:
-        drafted: ids of the drafted tokens, γ of them.
-        passed: how many leading drafted tokens the rule accepted.
-        token: the target's own token after them.
-        kept: how many of the accepted tokens and the target's own entered the output; fewer where the lane ended.
         scores: (γ+1, V) the target's processed scores.
-        draft_scores: (γ, ≤V) the drafter's; None if it has none.
-        probability: (γ,) the probability with which each drafted token would be accepted, if tested; None where
-            nothing was drafted.
-        overlap: (γ,) sum over the vocabulary of min(p, q); None where the distributions are not used.
-        source: where in prompt and output the drafted tokens were copied from, if they were.
-        seconds: the lane clock at the round's end.
-        draft_seconds, verify_seconds, other_seconds: of this round.
-        stop: why the lane ends with this round, if it does.
+        token: the target's own token.
+        kept: how many of the accepted tokens and the target's own entered the output; fewer where the lane ended.
+        passed: how many leading drafted tokens the rule accepted.
+        drafted: ids of the γ drafted tokens.
+        proposal: where they came from.
+        verdict: the rule's, of one round; None where nothing was drafted.
     """
 
-    drafted: Sequence[int]
-    passed: int
+    scores: torch.Tensor
     token: int
     kept: int
-    scores: torch.Tensor
-    draft_scores: torch.Tensor | None
-    probability: torch.Tensor | None
-    overlap: torch.Tensor | None
-    source: int | None
-    seconds: float
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
-    stop: Stop | None
+    passed: int = 0
+    drafted: Sequence[int] = ()
+    proposal: Proposal = NOTHING_DRAFTED
+    verdict: Verdict | None = None
 
     @property
     def accepted(self) -> int:
@@ -60,6 +47,23 @@ class Step:
     def tested(self) -> int:
         """Drafted tokens that the rule looked at: the first rejected one too, none behind an end token."""
         return min(self.accepted + 1, len(self.drafted)) if self.kept > self.passed else self.accepted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it.
+
+    Attributes:
+        outcome: what was computed and kept.
+        seconds: the lane clock at the round's end.
+        phases: seconds of this round spent drafting, verifying, and on all else.
+        stop: why the lane ends with this round, if it does.
+    """
+
+    outcome: Outcome
+    seconds: float
+    phases: dict[Phase, float]
+    stop: Stop | None
 
 
 @dataclass(slots=True)
@@ -107,37 +111,27 @@ class Lane:
                 break
         return kept
 
-    def step(
-        self,
-        scores: torch.Tensor,
-        token: int,
-        kept: int,
-        *,
-        passed: int = 0,
-        drafted: Sequence[int] = (),
-        proposal: Proposal = NOTHING_DRAFTED,
-        verdict: Verdict | None = None,
-    ) -> Step:
-        """What the round that just ended computed, with the clock's readings.
+    def accept(self, rule: Rule, proposal: Proposal, logits: torch.Tensor) -> Outcome:
+        """Judge the drafted tokens by the target's ``logits`` (γ+1, V), and commit those that pass and one more.
 
-        There is no ``verdict`` where nothing was drafted.
+        Only here is anything asked of the device, once: on a GPU all of the round has been on its way until now.
         """
-        return Step(
-            drafted=drafted,
-            passed=passed,
-            token=token,
-            kept=kept,
-            scores=scores,
-            draft_scores=proposal.scores,
-            probability=None if verdict is None else verdict.probability[0],
-            overlap=None if verdict is None or verdict.overlap is None else verdict.overlap[0],
-            source=proposal.source,
-            seconds=self.clock.seconds,
-            draft_seconds=self.clock.phases["draft"],
-            verify_seconds=self.clock.phases["verify"],
-            other_seconds=self.clock.phases["other"],
-            stop=self.stop,
-        )
+        sampler, drafted = self.sampler, proposal.tokens.to(logits.device)
+        scores = sampler.scores(logits, self.committed, proposal.ids if sampler.remembers else ())
+        q = None if proposal.q is None else proposal.q.unsqueeze(0)
+        verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
+        *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
+        return Outcome(scores, token, self.commit([*ids[:passed], token]), passed, ids, proposal, verdict)
+
+    def emit(self, logits: torch.Tensor) -> Outcome:
+        """Take one token from the target's ``logits`` (1, V): the prefill, or a step of plain decoding."""
+        scores = self.sampler.scores(logits, self.committed)
+        token = int(self.sampler.pick(scores))
+        return Outcome(scores, token, self.commit([token]))
+
+    def step(self, outcome: Outcome) -> Step:
+        """The round that just ended, with the clock's readings."""
+        return Step(outcome, self.clock.seconds, self.clock.phases, self.stop)
 
 
 def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.lane import Step
+from specdemo.decoding.lane import Outcome, Step
 from specdemo.decoding.readings import Reading, packed, unpacked
 from specdemo.trace import Candidate, Kind, Round, Token
 
@@ -27,19 +27,20 @@ class Recorder:
 
     def record(self, step: Step) -> Round:
         """The round: accepted tokens, then rejected ones, then the target's own."""
-        target, draft, chances, overlaps = self._read(step)
-        accepted, gamma = step.accepted, len(step.drafted)
+        outcome, drafted = step.outcome, step.outcome.drafted
+        target, draft, chances, overlaps = self._read(outcome)
+        accepted, passed, gamma = outcome.accepted, outcome.passed, len(drafted)
         tokens: list[Token] = []
-        for i, token in enumerate(step.drafted):
+        for i, token in enumerate(drafted):
             kind: Kind = "accepted" if i < accepted else "rejected"
-            chance = chances[i] if i < step.tested else None
-            after = step.drafted[accepted:i]
+            chance = chances[i] if i < outcome.tested else None
+            after = drafted[accepted:i]
             tokens.append(self._token(step, kind, token, i + 1, target[i], draft and draft[i], chance, after))
-        if step.kept > step.passed:
-            kind = "target" if gamma == 0 else "bonus" if step.passed == gamma else "corrected"
+        if outcome.kept > passed:
+            kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
             # After a fully accepted draft there is one row more of p than of q.
-            q = draft[-1] if draft and step.passed < gamma else None
-            tokens.append(self._token(step, kind, step.token, step.passed + 1, target[-1], q, None, ()))
+            q = draft[-1] if draft and passed < gamma else None
+            tokens.append(self._token(step, kind, outcome.token, passed + 1, target[-1], q, None, ()))
         self._index += 1
         return Round(
             index=self._index - 1,
@@ -47,36 +48,36 @@ class Recorder:
             drafted=gamma,
             accepted=accepted,
             seconds=step.seconds,
-            draft_seconds=step.draft_seconds,
-            verify_seconds=step.verify_seconds,
-            other_seconds=step.other_seconds,
-            overlaps=None if overlaps is None else tuple(overlaps[: step.tested]),
+            draft_seconds=step.phases["draft"],
+            verify_seconds=step.phases["verify"],
+            other_seconds=step.phases["other"],
+            overlaps=None if overlaps is None else tuple(overlaps[: outcome.tested]),
             stop=step.stop,
-            source=step.source,
+            source=outcome.proposal.source,
         )
 
     def _read(
-        self, step: Step
+        self, outcome: Outcome
     ) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
         """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
 
         Everything comes from the device in one copy: a round is read while the next could be decoded.
         """
-        gamma = len(step.drafted)
-        ids = [*step.drafted, step.token]
-        tokens, rows = torch.tensor(ids), torch.tensor([*range(gamma), step.passed])
-        parts = [packed(step.scores, rows, tokens, self._top)]
-        if step.draft_scores is not None:
-            parts.append(packed(step.draft_scores, rows.clamp(max=gamma - 1), tokens, self._top))
-        of_drafted = [t for t in (step.probability, step.overlap) if t is not None]
-        flat = torch.cat([t.flatten().to(step.scores.device) for t in (*parts, *of_drafted)]).tolist()
+        proposal, verdict, gamma = outcome.proposal, outcome.verdict, len(outcome.drafted)
+        ids = [*outcome.drafted, outcome.token]
+        tokens, rows = torch.tensor(ids), torch.tensor([*range(gamma), outcome.passed])
+        parts = [packed(outcome.scores, rows, tokens, self._top)]
+        if proposal.scores is not None:
+            parts.append(packed(proposal.scores, rows.clamp(max=gamma - 1), tokens, self._top))
+        judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
+        flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).tolist()
         tables: list[list[Reading]] = []
         for part in parts:
             width = part.shape[1]
             tables.append([unpacked(flat[i * width : (i + 1) * width], t, self._top) for i, t in enumerate(ids)])
             flat = flat[part.numel() :]
         chances = flat[:gamma]
-        overlaps = flat[gamma:] if step.overlap is not None else None
+        overlaps = flat[gamma:] if len(judged) == 2 else None
         return tables[0], tables[1] if len(tables) > 1 else None, chances, overlaps
 
     def _token(

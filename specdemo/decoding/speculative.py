@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
 from specdemo.decoding.drafters.base import Drafter
@@ -19,7 +17,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Step]:
     """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops."""
     rule = rule_for(lane.settings)
     policy = gamma_policy(lane.settings)
-    clock, sampler = lane.clock, lane.sampler
+    clock = lane.clock
 
     # 0. Both models take in the prompt; the target's last logits give the first token.
     clock.resume()
@@ -39,18 +37,13 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Step]:
         logits = target.forward(lane.committed[target.length :], len(drafted) + 1, drafted).logits
         clock.mark("verify")
 
-        # 3. Keep the leading drafted tokens that pass, then one token of the target's. Only now is anything asked
-        # of the device: on a GPU all of the round has been on its way until here.
-        scores = sampler.scores(logits, lane.committed, proposal.ids if sampler.remembers else ())
-        q = None if proposal.q is None else proposal.q.unsqueeze(0)
-        verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
-        *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-        kept = lane.commit([*ids[:passed], token])
+        # 3. Keep the leading drafted tokens that pass the acceptance rule, then one token of the target's.
+        outcome = lane.accept(rule, proposal, logits)
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
         target.rollback_to(len(lane.committed) - 1)
         drafter.commit(lane.committed)
         clock.lap("other")
-        step = lane.step(scores, token, kept, passed=passed, drafted=ids, proposal=proposal, verdict=verdict)
+        step = lane.step(outcome)
         policy.observe(step)
         yield step

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specdemo.decoding.gamma import AdaptiveGamma
-from specdemo.decoding.lane import Step
+from specdemo.decoding.lane import Outcome, Step
 from specdemo.theory import expected_speedup, expected_tokens
 
 STEP = 0.01  # seconds of a plain target step
@@ -30,8 +30,8 @@ def play(policy: AdaptiveGamma, alpha: float, c: float, slope: float, rounds: in
 
 def step(gamma: int, accepted: int, draft: float, verify: float, other: float) -> Step:
     """A round of which only counts and times matter."""
-    unread = (torch.empty(gamma + 1, 1), None, None, None, None)
-    return Step([0] * gamma, accepted, 0, accepted + 1, *unread, 0.0, draft, verify, other, None)
+    outcome = Outcome(torch.empty(gamma + 1, 1), 0, accepted + 1, accepted, [0] * gamma)
+    return Step(outcome, 0.0, {"draft": draft, "verify": verify, "other": other}, None)
 
 
 def speed(gamma: int, alpha: float, c: float, slope: float) -> float:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import torch
 
-from specdemo.decoding.acceptance import Rule, Verdict, rule_for
+from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.gamma import Costs, gamma_policy
-from specdemo.decoding.lane import Lane, Step
-from specdemo.decoding.proposal import Proposal
+from specdemo.decoding.lane import Lane, Outcome, Step
 
 Steps = list[tuple[int, Step]]
 """One round of every row that took part, with the row's number."""
@@ -35,11 +34,11 @@ def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: L
     """Rounds of one token a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     clock.resume()
-    yield _step(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
+    yield _emit(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
     while rows := _alive(rows, target):
         clock.resume()
         feeds = [row.lane.committed[-1:] for row in rows]
-        yield _step(rows, target.forward(feeds, last=True), clock)
+        yield _emit(rows, target.forward(feeds, last=True), clock)
 
 
 def batched_speculative(
@@ -55,7 +54,7 @@ def batched_speculative(
     clock.resume()
     drafter.prefill([row.lane for row in rows])
     clock.lap("draft")
-    yield _step(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
+    yield _emit(rows, target.forward([row.lane.prompt_ids for row in rows], last=True), clock)
 
     while rows := _alive(rows, target, drafter):
         clock.resume()
@@ -70,8 +69,8 @@ def batched_speculative(
         clock.lap("verify")
 
         # 3. Each row keeps the leading drafted tokens that pass, then one token of the target's.
-        judged = [
-            _judge(row.lane, rules[row.number], proposal, of_row)
+        outcomes = [
+            row.lane.accept(rules[row.number], proposal, of_row[: len(proposal) + 1])
             for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
         ]
 
@@ -81,34 +80,10 @@ def batched_speculative(
         clock.lap("other")
         drafted = max(len(proposal) for proposal in proposals)
         costs.observe(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
-        steps = [(row.number, result.step(row.lane)) for row, result in zip(rows, judged, strict=True)]
+        steps = _steps(rows, outcomes)
         for number, step in steps:
             policies[number].observe(step)
         yield steps
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
-    """What a row keeps of its proposal."""
-
-    scores: torch.Tensor
-    proposal: Proposal
-    verdict: Verdict
-    passed: int
-    token: int
-    kept: int
-
-    def step(self, lane: Lane) -> Step:
-        """The row's round, once the clock has been read for all rows."""
-        return lane.step(
-            self.scores,
-            self.token,
-            self.kept,
-            passed=self.passed,
-            drafted=self.proposal.ids,
-            proposal=self.proposal,
-            verdict=self.verdict,
-        )
 
 
 def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None = None) -> list[Row]:
@@ -121,23 +96,14 @@ def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None =
     return [rows[place] for place in staying]
 
 
-def _step(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Steps:
+def _emit(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Steps:
     """One token a row from its logits (B, V): the prefill, or a step of autoregressive decoding."""
     clock.lap("verify")
-    picked = []
-    for row, of_row in zip(rows, logits.split(1), strict=True):
-        scores = row.lane.sampler.scores(of_row, row.lane.committed)
-        token = int(row.lane.sampler.pick(scores))
-        picked.append((scores, token, row.lane.commit([token])))
+    outcomes = [row.lane.emit(of_row) for row, of_row in zip(rows, logits.split(1), strict=True)]
     clock.lap("other")
-    return [(row.number, row.lane.step(*result)) for row, result in zip(rows, picked, strict=True)]
+    return _steps(rows, outcomes)
 
 
-def _judge(lane: Lane, rule: Rule, proposal: Proposal, logits: torch.Tensor) -> _Judged:
-    scores = lane.sampler.scores(logits[: len(proposal) + 1], lane.committed, proposal.ids)
-    drafted = proposal.tokens.to(scores.device).unsqueeze(0)
-    q = None if proposal.q is None else proposal.q.unsqueeze(0)
-    verdict = rule(scores.unsqueeze(0), drafted, q, lane.sampler)
-    passed, token = int(verdict.accepted), int(verdict.token)
-    kept = lane.commit([*proposal.ids[:passed], token])
-    return _Judged(scores, proposal, verdict, passed, token, kept)
+def _steps(rows: list[Row], outcomes: list[Outcome]) -> Steps:
+    """Made once the clock has been read for all rows."""
+    return [(row.number, row.lane.step(outcome)) for row, outcome in zip(rows, outcomes, strict=True)]
