@@ -64,10 +64,8 @@ class Graphs:
         return WorkspaceLease(self, GraphWorkspace(graph_model, capacity, capture))
 
     def give_back(self, workspace: GraphWorkspace) -> None:
-        """Keep a workspace for the next lane, unless something failed; the ones that waited longest go first."""
+        """Keep a workspace for the next lane, unless one failed; the workspaces that waited longest go first."""
         with self._lock:
-            if workspace.failure is not None:
-                self.fail(workspace.failure)
             if workspace.model is not self._model or self.failure is not None:
                 return
             idle = [*self._idle, workspace]

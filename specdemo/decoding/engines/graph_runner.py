@@ -60,15 +60,13 @@ class GraphRunner:
     def prepare(self, begun: int, longest: int) -> bool:
         """Capture all forwards of a lane that begins with ``begun`` tokens and ends with ``longest``.
 
-        The slots must be empty. False if one could not be captured: then the model's next lanes have no graphs.
+        The slots must be empty. False if one could not be captured.
         """
         workspace = self.lease.workspace
         workspace.inputs.send([0] * (1 + self._counts[-1]))
         for count in self._counts:
             for kv_length in workspace.kv_buckets(begun + count, longest + count):
-                workspace.forward(count, kv_length, self.layers)
-        if workspace.failure is not None:
-            self.lease.graphs.fail(workspace.failure)
+                self._captured(count, kv_length)
         return workspace.failure is None
 
     @torch.inference_mode()
@@ -114,9 +112,16 @@ class GraphRunner:
             if isinstance(part, torch.Tensor):
                 workspace.inputs.numbers[begin : begin + len(part)].copy_(part)
                 begin += len(part)
-        workspace.forward(wide, workspace.kv_length(self.length + wide), self.layers)()
+        self._captured(wide, workspace.kv_length(self.length + wide))()
         self.length += count
         return workspace.logits
+
+    def _captured(self, count: int, kv_length: int) -> Replay:
+        """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
+        replay = self.lease.workspace.forward(count, kv_length, self.layers)
+        if (failure := self.lease.workspace.failure) is not None:
+            self.lease.graphs.fail(failure)
+        return replay
 
     def _check(self, count: int) -> None:
         # A write behind the last slot would end every use of the GPU by this process.

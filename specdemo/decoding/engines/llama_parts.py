@@ -47,7 +47,9 @@ class Linear:
     def write_to(self, out: torch.Tensor, x: torch.Tensor) -> None:
         """Write the product into ``out`` (n, out), which may be some columns of a wider tensor."""
         if self._in_columns(x):
-            out.copy_(self(x))
+            out.copy_(self._columns(x))
+            if self.bias is not None:
+                out.add_(self.bias)
         elif self.bias is None:
             torch.mm(x, self.weight.t(), out=out)
         else:
@@ -85,10 +87,8 @@ class Layer:
 
     def __init__(self, layer: nn.Module, column_major: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.before_attention, self.before_mlp = (
-            _norm(layer.input_layernorm),
-            _norm(layer.post_attention_layernorm),
-        )
+        self.before_attention = _norm(layer.input_layernorm)
+        self.before_mlp = _norm(layer.post_attention_layernorm)
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
             Linear(linear, column_major)
             for linear in (
@@ -131,7 +131,7 @@ class LlamaModel:
         column_major: of all its products, see :class:`Linear`.
 
     Attributes:
-        heads, groups: query heads, and heads of keys and values; ``per_group`` of the first share one of the others.
+        heads, groups: query heads, and heads of keys and values; ``per_group`` query heads share one of these.
         size: of a head.
         scale: factor of the attention scores.
     """
