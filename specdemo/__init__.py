@@ -17,16 +17,16 @@ from specdemo.errors import (
 from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
 from specdemo.losslessness.greedy_check import GreedyCheck
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
-from specdemo.models.threads import quickest_threads
 from specdemo.recording import Recording
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
+from specdemo.runs.load import load_pair
 from specdemo.runs.race import race
 from specdemo.runs.single import run, stream
 from specdemo.runs.sweep import stream_sweep, sweep
+from specdemo.runs.threads import quickest_threads
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.trace import Candidate, Round, Token, Trace

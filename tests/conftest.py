@@ -94,14 +94,14 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list]:
     import weakref
 
     from specdemo.decoding.engines import open as opening
-    from specdemo.decoding.engines.eager import Runner
+    from specdemo.decoding.engines.eager import EagerRunner
 
     made: list[weakref.ref] = []
 
-    class Watched(Runner):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
+    class Watched(EagerRunner):
+        def __init__(self, *args: object, **options: object) -> None:
+            super().__init__(*args, **options)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr(opening, "Runner", Watched)
+    monkeypatch.setattr(opening, "EagerRunner", Watched)
     return lambda: [made_() for made_ in made]

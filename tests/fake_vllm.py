@@ -20,13 +20,12 @@ from typing import Any
 
 from specdemo import ModelPair, Round, Settings, Token, Trace
 from specdemo.decoding.autoregressive import autoregressive
-from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters.registry import open_drafter
-from specdemo.decoding.engines.eager import Runner
-from specdemo.decoding.recorder import Recorder
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.lane import new_lane
 from specdemo.decoding.speculative import speculative
 from specdemo.runs.encode import encode
-from specdemo.runs.single import lane_clock, open_lane, trace_of
+from specdemo.runs.lane import LaneRecord
 from specdemo.settings import MAX_GAMMA
 
 FAULTS = (
@@ -51,19 +50,6 @@ FAULTS = (
     "no counters",
     "garbled counters",
 )
-
-
-class NotingRecorder(Recorder):
-    """The core's recorder, which also notes what vLLM would: tokens drafted and passed in each verify step."""
-
-    def __init__(self, detokenizer: Detokenizer) -> None:
-        super().__init__(detokenizer)
-        self.steps: list[tuple[int, int]] = []
-
-    def speculative(self, scores, proposal, verdict, kept, clock, stop) -> Round:
-        if proposal.ids:
-            self.steps.append((len(proposal.ids), int(verdict.accepted)))
-        return super().speculative(scores, proposal, verdict, kept, clock, stop)
 
 
 class FakeVLLM:
@@ -143,16 +129,18 @@ class FakeVLLM:
             return Settings(strategy="autoregressive", **common)
         return replace(self.deployed, acceptance="exact" if greedy else "sampling", **common)
 
-    def decode(self, ids: list[int], settings: Settings, steps: list[tuple[int, int]]) -> Iterator[Round]:
-        """The core's rounds; ``steps`` fills with what vLLM would record of them."""
-        lane = open_lane(self.pair, ids, settings, lane_clock(self.pair))
-        recorder = NotingRecorder(Detokenizer(self.pair.tokenizer, ids))
-        recorder.steps = steps
-        lane.recorder = recorder
-        target = Runner(self.pair.target)
+    def decode(self, record: LaneRecord, steps: list[tuple[int, int]]) -> Iterator[Round]:
+        """The core's rounds; ``steps`` fills with what vLLM would record: tokens drafted and passed."""
+        lane = new_lane(self.pair, record.ids, record.settings)
+        target = EagerRunner(self.pair.target)
         if self.deployed is None:
-            return autoregressive(lane, target)
-        return speculative(lane, target, open_drafter(self.pair, target, lane))
+            decoding = autoregressive(lane, target)
+        else:
+            decoding = speculative(lane, target, open_drafter(self.pair, target, lane))
+        for step in decoding:
+            if step.drafted:
+                steps.append((len(step.drafted), step.passed))
+            yield record.add(step)
 
     def record(self, steps: list[tuple[int, int]]) -> dict[str, Any] | None:
         """``metrics.speculative_decoding`` of one request."""
@@ -287,9 +275,10 @@ class _Handler(BaseHTTPRequestHandler):
         frame = _Frame(chat, asked, ids if fake.ids else None)
         for event in frame.opening():
             self._event(event)
+        record = LaneRecord(fake.pair, ids, settings)
         held: list[Round] = []
         dice = Random(settings.seed)
-        for round_ in ended_at(fake.decode(ids, settings, steps), asked.get("stop", ())):
+        for round_ in ended_at(fake.decode(record, steps), asked.get("stop", ())):
             rounds.append(round_)
             held.append(round_)
             if round_.stop is None and dice.random() < fake.merge:
@@ -303,7 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
             held = []
             time.sleep(fake.pause)
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
-        fake.traces[settings.seed] = trace_of(fake.pair, ids, settings, rounds)
+        fake.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
         emitted = sum(len(r.emitted) for r in rounds)
         fake.count(emitted, len(ids), steps)
         if fake.fault == "empty":

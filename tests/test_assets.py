@@ -59,7 +59,7 @@ def test_each_domain_has_a_prompt_whose_output_does_not_loop(pair: specdemo.Mode
 
 def test_the_readme_lists_every_pair() -> None:
     """Guards the table a newcomer chooses from."""
-    readme = (ASSETS.parent / "README.md").read_text(encoding="utf-8")
+    readme = (ASSETS.parent / "specdemo" / "models" / "README.md").read_text(encoding="utf-8")
     for entry in catalog().values():
         size = f"{entry.memory_gb:g} GB{', gated' if entry.gated else ''}"
         models = [m.removeprefix("assets:") for m in (entry.target, entry.draft) if m]

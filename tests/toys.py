@@ -288,14 +288,10 @@ def raced(
     pairs: specdemo.ModelPair | Sequence[specdemo.ModelPair], prompt: str, lanes: Sequence[specdemo.Settings]
 ) -> list[specdemo.Trace]:
     """The traces of a race."""
-    from specdemo.runs.encode import encode
-    from specdemo.runs.single import trace_of
-
-    each = pairs if isinstance(pairs, Sequence) else [pairs] * len(lanes)
-    rounds: list[list[specdemo.Round]] = [[] for _ in lanes]
-    for lane, round_ in specdemo.race(pairs, prompt, lanes):
-        rounds[lane].append(round_)
-    return [trace_of(p, encode(p, prompt), s, r) for p, s, r in zip(each, lanes, rounds, strict=True)]
+    race = specdemo.race(pairs, prompt, lanes)
+    for _ in race:
+        pass
+    return race.traces()
 
 
 def living_models() -> int:

@@ -52,7 +52,7 @@ from specdemo.bench.kills import panel  # noqa: E402
 from specdemo.bench.tab import Tab  # noqa: E402
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import request_pair  # noqa: E402
-from specdemo.models.zero_gpu import ZeroGpuStore  # noqa: E402
+from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402
 from specdemo.settings import Settings  # noqa: E402
 from specdemo.ui.jobs import gpu_time  # noqa: E402
 from specdemo.ui.jobs import zero_gpu as gpu_jobs  # noqa: E402

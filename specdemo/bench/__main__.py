@@ -16,10 +16,11 @@ from specdemo.bench.clocks import race_against_alone
 from specdemo.bench.speed import measure_domain, summary
 from specdemo.bench.traffic import read_bandwidth, step_bytes
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
 from specdemo.runs.single import run
+from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     pair = load_pair(args.pair, device=args.device, dtype=args.dtype)
-    pair.warm_up()
+    warm_up(pair)
     gammas = sorted({*args.gammas, *args.assisted_gammas, 4})
     domains = [
         summary(

@@ -18,11 +18,11 @@ from specdemo.decoding.batch.drafters import BatchModelDrafter
 from specdemo.decoding.batch.loop import batched_speculative
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import run_batch
 from specdemo.runs.batch_sizes import SIZES, batch_sizes
 from specdemo.runs.encode import encode_all
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import examples
 from specdemo.runs.single import lane_clock, open_lane
 from specdemo.settings import Settings

@@ -19,8 +19,8 @@ import torch
 
 from specdemo.losslessness.certify import ERROR_RATE, TOKENS, certify
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
 

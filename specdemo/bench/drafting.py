@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import examples
 from specdemo.runs.single import run
+from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -98,7 +99,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     pair = load_pair(args.pair)
-    pair.warm_up()
+    warm_up(pair)
     results = {
         "machine": machine_of(pair.device),
         "lookup_on_repeating_text": lookup_speedup(pair, args.gamma, args.tokens, args.repeats),

@@ -24,8 +24,8 @@ from specdemo.bench.tab import Tab
 from specdemo.decoding.engines.eager import Runner
 from specdemo.machine import machine_of
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
 from specdemo.runs.race import Race
+from specdemo.runs.store import PairStore
 from specdemo.trace import Round
 from specdemo.ui.jobs.stops import Stops
 from specdemo.ui.page import build, launch_options

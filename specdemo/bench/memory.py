@@ -13,7 +13,7 @@ import torch
 
 from specdemo.machine import machine_of
 from specdemo.models.request import PairRequest, request_pair
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 
 
 def alternate(requests: list[PairRequest], loads: int, budget: int) -> dict[str, Any]:

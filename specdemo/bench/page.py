@@ -21,9 +21,9 @@ import httpx
 
 from specdemo.bench.visitor import Visitor
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
 from specdemo.runs.race import race
 from specdemo.runs.single import run
+from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.page import build, launch_options
 

@@ -13,9 +13,9 @@ import torch
 
 from specdemo.losslessness.compare import compare
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import QUANTIZATIONS
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import examples
 from specdemo.runs.single import run
 from specdemo.settings import Settings

@@ -22,8 +22,8 @@ from transformers import PreTrainedModel
 from specdemo.bench.traffic import read_bandwidth, step_bytes
 from specdemo.decoding.engines.eager import Runner
 from specdemo.machine import bfloat16_instructions, machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 
 ENGINES = ("auto", "eager")
 

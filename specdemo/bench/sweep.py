@@ -16,8 +16,8 @@ import torch
 
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.machine import machine_of
-from specdemo.models.loading import load_pair
 from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import Example, by_domain
 from specdemo.runs.sweep import sweep
 from specdemo.settings import Settings

@@ -1,1 +1,1 @@
-"""The command line: what a person types, and what they see in a terminal."""
+"""The command line: ``python -m specdemo``."""

@@ -1,9 +1,10 @@
-"""Where results go: a file, or ``-`` for the standard output. What cannot be written is said before a run."""
+"""Input and output files of a command; ``-`` is the standard input or output."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from specdemo.errors import SpecDemoError
@@ -13,8 +14,17 @@ class FileProblem(SpecDemoError):
     """A file cannot be read or written."""
 
 
+@contextmanager
+def reported(name: str | Path, action: str) -> Iterator[None]:
+    """Turns an OSError into a FileProblem: ``name`` cannot be ``action``, such as ``read``."""
+    try:
+        yield
+    except OSError as error:
+        raise FileProblem(f"{name} cannot be {action}: {error.strerror}.") from error
+
+
 def check_targets(names: Sequence[str | None]) -> None:
-    """Refuse files that cannot be written, before anything is run.
+    """Refuse files that cannot be written, before anything runs.
 
     Raises:
         FileProblem: names the file.
@@ -35,18 +45,17 @@ def write(name: str, text: str) -> None:
     Raises:
         FileProblem: the file cannot be written.
     """
+    text = text if text.endswith("\n") else text + "\n"
     if name == "-":
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
         return
-    try:
-        Path(name).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8", newline="")
-    except OSError as error:
-        raise FileProblem(f"{name} cannot be written: {error.strerror}.") from error
+    with reported(name, "written"):
+        Path(name).write_text(text, encoding="utf-8", newline="")
 
 
 def read_input(name: str) -> str:
-    """A prompt as it was given, or the standard input for ``-``.
+    """The prompt itself, or the standard input for ``-``.
 
     Raises:
         FileProblem: the input is not UTF-8.

@@ -1,4 +1,4 @@
-"""From the words that were typed to an exit code: 0 done, 2 bad input, 130 interrupted."""
+"""The command line's entry; exit codes are 0 for done, 2 for bad input, 130 for interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READER_LEFT = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes options by their whole name only, and says what was wrong in one line."""
+    """Accepts options by their whole name only, and reports an error in one line."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; ``words`` are those of the command line unless given."""
+    """Run one command and return its exit code; ``words`` default to those of the command line."""
     args = _parser().parse_args(words)
     try:
         args.run(args)
@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Here, so that an interrupt while the libraries are imported, which takes seconds, ends like any other.
+    # Imported here, which takes seconds, so that an interrupt meanwhile is handled like any other.
     from specdemo.cli.pairs import add_pairs
     from specdemo.cli.runs import add_race, add_run
     from specdemo.cli.space import add_space

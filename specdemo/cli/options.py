@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from specdemo.errors import SettingsError
 from specdemo.settings import Settings
@@ -17,11 +17,10 @@ WORDS = {"on": True, "true": True, "yes": True, "off": False, "false": False, "n
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One knob: the field's name, how its text is read, its default, and what it means."""
+    """One setting: the field's name, the function that reads its text, its default, and its meaning."""
 
     name: str
     read: Callable[[str], Any]
-    is_switch: bool
     default: Any
     meaning: str
 
@@ -37,22 +36,22 @@ def setting_options() -> dict[str, Option]:
     types, meanings = get_type_hints(Settings), _meanings(Settings.__doc__ or "")
     options = {}
     for f in fields(Settings):
-        kind = str(types[f.name]) if not isinstance(types[f.name], type) else types[f.name].__name__
-        read = next(reader for word, reader in READERS.items() if word in kind)
+        kind = next(iter(get_args(types[f.name])), types[f.name])  # of ``int | None`` it is int
+        read = _switch if kind is bool else kind
         default = None if f.default is MISSING else f.default
-        options[f.name] = Option(f.name, read, read is _switch, default, meanings.get(f.name, ""))
+        options[f.name] = Option(f.name, read, default, meanings.get(f.name, ""))
     return options
 
 
 def add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    """Give the parser an option for each setting; one that is not typed stays out of the result."""
+    """Add an option for each setting; settings that are not typed are absent from the result."""
     group = parser.add_argument_group("settings, as in specdemo.Settings")
     for option in setting_options().values():
         if option.name in without:
             continue
         default = "" if option.default is None else f" Default: {_shown(option.default)}."
         how: dict[str, Any] = {"type": option.read, "metavar": option.name.upper()}
-        if option.is_switch:
+        if option.read is _switch:
             how = {"action": argparse.BooleanOptionalAction}
         group.add_argument(
             option.flag,
@@ -69,7 +68,7 @@ def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _with_engine(settings: dict[str, Any]) -> dict[str, Any]:
-    """Who names a server wants its engine."""
+    """A lane with a server has the engine ``server``."""
     return {"engine": "server", **settings} if settings.get("server") else settings
 
 
@@ -99,11 +98,8 @@ def _switch(text: str) -> bool:
     return WORDS[text.lower()]
 
 
-READERS: dict[str, Callable[[str], Any]] = {"bool": _switch, "int": int, "float": float, "str": str}
-
-
 def _meanings(doc: str) -> dict[str, str]:
-    """What the docstring's ``Args`` say of each field."""
+    """The meaning of each field, from the docstring's ``Args``."""
     text = re.search(r"Args:\n(.*?)\n\s*Raises:", doc, re.DOTALL)
     found = re.findall(r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", (text.group(1) if text else "") + "\n", re.M | re.S)
     return {name: " ".join(meaning.replace("``", "").split()) for name, meaning in found}

@@ -1,27 +1,26 @@
-"""``pairs``: what can be named, and the loading of one with its progress on the error stream."""
+"""``pairs``: lists the pairs and servers; and the options of all commands that load a pair."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import asdict
+from threading import Event
 
 from rich.console import Console
 
 from specdemo.cli.files import check_targets, write
 from specdemo.cli.terminal import consoles, rows_table
-from specdemo.errors import SettingsError
 from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
-from specdemo.settings import Settings
-from specdemo.ui.jobs.progress_text import UPDATE_SECONDS, describe
+from specdemo.settings import Settings, at_least_one
+from specdemo.ui.jobs.progress_text import await_load
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:
@@ -62,38 +61,21 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def loaded(args: argparse.Namespace, errors: Console) -> Iterator[ModelPair]:
-    """The pair that was named; its loading is shown, and stops if it is interrupted.
-
-    Raises:
-        PairError: it cannot be had; the message says what to do.
-    """
-    threads = None if args.threads is None else _positive(args.threads)
-    weights = args.target_quantization, args.draft_quantization
-    request = request_pair(args.pair, args.device, args.dtype, *weights)
-    with PairStore(threads=threads).using(request) as load:
-        with errors.status(f"Loading {args.pair}…") as status:
-            while not load.future.done():
-                wait([load.future], timeout=UPDATE_SECONDS)
-                status.update(describe(load.progress.step))
-        yield load.future.result()
-
-
-@contextmanager
 def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Console) -> Iterator[ModelPair | None]:
-    """The pair that was named, or None where all lanes run on servers.
+    """The pair that was named, or None where all lanes run on servers; an interrupt stops its loading.
 
     Raises:
-        PairError: it cannot be had.
+        PairError: the pair cannot be loaded; the message says what to do.
     """
     if all(on_server(None, settings) for settings in lanes):
         yield None
         return
-    with loaded(args, errors) as pair:
-        yield pair
-
-
-def _positive(threads: int) -> int:
-    if threads < 1:
-        raise SettingsError("threads", f"must be a whole number of at least 1, not {threads}.")
-    return threads
+    if args.threads is not None:
+        at_least_one("threads", args.threads)
+    weights = args.target_quantization, args.draft_quantization
+    request = request_pair(args.pair, args.device, args.dtype, *weights)
+    with PairStore(threads=args.threads).using(request) as load:
+        with errors.status(f"Loading {args.pair}…") as status:
+            for text in await_load(load, Event()):
+                status.update(text)
+        yield load.future.result()

@@ -1,11 +1,11 @@
-"""``run`` and ``race``: tokens as they come, then the figures; the recording as JSON, CSV or an offline page."""
+"""``run`` and ``race``: print tokens and figures, and write the recording as JSON, CSV or an offline page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -20,12 +20,9 @@ from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.recording import Recording
-from specdemo.runs.encode import encode
 from specdemo.runs.prompts import examples
 from specdemo.runs.race import race
 from specdemo.runs.record import record
-from specdemo.runs.single import Prompt
-from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.view.export import replay_html, rounds_csv, tokens_csv
@@ -58,16 +55,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     first = examples()[0].prompt
     parser.add_argument("prompt", nargs="?", default=first, help=f"text; - reads the input. Default: {first!r}")
     parser.add_argument("--title", default="", help="what the recording is called")
-    parser.add_argument("--json", metavar="FILE", help="write the recording as JSON; - is the output")
-    parser.add_argument("--html", metavar="FILE", help="write a page that replays it without a network")
-    parser.add_argument("--tokens-csv", metavar="FILE", help="write a line for each token")
-    parser.add_argument("--rounds-csv", metavar="FILE", help="write a line for each round")
+    for name, (meaning, _) in EXPORTS.items():
+        parser.add_argument(name, metavar="FILE", help=meaning)
     add_pair(parser)
     add_settings(parser)
 
 
 def run_one(args: argparse.Namespace) -> None:
-    """Decode once; tokens are printed as they are decided."""
+    """Decode once; tokens are printed as they are committed."""
     check_targets(_targets(args))
     out, errors = consoles(args.json)
     settings, prompt = Settings(**typed_settings(args)), read_input(args.prompt)
@@ -84,13 +79,12 @@ def run_one(args: argparse.Namespace) -> None:
 
 
 def run_race(args: argparse.Namespace) -> None:
-    """Decode in several lanes, side by side on the terminal while they run."""
+    """Decode in several lanes, shown side by side while they run."""
     check_targets(_targets(args))
     out, errors = consoles(args.json)
     lanes, prompt = _lanes(args), read_input(args.prompt)
     with loaded_for(args, lanes, errors) as pair:
-        remote = any(on_server(None, settings) for settings in lanes)
-        traces = _raced(pair, prompt if remote else encode(pair, prompt, lanes[0].chat), lanes, out)
+        traces = _raced(pair, prompt, lanes, out)
         recording = record(pair, prompt, traces, args.title)
     value = replay_value(recording)
     _finish(args, recording, out)
@@ -99,7 +93,7 @@ def run_race(args: argparse.Namespace) -> None:
             out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
 
 
-def _raced(pair: ModelPair | None, prompt: Prompt, lanes: Sequence[Settings], out: Console) -> list[Trace]:
+def _raced(pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], out: Console) -> list[Trace]:
     titles = [header["title"] for header in lane_headers(lanes)]
     rounds: list[list[Round]] = [[] for _ in lanes]
     # Drawn between rounds, while every lane's clock stands still, not by a thread that would take their time.
@@ -119,7 +113,7 @@ def _raced(pair: ModelPair | None, prompt: Prompt, lanes: Sequence[Settings], ou
 
 
 def _lanes(args: argparse.Namespace) -> list[Settings]:
-    """The lanes that were typed, each on top of what holds for all."""
+    """The settings of each ``--lane``, added to those given for all."""
     common = typed_settings(args)
     if args.lane:
         return [_lane(number, {**common, **read_lane(text)}) for number, text in enumerate(args.lane, start=1)]
@@ -135,28 +129,24 @@ def _lane(number: int, settings: dict[str, Any]) -> Settings:
 
 
 def _targets(args: argparse.Namespace) -> list[str | None]:
-    return [args.json, args.html, args.tokens_csv, args.rounds_csv]
+    """The files to write, in the order of ``EXPORTS``; None for those that were not requested."""
+    return [getattr(args, name.removeprefix("--").replace("-", "_")) for name in EXPORTS]
 
 
 def _finish(args: argparse.Namespace, recording: Recording, out: Console) -> None:
-    """Figures for the reader, files for whoever asked for them."""
+    """Print the figures, and write the requested files."""
     out.print(legend())
     out.print()
     out.print(figures_table(recording.traces))
     for sentence in server_lines(recording.traces):
         out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
-    if args.json:
-        write(args.json, as_json(recording))
-    if args.html:
-        write(args.html, replay_html(recording))
-    if args.tokens_csv:
-        write(args.tokens_csv, tokens_csv(recording.traces))
-    if args.rounds_csv:
-        write(args.rounds_csv, rounds_csv(recording.traces))
+    for file, (_, export) in zip(_targets(args), EXPORTS.values(), strict=True):
+        if file:
+            write(file, export(recording))
 
 
 def as_json(recording: Recording) -> str:
-    """The recording, with each lane's figures for readers that do not compute them; they are not read back."""
+    """The recording as JSON, with each lane's figures, which ``Recording.from_json`` ignores."""
     value = replay_value(recording)
     plain = next((t for t in recording.traces if t.settings.strategy == "autoregressive"), None)
     extra = {
@@ -166,3 +156,12 @@ def as_json(recording: Recording) -> str:
         "why": value["why"],
     }
     return json.dumps({**recording.as_dict(), **extra}, ensure_ascii=False, allow_nan=False)
+
+
+EXPORTS: dict[str, tuple[str, Callable[[Recording], str]]] = {
+    "--json": ("write the recording as JSON; - is the output", as_json),
+    "--html": ("write a page that replays it without a network", replay_html),
+    "--tokens-csv": ("write a line for each token", lambda recording: tokens_csv(recording.traces)),
+    "--rounds-csv": ("write a line for each round", lambda recording: rounds_csv(recording.traces)),
+}
+"""The files that can be written: option, meaning, and the file's text."""

@@ -1,4 +1,4 @@
-"""``sweep``: every γ against plain decoding, run by run, then the table and the advice."""
+"""``sweep``: measures every γ against autoregressive decoding, and recommends one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.progress import Progress, TextColumn
 
-from specdemo.cli.files import FileProblem, check_targets, read_input, write
+from specdemo.cli.files import check_targets, read_input, reported, write
 from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, rows_table
@@ -15,6 +15,7 @@ from specdemo.runs.prompts import examples, read_prompts
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.progress_text import left
+from specdemo.view.measured_table import number
 
 COLUMNS = ("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ")
 
@@ -33,7 +34,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    """Measure, with the runs done on the error stream."""
+    """Measure; the progress goes to the error stream, the table to the output."""
     check_targets([args.json, args.csv])
     out, errors = consoles("-" if "-" in (args.json, args.csv) else args.json)
     settings, prompts = Settings(**typed_settings(args)), _prompts(args)
@@ -49,12 +50,12 @@ def run_sweep(args: argparse.Namespace) -> None:
                 bar.update(task, completed=progress.done, total=progress.total, left=about)
     rows = [
         (
-            _said(row.gamma, "d"),
-            _said(row.speedup, ".2f", "×"),
-            _said(row.predicted_speedup, ".2f", "×"),
-            _said(row.tokens_per_second, ".1f"),
-            _said(row.acceptance_rate, ".0%"),
-            _said(row.mean_acceptance_length, ".2f"),
+            number(row.gamma, "d"),
+            number(row.speedup, ".2f", "×"),
+            number(row.predicted_speedup, ".2f", "×"),
+            number(row.tokens_per_second, ".1f"),
+            number(row.acceptance_rate, ".0%"),
+            number(row.mean_acceptance_length, ".2f"),
         )
         for row in report.rows
     ]
@@ -69,12 +70,6 @@ def run_sweep(args: argparse.Namespace) -> None:
 def _prompts(args: argparse.Namespace) -> list[str]:
     prompts = [read_input(prompt) for prompt in args.prompts]
     if args.prompts_file:
-        try:
+        with reported(args.prompts_file, "read"):
             prompts += read_prompts(Path(args.prompts_file))
-        except OSError as error:
-            raise FileProblem(f"{args.prompts_file} cannot be read: {error.strerror}.") from error
     return prompts or [examples()[0].prompt]
-
-
-def _said(value: float | None, form: str, unit: str = "") -> str:
-    return "–" if value is None else f"{value:{form}}{unit}"

@@ -1,4 +1,4 @@
-"""Tokens, lanes and tables in a terminal. What models write is shown as text, never obeyed as a command."""
+"""Tokens, lanes and tables in a terminal; control characters in a model's text are shown, not executed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ STYLES = {
     "rejected": "red strike",
     "streamed": "dim",
 }
-"""By kind; they differ by more than colour, as on the page."""
+"""By kind of token; they differ by more than colour, as on the page."""
 
 UNKNOWN = "▒"
-"""A rejected token of which a server told only that it was."""
+"""Stands for a rejected token whose text the server does not report."""
 
 STEERING = ("Cc", "Cf", "Cs")
-"""Unicode's categories of what steers a terminal, or the direction of its text."""
+"""Unicode categories of characters that control a terminal or the direction of text."""
 
-HARMLESS = "\n\t\u200c\u200d"  # the last two join letters and emoji
+HARMLESS = "\n\t\u200c\u200d"  # line break, tab, and the joiners of letters and emoji
 
 
 def shown(text: str) -> str:
-    """The text with every control character but line breaks and tabs replaced by a picture of it."""
+    """The text with a visible symbol in place of every control character but line breaks and tabs."""
     return "".join(_picture(c) if unicodedata.category(c) in STEERING and c not in HARMLESS else c for c in text)
 
 
@@ -48,7 +48,7 @@ def _picture(character: str) -> str:
 
 
 def token_text(token: Token) -> Text:
-    """A token in the look of its kind; the whitespace around it stays plain, and a rejected one breaks no line."""
+    """A token in its kind's style, without style on surrounding whitespace; a rejected token breaks no line."""
     text = UNKNOWN if token.id is None and token.kind == "rejected" else shown(token.text)
     if token.kind == "rejected":
         text = text.replace("\n", "↵").replace("\t", " ")
@@ -63,7 +63,7 @@ def rounds_text(rounds: Iterable[Round]) -> Text:
 
 
 def legend() -> Text:
-    """What the looks mean."""
+    """The kinds of tokens, each in its style."""
     kinds = [Text(kind, style=style) for kind, style in STYLES.items() if kind not in ("target", "streamed")]
     return Text("  ").join(kinds)
 
@@ -94,7 +94,7 @@ def figures_table(traces: Sequence[Trace]) -> Table:
 
 
 def server_lines(traces: Sequence[Trace]) -> list[str]:
-    """What is known of each lane on a server, a sentence or a few."""
+    """A few sentences about each lane that ran on a server."""
     lines = []
     for number, trace in enumerate(traces, start=1):
         server = trace.server
@@ -104,8 +104,8 @@ def server_lines(traces: Sequence[Trace]) -> list[str]:
             f"{1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else "on its way"
         )
         broken = f" The answer broke off: {server.incomplete}" if server.incomplete else ""
-        told = " ".join((f"{LEVELS[server.level]}; times are the client's, {network}.", *server.notes))
-        lines.append(shown(f"Lane {number}, {server.model} on {server.name}: {told}{broken}"))
+        facts = " ".join((f"{LEVELS[server.level]}; times are the client's, {network}.", *server.notes))
+        lines.append(shown(f"Lane {number}, {server.model} on {server.name}: {facts}{broken}"))
     return lines
 
 
@@ -118,6 +118,6 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
 
 def consoles(json: str | None) -> tuple[Console, Console]:
-    """For what was asked, and for how far it is; with JSON on the output both go to the error stream."""
+    """The consoles of results and of progress; with JSON on the output both are the error stream."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     return (errors if json == "-" else Console(highlight=False)), errors

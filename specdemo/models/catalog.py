@@ -17,18 +17,17 @@ class CatalogEntry:
 
     Attributes:
         id: the name given to ``load_pair``.
-        label: how the page calls it.
-        target, draft: a repository of the hub, or ``assets:`` and a folder below ``assets``; no draft leaves
-            the drafters that need none.
-        target_revision, draft_revision: the commit to take; None is the main branch.
-        dtype: of the weights, where the pair needs a certain one.
-        target_quantization, draft_quantization: what its weights are quantised to unless asked otherwise.
+        label: its name on the page.
+        target, draft: a repository of the hub, or ``assets:`` and a folder below ``assets``; a pair without a
+            draft has only the drafters that need none.
+        target_revision, draft_revision: a commit; None is the main branch.
+        dtype: of the weights; None leaves the choice to ``load_pair``.
+        target_quantization, draft_quantization: the default quantisation of the weights.
         device: ``auto`` spreads models that fit no single device.
         chat: whether its models were trained to answer in a chat.
-        licence: short names, as the hub's cards say them.
+        licence: short names, as on the hub's cards.
         gated: whether the hub asks for consent and a token.
-        memory_gb: what the weights take as loaded by default, in 10⁹ bytes, for a first idea; the preflight
-            computes it.
+        memory_gb: rough size of the weights as loaded by default, in 10⁹ bytes; the preflight computes it.
         note: one line on what it is good for.
     """
 
@@ -56,5 +55,5 @@ def catalog() -> dict[str, CatalogEntry]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of one file."""
+    """The tables of one TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))

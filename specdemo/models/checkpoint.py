@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,12 +18,13 @@ LARGEST_DESCRIPTION = 64 * 2**20
 """Bytes; tokenizers are the largest of these files, a few MB to 20 MB."""
 
 
-class Checkpoint(ABC):
-    """What a source holds; nothing is fetched before :meth:`read` asks for it.
+class Checkpoint:
+    """The files of one model in a folder of this machine; the hub's subclass fetches them into it.
 
     Attributes:
         source: where it comes from.
-        sizes: bytes of every file, by name.
+        folder: where the files lie once :meth:`read` was called.
+        sizes: bytes of every file, by name; None takes those that lie in the folder now.
         commit: of the repository; None for a folder.
         licence: as its card states it; None if it does not.
         gated: whether the hub asks for consent.
@@ -33,26 +33,30 @@ class Checkpoint(ABC):
     def __init__(
         self,
         source: ModelSource,
-        sizes: dict[str, int],
+        folder: Path,
+        sizes: dict[str, int] | None = None,
         *,
         commit: str | None = None,
         licence: str | None = None,
         gated: bool = False,
     ) -> None:
-        self.source, self.sizes = source, sizes
+        self.source, self.folder = source, folder
+        if sizes is None:  # without subfolders: a model's files lie side by side, and this may be a home folder
+            sizes = {p.name: p.stat().st_size for p in folder.iterdir() if p.is_file()}
+        self.sizes = sizes
         self.commit, self.licence, self.gated = commit, licence, gated
 
-    @abstractmethod
     def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these files would have to be fetched."""
+        return []
 
     def remaining(self, names: Sequence[str]) -> int:
         """Bytes still to be fetched for these files."""
         return sum(self.sizes[name] for name in self.missing(names))
 
-    @abstractmethod
     def read(self, names: Sequence[str], progress: Progress) -> Path:
         """The folder that holds these files, after fetching what is missing."""
+        return self.folder
 
     def describe(self, progress: Progress) -> Path:
         """The folder with configuration and tokenizer, fetched if need be.
@@ -99,35 +103,6 @@ class Checkpoint(ABC):
                 + "; fetch it again where there is a network."
             )
         return shards
-
-
-class FolderCheckpoint(Checkpoint):
-    """Files in a folder of this machine."""
-
-    def __init__(self, source: ModelSource, folder: Path, *, commit: str | None = None) -> None:
-        # Not below: a model's files lie side by side, and anything may be typed, such as a home folder.
-        files = (p for p in folder.iterdir() if p.is_file())
-        super().__init__(source, {p.name: p.stat().st_size for p in files}, commit=commit)
-        self._folder = folder
-
-    def missing(self, names: Sequence[str]) -> list[str]:
-        return []
-
-    def read(self, names: Sequence[str], progress: Progress) -> Path:
-        return self._folder
-
-
-def open_checkpoint(source: ModelSource) -> Checkpoint:
-    """Look at what a source holds.
-
-    Raises:
-        PairError: unknown or unreachable repository.
-    """
-    if source.folder is not None:
-        return FolderCheckpoint(source, source.folder)
-    from specdemo.models.hub import open_repository  # needs packages that a folder does not
-
-    return open_repository(source)
 
 
 def _describes(name: str, size: int) -> bool:

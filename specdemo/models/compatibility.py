@@ -1,28 +1,28 @@
-"""Can these two models work together? Judged from their tokenizers, before any weight is read."""
+"""Whether two models can work together, judged from their tokenizers before any weight is read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.drafters.reencoding import gives_back
-
 Relation = Literal["alone", "same", "specials", "reencoded", "refused"]
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
+ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerMatch:
-    """How the draft's tokenizer stands to the target's.
+    """How the draft's tokenizer compares with the target's.
 
     Attributes:
-        relation: ``alone``: no draft; ``same``; ``specials``: they differ in special tokens only, which are no
-            obstacle; ``reencoded``: the drafted text is encoded anew; ``refused``: not even that.
-        differences: special tokens that differ.
-        text: one line for people.
+        relation: ``alone``: there is no draft; ``same``; ``specials``: only special tokens differ, which does no
+            harm; ``reencoded``: drafted text must be encoded again for the target; ``refused``: it cannot be.
+        differences: the number of special tokens that differ.
+        text: one line for the user.
     """
 
     relation: Relation
@@ -31,13 +31,13 @@ class TokenizerMatch:
 
 
 def match_tokenizers(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None, widths: tuple[int, int | None]
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None = None, *, widths: Sequence[int]
 ) -> TokenizerMatch:
     """Compare two tokenizers by what they do: ids of shared tokens, and one probe text in several scripts.
 
     Args:
         target, draft: the tokenizers; no draft leaves nothing to compare.
-        widths: of both models' logits, which padding may make wider than the vocabulary.
+        widths: of the models' logits, which padding may make wider than the vocabulary.
     """
     if draft is None:
         return TokenizerMatch("alone", 0, "no draft model")
@@ -50,7 +50,7 @@ def match_tokenizers(
             return TokenizerMatch("same", 0, f"same tokenizer{padding}")
         count = f"{len(differing)} special token" + ("s" if len(differing) > 1 else "")
         return TokenizerMatch("specials", len(differing), f"same tokenizer but for {count}{padding}")
-    # The drafter's own question, asked here too so that the answer is known before gigabytes are fetched.
+    # The drafter checks this as well; here the answer comes before gigabytes are downloaded.
     for role, tokenizer in (("target", target), ("draft", draft)):
         if not gives_back(tokenizer):
             return TokenizerMatch(
@@ -60,6 +60,13 @@ def match_tokenizers(
                 "cannot be encoded anew; choose a draft of the target's own family",
             )
     return TokenizerMatch("reencoded", 0, "different tokenizers: drafted text is encoded anew for the target")
+
+
+def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
+    ids = tokenizer(ROUND_TRIP, add_special_tokens=False)["input_ids"]
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text.strip() == ROUND_TRIP.strip()
 
 
 def _probe(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -1,4 +1,4 @@
-"""Whatever can go wrong between a name and a model in memory, as one message that says what to do."""
+"""Every error between a name and a model in memory, as one message that says what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdemo.models.source import ModelSource
 
 @contextmanager
 def explained(source: ModelSource) -> Iterator[None]:
-    """Turn what loading ``source`` raises into a PairError; what is one already passes."""
+    """Turns every exception of loading ``source`` into a PairError."""
     try:
         yield
     except PairError:
@@ -26,7 +26,7 @@ def explained(source: ModelSource) -> Iterator[None]:
 
 
 def unreachable(source: ModelSource) -> PairError:
-    """No network, and no copy in the cache."""
+    """The error where there is neither a network nor a copy in the cache."""
     return PairError(
         f"{source.name} is not on this machine and the hub cannot be reached; check the network "
         "(or HF_HUB_OFFLINE), or choose the builtin pair, which needs none."
@@ -34,7 +34,7 @@ def unreachable(source: ModelSource) -> PairError:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether a GPU or main memory ran out; torch says so in several ways."""
+    """Whether a GPU or main memory ran out; torch raises several kinds of errors then."""
     marks = ("can't allocate memory", "out of memory", "not enough memory")
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
         isinstance(error, RuntimeError) and any(mark in str(error).lower() for mark in marks)
@@ -83,7 +83,7 @@ _KINDS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
         "replace it and load the pair again.",
     ),
 ]
-"""Kinds of errors and what is said of them, the more special before the more general."""
+"""Kinds of errors and their messages, the special kinds before the general ones."""
 
 
 def _network(error: Exception) -> bool:

@@ -1,8 +1,8 @@
 """Repositories of the model hub: listed, downloaded with progress, resumed, and checked.
 
-Files go into the hub library's own cache, so that nothing is fetched twice by other programs. The library's
-download (huggingface_hub 2.4) throws away a file that was not finished and cannot be stopped in between;
-weights are gigabytes, so this one keeps the part and goes on from there, and compares the hash.
+Files go into the hub library's own cache, so that other programs do not fetch them again. The library's download
+(``hf_hub_download`` of huggingface_hub 2.4) is not used for the content: it deletes an unfinished file, compares
+no hash, and a ``tqdm_class`` could stop it only every 10 MB. This one keeps the part and goes on from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import INDEX, ONE_FILE, Checkpoint, FolderCheckpoint
+from specdemo.models.checkpoint import INDEX, ONE_FILE, Checkpoint
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import Progress
 from specdemo.models.source import ModelSource
@@ -44,12 +44,17 @@ class RemoteFile:
 class HubCheckpoint(Checkpoint):
     """Files of a repository at one commit, in the hub library's cache once they were read."""
 
-    def __init__(self, source: ModelSource, files: dict[str, RemoteFile], **facts: object) -> None:
-        super().__init__(source, {name: f.size for name, f in files.items()}, **facts)
+    def __init__(
+        self, source: ModelSource, files: dict[str, RemoteFile], commit: str, licence: str | None, gated: bool
+    ) -> None:
         self._files = files
+        self._cache = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
+        sizes = {name: file.size for name, file in files.items()}
+        folder = self._cache / "snapshots" / commit
+        super().__init__(source, folder, sizes, commit=commit, licence=licence, gated=gated)
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if self._cached(name) is None]
+        return [name for name in names if not (self.folder / name).is_file()]
 
     def remaining(self, names: Sequence[str]) -> int:
         parts = [self._part(name) for name in self.missing(names)]
@@ -59,26 +64,18 @@ class HubCheckpoint(Checkpoint):
         for name in self.missing(names):
             self._download(name, progress)
         self._remember_revision()
-        return Path(self._cached(names[0])).parent
-
-    def _cached(self, name: str) -> str | None:
-        found = try_to_load_from_cache(self.source.name, name, revision=self.commit)
-        return found if isinstance(found, str) else None
+        return self.folder
 
     def _remember_revision(self) -> None:
         """Note which commit a branch or tag is, as the library does, to find it without a network."""
         revision = self.source.revision or constants.DEFAULT_REVISION
-        ref = self._folder / "refs" / revision
+        ref = self._cache / "refs" / revision
         if revision != self.commit and not (ref.exists() and ref.read_text() == self.commit):
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(self.commit)
 
-    @property
-    def _folder(self) -> Path:
-        return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.source.name, repo_type="model")
-
     def _blob(self, name: str) -> Path:
-        return self._folder / "blobs" / self._files[name].digest
+        return self._cache / "blobs" / self._files[name].digest
 
     def _part(self, name: str) -> Path:
         """Where a download is kept until it is whole."""
@@ -105,13 +102,9 @@ class HubCheckpoint(Checkpoint):
     def _stream(self, name: str, part: Path, progress: Progress) -> None:
         """Fill ``part`` to the file's size, going on where an earlier try ended."""
         size = self._files[name].size
-        part.touch()
-        begun = part.stat().st_size
-        if begun > size:
-            part.unlink()
-            part.touch()
-            begun = 0
-        progress.skip(begun)
+        if not part.exists() or part.stat().st_size > size:
+            part.write_bytes(b"")
+        progress.skip(part.stat().st_size)
         failures, doing = 0, progress.step.text
         while (had := part.stat().st_size) < size:
             try:
@@ -143,7 +136,7 @@ class HubCheckpoint(Checkpoint):
                     progress.advance(len(chunk))
 
 
-class CachedCheckpoint(FolderCheckpoint):
+class CachedCheckpoint(Checkpoint):
     """What an earlier download left, where the hub cannot be reached."""
 
     def weights(self, progress: Progress) -> list[str]:
@@ -152,13 +145,15 @@ class CachedCheckpoint(FolderCheckpoint):
         return super().weights(progress)
 
 
-def open_repository(source: ModelSource) -> Checkpoint:
-    """List a repository; without a network, what the cache holds of it.
+def open_checkpoint(source: ModelSource) -> Checkpoint:
+    """Look at what a source holds: a folder, a repository, or without a network what the cache has of it.
 
     Raises:
         PairError: no such repository or revision, or neither a network nor a cached copy.
         HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
     """
+    if source.folder is not None:
+        return Checkpoint(source, source.folder)
     try:
         info = HfApi(token=_token()).model_info(
             source.name, revision=source.revision, files_metadata=True, timeout=10
@@ -167,27 +162,18 @@ def open_repository(source: ModelSource) -> Checkpoint:
         if _refused(error):
             raise
         return _from_cache(source, error)
-    card = info.card_data
     files = {
         s.rfilename: RemoteFile(s.size or 0, s.lfs.sha256 if s.lfs else s.blob_id) for s in info.siblings or []
     }
-    return HubCheckpoint(
-        source,
-        files,
-        commit=info.sha,
-        licence=_licence(card.get("license") if card else None),
-        gated=bool(info.gated),
-    )
+    licence = info.card_data.get("license") if info.card_data else None
+    if isinstance(licence, list):  # a card may state several
+        licence = ", ".join(map(str, licence))
+    return HubCheckpoint(source, files, info.sha, licence, bool(info.gated))
 
 
 def _token() -> str | bool:
     """From the environment only; False keeps the library from sending one that somebody left on this machine."""
     return os.environ.get("HF_TOKEN") or False
-
-
-def _licence(stated: object) -> str | None:
-    """A card may state several."""
-    return ", ".join(map(str, stated)) if isinstance(stated, list) else stated
 
 
 def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:

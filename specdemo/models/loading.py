@@ -1,73 +1,31 @@
-"""From a request to models in memory: look, fetch, load; all of it or nothing."""
+"""From a preflight to models in memory: fetch, load; all of it or nothing."""
 
 from __future__ import annotations
 
-import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, QuantoConfig
 from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
 from specdemo.errors import PairError
 from specdemo.models.failures import explained
+from specdemo.models.memory import release_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight, examine, resolve_dtype
+from specdemo.models.preflight import Examined, Preflight, resolve_dtype
 from specdemo.models.progress import Progress
-from specdemo.models.quantization import config_of
-from specdemo.models.request import PairRequest, is_zero_gpu, request_pair
+from specdemo.models.request import PairRequest, is_zero_gpu
 from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _hook_lock = RLock()
-
-
-def load_pair(
-    name: str = "builtin",
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-    target_quantization: str | None = None,
-    draft_quantization: str | None = None,
-) -> ModelPair:
-    """Load a pair, downloading what is not on this machine.
-
-    Args:
-        name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
-            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder.
-        device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
-        dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
-            checkpoint's own 16-bit type elsewhere.
-        target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto;
-            ``none`` for none where the catalogue has a default.
-
-    Raises:
-        PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
-            says what to do. Nothing stays half-loaded.
-    """
-    progress = Progress()
-    report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
-    return load(report, found, progress)
-
-
-def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
-    """Fetch and load what :func:`specdemo.models.preflight.examine` found.
-
-    Raises:
-        PairError: the report's first problem, or what went wrong.
-        LoadCancelled: in between.
-    """
-    check(report)
-    fetch(found, progress)
-    return assemble(report, found, progress)
 
 
 def check(report: Preflight) -> None:
@@ -80,7 +38,7 @@ def check(report: Preflight) -> None:
 
 
 def fetch(found: list[Examined], progress: Progress) -> None:
-    """Download the weights that are missing, of all models as one step."""
+    """Download the missing weights of all models, as one step."""
     files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
     total = sum(e.checkpoint.sizes[name] for e, name in files)
     if not total:
@@ -95,16 +53,23 @@ def fetch(found: list[Examined], progress: Progress) -> None:
             examined.checkpoint.read([name], progress)
 
 
-def assemble(report: Preflight, found: list[Examined], progress: Progress, *, warm: bool = True) -> ModelPair:
-    """Read the weights into memory and run them once (if ``warm``); if anything goes wrong, none stays there."""
+def assemble(
+    report: Preflight,
+    found: list[Examined],
+    progress: Progress,
+    prepare: Callable[[ModelPair], None] | None = None,
+) -> ModelPair:
+    """Read the weights into memory, then ``prepare`` the pair; if anything goes wrong, no model stays there."""
     try:
-        return _assemble(report, found, progress, warm)
+        return _assemble(report, found, progress, prepare)
     except BaseException as error:
         _forget(error)
         raise
 
 
-def _assemble(report: Preflight, found: list[Examined], progress: Progress, warm: bool) -> ModelPair:
+def _assemble(
+    report: Preflight, found: list[Examined], progress: Progress, prepare: Callable[[ModelPair], None] | None
+) -> ModelPair:
     models = [_load_model(examined, report.request, progress) for examined in found]
     tokenizers = [examined.tokenizer for examined in found]
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
@@ -115,13 +80,8 @@ def _assemble(report: Preflight, found: list[Examined], progress: Progress, warm
         name=report.request.name,
         draft_tokenizer=tokenizers[1] if reencoded else None,
     )
-    if not warm:
-        return pair
-    compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
-    progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
-    with explained(report.request.target):
-        pair.warm_up()
-    progress.check()
+    if prepare is not None:
+        prepare(pair)
     return pair
 
 
@@ -131,7 +91,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     folder = examined.checkpoint.read(examined.weights, progress)
     options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
     if report.quantization is not None:
-        options["quantization_config"] = config_of(report.quantization)
+        options["quantization_config"] = QuantoConfig(weights=report.quantization)
     if request.device == "auto":
         options["device_map"] = "auto"
     # Straight onto the device: main memory need not hold what goes to a GPU. ZeroGPU's stand-in for CUDA belongs
@@ -139,7 +99,15 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     elif is_accelerate_available() and not is_zero_gpu():
         options["device_map"] = {"": request.device}
     with explained(source), _reporting(progress):
-        model, info = _from_pretrained(folder, options)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # to name them instead
+            **options,
+        )
         if "device_map" not in options:
             model = model.to(request.device)
     _check_whole(source, model, info)
@@ -147,7 +115,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
 
 
 def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """The library fills with random numbers what the files lack, and quantises weights of any shape."""
+    """Refuse weights that lack tensors, which the library would fill with random numbers, or that do not fit."""
     lacking = sorted(info["missing_keys"], key=len)  # the weight before the scales quanto gives it
     misshapen = [key for key, *_ in info["mismatched_keys"]] + [
         f"{name}.weight"
@@ -162,25 +130,13 @@ def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, An
         )
 
 
-def _from_pretrained(folder: Path, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
-    return AutoModelForCausalLM.from_pretrained(
-        folder,
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # to name them instead
-        **options,
-    )
-
-
 @contextmanager
 def _reporting(progress: Progress) -> Iterator[None]:
-    """Show the library's own progress over the weights, and let a cancelled load end there."""
+    """Passes the library's progress over the weights on to ``progress``, which can stop the load there."""
     thread = get_ident()
 
     def watch(bar: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        return _Weights(args[0], progress) if get_ident() == thread and args else bar(*args, **options)
+        return _counted(args[0], progress) if get_ident() == thread and args else bar(*args, **options)
 
     with _hook_lock:
         before = library.set_tqdm_hook(watch)
@@ -190,24 +146,17 @@ def _reporting(progress: Progress) -> Iterator[None]:
             library.set_tqdm_hook(before)
 
 
-class _Weights:
-    """An iterable that tells how far it is."""
-
-    def __init__(self, items: Any, progress: Progress) -> None:
-        self._items, self._progress = items, progress
-
-    def __iter__(self) -> Iterator[Any]:
-        self._progress.begin(self._progress.step.text, len(self._items))
-        for item in self._items:
-            yield item
-            self._progress.advance(1)
+def _counted(items: Any, progress: Progress) -> Iterator[Any]:
+    """The items, while ``progress`` says how many were taken."""
+    progress.begin(progress.step.text, len(items))
+    for item in items:
+        yield item
+        progress.advance(1)
 
 
 def _forget(error: BaseException) -> None:
-    """Let go of the models that the frames of a failed load still hold."""
+    """Release the models that the frames of a failed load still refer to."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    release_memory()

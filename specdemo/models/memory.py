@@ -1,7 +1,8 @@
-"""Bytes: what models hold, what they will hold, and what a device has."""
+"""Memory in bytes: of loaded models, of models before they are loaded, and of devices."""
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -25,52 +26,49 @@ class Footprint:
     """Bytes of a model's weights.
 
     Attributes:
-        held: as they are held, scales of quantised ones included.
-        plain: what the same weights would take unquantised, in the model's dtype.
+        nbytes: in memory, scales of quantised weights included.
+        unquantized: what the same weights would take in the model's dtype.
     """
 
-    held: int
-    plain: int
+    nbytes: int
+    unquantized: int
 
     @property
     def saved(self) -> float:
-        """Share of the plain size that quantisation saves."""
-        return 1 - self.held / self.plain if self.plain else 0.0
+        """Share of the unquantised size that quantisation saves."""
+        return 1 - self.nbytes / self.unquantized if self.unquantized else 0.0
 
 
 def measure(model: PreTrainedModel) -> Footprint:
-    """Count the bytes that a loaded model's parameters and buffers hold, each tensor once."""
-    held = plain = 0
-    for tensor in {id(t): t for t in (*model.parameters(), *model.buffers())}.values():
-        inner = _inner_tensors(tensor)
-        held += sum(t.numel() * t.element_size() for t in inner)
-        plain += tensor.numel() * tensor.element_size()
-    return Footprint(held, plain)
+    """Count the bytes that a loaded model's parameters and buffers take, each tensor once."""
+    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}.values()
+    return Footprint(
+        sum(inner.nbytes for tensor in tensors for inner in _inner_tensors(tensor)),
+        sum(tensor.nbytes for tensor in tensors),
+    )
 
 
 def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None) -> Footprint:
-    """What :func:`measure` will find, from a model without weights (on the meta device)."""
-    wide = dtype.itemsize
-    plain = sum(t.numel() * wide for t in {id(p): p for p in model.parameters()}.values())
-    plain += sum(b.numel() * b.element_size() for b in model.buffers())
-    if quantization is None:
-        return Footprint(plain, plain)
-    held = plain
-    for layer in _quantised_layers(model):
+    """What :func:`measure` will give, computed from a model without weights (on the meta device)."""
+    width = dtype.itemsize
+    unquantized = sum(t.numel() * width for t in {id(p): p for p in model.parameters()}.values())
+    unquantized += sum(buffer.nbytes for buffer in model.buffers())
+    nbytes = unquantized
+    for layer in _quantised_layers(model) if quantization is not None else ():
         count = layer.weight.numel()
         scales = count // _int4_group(layer.in_features) * 2 if quantization == "int4" else layer.out_features
         # quanto keeps two scales of one number a layer for activations, which nobody uses.
-        held += count * BITS[quantization] // 8 + scales * wide - count * wide + 8
-    return Footprint(held, plain)
+        nbytes += count * BITS[quantization] // 8 + scales * width - count * width + 8
+    return Footprint(nbytes, unquantized)
 
 
 def quantises(model: PreTrainedModel) -> bool:
     """Whether quantisation would change anything: quanto takes ``nn.Linear`` only, and GPT-2 has none."""
-    return any(True for _ in _quantised_layers(model))
+    return bool(_quantised_layers(model))
 
 
 def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
-    """KV cache for ``WORKING_TOKENS`` positions, in two lanes."""
+    """Bytes of two lanes' KV caches with ``WORKING_TOKENS`` positions."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -78,15 +76,22 @@ def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
 
 
 def free_memory(device: str) -> int:
-    """Bytes that can still be taken on a device, all GPUs and main memory together for ``auto``."""
+    """Free bytes of a device; of all GPUs and main memory together for ``auto``."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(torch.device(device))[0]
     gpus = range(torch.cuda.device_count()) if device == "auto" else ()
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
 
 
+def release_memory() -> None:
+    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def peak_memory(device: torch.device) -> int | None:
-    """The most bytes taken so far: by torch on a GPU, else by this process; None where the system has no count."""
+    """The most bytes used so far, by torch on a GPU, else by this process; None where that is not counted."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if importlib.util.find_spec("resource") is None:  # Windows
@@ -98,7 +103,7 @@ def peak_memory(device: torch.device) -> int | None:
 
 
 def _free_main_memory() -> int:
-    """What the machine has left, or the container if that is less."""
+    """Free bytes of the machine, or of the container if that has less."""
     free = _available()
     group = Path("/sys/fs/cgroup")
     for limit, used in (
@@ -114,8 +119,8 @@ def _free_main_memory() -> int:
 
 
 def _available() -> int:
-    """What the machine can give without swapping."""
-    if importlib.util.find_spec("psutil") is None:  # a bare machine for benchmarks; caches then count as taken
+    """Bytes that the machine can give without swapping."""
+    if importlib.util.find_spec("psutil") is None:  # without it, file caches count as used
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     import psutil
 
@@ -123,19 +128,19 @@ def _available() -> int:
 
 
 def _quantised_layers(model: PreTrainedModel) -> list[nn.Linear]:
-    """The layers that transformers hands to quanto: all linear ones but the head."""
+    """The layers that transformers lets quanto quantise: all linear ones but the head."""
     head = model.get_output_embeddings()
     return [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
 
 
 def _int4_group(width: int) -> int:
-    """Weights of one row that share a scale and a shift in quanto's int4: 128, less if that does not divide it."""
+    """Weights of a row that share a scale and a shift in quanto's int4: 128, or less if 128 does not fit."""
     fitting = [size for size in (128, 96, 64, 32) if width > 128 and width % size == 0]
     return fitting[0] if fitting else width
 
 
 def _inner_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors a quantised one is made of, or the tensor itself."""
+    """The tensors that a quantised tensor consists of, or the tensor itself."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None or type(tensor) in (torch.Tensor, nn.Parameter):
         return [tensor]

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specdemo.decoding.batch.row_check import check_rows_apart
-from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.select import Engine
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of
@@ -19,9 +16,8 @@ from specdemo.models.quantization import quantization_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-WARM_UP_TOKENS = 16
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
-"""Kinds of layers whose cache is a list of positions, so that the last ones can be taken back."""
+"""Kinds of layers whose cache can forget the last positions, as rollback needs."""
 
 
 @dataclass(eq=False, repr=False)
@@ -30,11 +26,14 @@ class ModelPair:
 
     Args:
         target: the model whose output is wanted, p(x).
-        draft: the model that guesses ahead, q(x); None leaves autoregressive decoding.
-        tokenizer: the target's, and the draft's too. The widths of their logits may differ by padding.
-        name: how people call the pair.
-        draft_tokenizer: the draft's own, if it differs; its text is then encoded anew for the target.
-        threads: of the CPU that torch is told to use in whichever thread decodes; None leaves torch as it is.
+        draft: the model that proposes tokens, q(x); None leaves the drafters that need none.
+        tokenizer: the target's, and the draft's too. Padding may make the widths of their logits differ.
+        name: the pair's name in traces and on the page.
+        draft_tokenizer: the draft's own, if it differs; drafted text is then encoded again for the target.
+        threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is.
+
+    Attributes:
+        prepared: the warm-ups and checks that were done for these models and are not repeated.
 
     Raises:
         PairError: a model that is no causal language model, or whose state cannot be rolled back.
@@ -46,28 +45,32 @@ class ModelPair:
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     threads: int | None = None
-    _warm: set[str] = field(default_factory=set, repr=False)
-    _batches: set[str] = field(default_factory=set, repr=False)
+    prepared: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        for role, model in (("target", self.target), ("draft", self.draft)):
-            if model is not None or role == "target":
-                check_can_decode(role, model)
+        check_can_decode("target", self.target)
+        if self.draft is not None:
+            check_can_decode("draft", self.draft)
 
     def __repr__(self) -> str:
-        models = [type(m).__name__ for m in (self.target, self.draft) if m is not None]
+        models = [type(model).__name__ for model in self.models]
         return f"ModelPair({self.name!r}: {' + '.join(models)}, {self.dtype}, {self.device})"
+
+    @property
+    def models(self) -> list[PreTrainedModel]:
+        """The target, then the draft if there is one."""
+        return [self.target] if self.draft is None else [self.target, self.draft]
 
     @property
     def context(self) -> int | None:
         """The longest sequence the models can read, in the target's tokens; None if none states a limit."""
-        alike = [self.target] if self.draft_tokenizer is not None else [self.target, self.draft]
-        limits = [context_of(m) for m in alike if m is not None]
+        alike = [self.target] if self.draft_tokenizer is not None else self.models
+        limits = [context_of(model) for model in alike]
         return min((n for n in limits if n is not None), default=None)
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The target's end tokens; some models have several."""
+        """The target's end-of-sequence tokens; some models have several."""
         generation = getattr(self.target, "generation_config", None)
         ids = getattr(generation, "eos_token_id", None)
         if ids is None:
@@ -93,47 +96,12 @@ class ModelPair:
 
     @property
     def quantization(self) -> str | None:
-        """Of the target's weights, such as ``int8``; None if they are as they were trained."""
+        """Of the target's weights, such as ``int8``; None if they are not quantised."""
         return quantization_of(self.target)
 
     def footprints(self) -> dict[str, Footprint]:
-        """Bytes of the weights in memory, ``target`` and ``draft``; counted, not estimated."""
-        models = {"target": self.target, "draft": self.draft}
-        return {role: measure(model) for role, model in models.items() if model is not None}
-
-    def warm_up(self, engine: str = "auto") -> None:
-        """Settle the threads, and run every kind of forward once: no run pays for lazy initialisation.
-
-        Every way to decode begins with this, in the thread that decodes: torch counts its threads for each.
-        ``engine``: of ``settings.ENGINES``; what ``graphs`` captures, it warms up by itself.
-        """
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
-        wish: Engine = "auto" if engine == "auto" else "eager"
-        if wish in self._warm:
-            return
-        for model in (self.target, self.draft):
-            if model is not None:
-                runner = EagerRunner(model, wish)
-                room = min(WARM_UP_TOKENS, context_of(model) or WARM_UP_TOKENS)
-                for count in (room // 2, 1, room - room // 2 - 1):  # a prompt, a step, a verify
-                    if count:
-                        runner.forward([0] * count, keep=count)
-        self._warm.add(wish)
-
-    def check_batches(self, *, drafting: bool) -> None:
-        """Find out by trying, once, whether the models decode rows of unequal lengths together.
-
-        Args:
-            drafting: whether the draft model takes part.
-
-        Raises:
-            PairError: a model's logits depend on the rows beside, or it takes no positions of its own.
-        """
-        for role, model in (("target", self.target), ("draft", self.draft if drafting else None)):
-            if model is not None and role not in self._batches:
-                check_rows_apart(role, model)
-                self._batches.add(role)
+        """Bytes of the weights in memory, by role (``target``, ``draft``); counted, not estimated."""
+        return {role: measure(model) for role, model in zip(("target", "draft"), self.models, strict=False)}
 
 
 def context_of(model: PreTrainedModel) -> int | None:

@@ -1,4 +1,4 @@
-"""Everything that can be said of a pair before its weights are fetched: will it work, and will it fit?"""
+"""The preflight: whether a pair will work and fit, found out before its weights are downloaded."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import Checkpoint, open_checkpoint
+from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizers
 from specdemo.models.failures import explained
+from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress
@@ -37,19 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model of the pair, as far as it can be known without its weights.
+    """The facts of one model that are known without its weights.
 
     Attributes:
         role: ``target`` or ``draft``.
-        name: as it was asked for.
+        name: the repository or folder that was requested.
         commit: of the repository; None for a folder.
         architecture: transformers' class.
-        parameters: how many.
-        layers: decoder layers.
+        parameters: their number.
+        layers: the number of decoder layers.
         context: the longest sequence, in tokens; None if it states no limit.
         dtype, quantization: of the weights once loaded.
-        weights: bytes they will take in memory, and would take unquantised.
-        download: bytes still to be fetched.
+        weights: bytes they will take in memory.
+        download: bytes still to be downloaded.
         licence: as its card states it; None if it does not.
         gated: whether the hub asks for consent.
     """
@@ -74,15 +75,15 @@ class Preflight:
     """The report on a pair.
 
     Attributes:
-        request: what was asked for.
-        models: of those that could be looked at.
-        tokenizers: how they stand to each other; None if one could not be looked at.
+        request: the pair that was requested.
+        models: those that could be examined.
+        tokenizers: how they compare; None if a model could not be examined.
         device: where the pair would run.
         memory: bytes needed there: weights, and KV caches of two lanes.
-        memory_free: bytes there are.
-        disk_free: bytes left where downloads are kept.
-        problems: why the pair cannot run, each with what to do; none if it can.
-        notes: what is worth knowing.
+        memory_free: bytes that are free there.
+        disk_free: bytes that are free where downloads are kept.
+        problems: why the pair cannot run, each with what to do; empty if it can.
+        notes: remarks that do not keep it from running.
     """
 
     request: PairRequest
@@ -97,12 +98,12 @@ class Preflight:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is in the way of loading it."""
+        """Whether the pair can be loaded."""
         return not self.problems
 
     @property
     def download(self) -> int:
-        """Bytes still to be fetched, both models."""
+        """Bytes still to be downloaded, of both models."""
         return sum(m.download for m in self.models)
 
     @property
@@ -118,7 +119,7 @@ class Preflight:
 
 @dataclass(slots=True)
 class Examined:
-    """One model after the preflight: what loading goes on from."""
+    """One model after the preflight, with all that loading needs."""
 
     checkpoint: Checkpoint
     config: PretrainedConfig
@@ -127,6 +128,7 @@ class Examined:
     report: ModelReport
     width: int
     working: int
+    note: str
 
 
 def preflight(
@@ -136,34 +138,34 @@ def preflight(
     target_quantization: str | None = None,
     draft_quantization: str | None = None,
 ) -> Preflight:
-    """Look at a pair before loading it; takes what :func:`load_pair` takes, and fetches no weights.
+    """Examine a pair without downloading its weights; the arguments are those of :func:`specdemo.load_pair`.
 
     Raises:
-        PairError: the arguments make no sense. What is wrong with the models is in the report's ``problems``.
+        PairError: an argument is invalid. What is wrong with the models is in the report's ``problems``.
     """
     return examine(request_pair(name, device, dtype, target_quantization, draft_quantization), Progress())[0]
 
 
 def examine(
-    request: PairRequest, progress: Progress, room: Callable[[str], int] = free_memory
+    request: PairRequest, progress: Progress, free: Callable[[str], int] = free_memory
 ) -> tuple[Preflight, list[Examined]]:
-    """The report, and what was read for it.
+    """The report on a pair, and its models as they were examined.
 
     Args:
         request: the pair.
-        progress: of the load this is a part of.
-        room: bytes that a device can give to this pair.
+        progress: of the load that this is part of.
+        free: gives the bytes that a device has for this pair.
 
     Raises:
-        LoadCancelled: in between.
+        LoadCancelled: the load was stopped.
     """
     found: list[Examined] = []
     problems: list[str] = []
-    asked = (
+    models = (
         ("target", request.target, request.target_quantization),
         ("draft", request.draft, request.draft_quantization),
     )
-    for role, source, quantization in asked:
+    for role, source, quantization in models:
         if source is None:
             continue
         progress.begin(f"Looking at the {role} ({source.title})")
@@ -171,14 +173,15 @@ def examine(
             with explained(source):
                 found.append(_examine_model(request, role, source, quantization, progress))
         except PairError as error:
-            progress.check()  # a cancelled load is no problem of the pair
+            progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
-    match = None if problems else _match(found)
+    match = None
+    if not problems:
+        match = match_tokenizers(*(e.tokenizer for e in found), widths=[e.width for e in found])
     if match is not None and match.relation == "refused":
         problems.append(f"draft: {match.text}.")
-    memory = sum(e.report.weights.held + e.working for e in found)
-    memory_free = room(request.device)
-    disk_free = _disk_free()
+    memory, memory_free = sum(e.report.weights.nbytes + e.working for e in found), free(request.device)
+    download, disk_free = sum(e.report.download for e in found), _disk_free()
     report = Preflight(
         request=request,
         models=tuple(e.report for e in found),
@@ -187,14 +190,14 @@ def examine(
         memory=memory,
         memory_free=memory_free,
         disk_free=disk_free,
-        problems=(*problems, *_shortages(memory, memory_free, sum(e.report.download for e in found), disk_free)),
-        notes=tuple(_notes(request, found)),
+        problems=(*problems, *_shortages(memory, memory_free, download, disk_free)),
+        notes=tuple(e.note for e in found if e.note),
     )
     return report, found
 
 
 def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dtype:
-    """The dtype that ``auto`` stands for: exact on a CPU, elsewhere the checkpoint's own 16-bit one."""
+    """The dtype of the weights; ``auto``: float32 on a CPU (exact), elsewhere the checkpoint's own 16-bit type."""
     if asked != "auto":
         return DTYPES[asked]
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
@@ -204,7 +207,7 @@ def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dt
 
 
 def gigabytes(count: int) -> str:
-    """Bytes for people, in powers of ten as disks and downloads are sold."""
+    """A number of bytes as text, in powers of ten as for disks and downloads."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
@@ -223,27 +226,38 @@ def _examine_model(
     if quantization is not None:
         check_quantization(quantization, request.device, dtype)
     weights = checkpoint.weights(progress)
+    architecture = type(skeleton).__name__
+    ineffective = quantization is not None and not quantises(skeleton)
     report = ModelReport(
         role=role,
         name=source.name,
         commit=checkpoint.commit,
-        architecture=type(skeleton).__name__,
+        architecture=architecture,
         parameters=sum(p.numel() for p in skeleton.parameters()),
         layers=config.get_text_config().num_hidden_layers,
         context=context_of(skeleton),
         dtype=str(dtype).removeprefix("torch."),
-        quantization=quantization if quantises(skeleton) else None,
+        quantization=None if ineffective else quantization,
         weights=estimate(skeleton, dtype, quantization),
         download=checkpoint.remaining(weights),
         licence=checkpoint.licence,
         gated=checkpoint.gated,
     )
-    width = skeleton.get_output_embeddings().weight.shape[0]
-    return Examined(checkpoint, config, tokenizer, weights, report, width, working_bytes(skeleton, dtype))
+    no_layers = f"{architecture} has no layers that optimum-quanto quantises."
+    return Examined(
+        checkpoint,
+        config,
+        tokenizer,
+        weights,
+        report,
+        width=skeleton.get_output_embeddings().weight.shape[0],
+        working=working_bytes(skeleton, dtype),
+        note=f"{quantization} changes nothing in the {role}: {no_layers}" if ineffective else "",
+    )
 
 
 def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
-    """Weights stored by other quantisers need their packages, and fail only after the download."""
+    """Refuse weights quantised by other packages, which would fail only after the download."""
     stored = getattr(config, "quantization_config", None)
     if stored is not None:
         method = stored.get("quant_method", "unknown") if isinstance(stored, dict) else type(stored).__name__
@@ -254,7 +268,7 @@ def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
 
 
 def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
-    """The model without memory for its weights, refused if it cannot decode."""
+    """The model on the meta device, without memory for its weights; refused if it cannot decode."""
     named = (config.architectures or [None])[0]
     causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
@@ -285,19 +299,14 @@ def _tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _match(found: list[Examined]) -> TokenizerMatch:
-    target, draft = (*found, None)[:2]
-    return match_tokenizers(
-        target.tokenizer, draft and draft.tokenizer, (target.width, draft.width if draft else None)
-    )
-
-
 def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> list[str]:
     short = []
     if memory > memory_free:
+        budget = os.environ.get(BUDGET)
+        or_raise = f", or raise {BUDGET}, which is {budget}" if budget else ""
         short.append(
             f"memory: the pair needs {gigabytes(memory)} and {gigabytes(memory_free)} are free; choose a smaller "
-            f"pair, a 16-bit dtype or a quantisation{_or_budget()}."
+            f"pair, a 16-bit dtype or a quantisation{or_raise}."
         )
     if download > disk_free:
         short.append(
@@ -307,25 +316,8 @@ def _shortages(memory: int, memory_free: int, download: int, disk_free: int) -> 
     return short
 
 
-def _or_budget() -> str:
-    return f", or raise {BUDGET}, which is {os.environ[BUDGET]}" if os.environ.get(BUDGET) else ""
-
-
-def _notes(request: PairRequest, found: list[Examined]) -> list[str]:
-    notes = []
-    for examined in found:
-        report = examined.report
-        asked = request.target_quantization if report.role == "target" else request.draft_quantization
-        if asked and report.quantization is None:
-            notes.append(
-                f"{asked} changes nothing in the {report.role}: {report.architecture} has no layers that "
-                "optimum-quanto quantises."
-            )
-    return notes
-
-
 def _disk_free() -> int:
-    """Where the hub library keeps downloads; the folder may not be there yet."""
+    """Free bytes where the hub library keeps downloads; the folder need not exist yet."""
     folder = Path(constants.HF_HUB_CACHE)
     while not folder.exists():
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""What a load is doing now: written by the thread that loads, read by any other."""
+"""The progress of a load: written by the thread that loads, read and cancelled by any other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Step:
     """One step of a load.
 
     Attributes:
-        text: what is being done, for people.
-        done, total: how far, in bytes if ``in_bytes``, else in parts; a total of 0 cannot be told.
+        text: the step's name, for the user.
+        done, total: bytes if ``in_bytes``, else parts; a total of 0 is unknown.
         in_bytes: the unit.
-        per_second: bytes a second since the step began; None before there is a rate.
+        per_second: bytes per second since the step began; None while there is no rate yet.
     """
 
     text: str
@@ -35,7 +35,7 @@ class Step:
 
 
 class Progress:
-    """The step a load is in, and the wish of those who wait to end it."""
+    """The current step of a load, and whether the load should stop."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -45,7 +45,7 @@ class Progress:
 
     @property
     def step(self) -> Step:
-        """Where the load is."""
+        """The current step, with its rate."""
         with self._lock:
             step = self._step
             passed = time.monotonic() - self._began
@@ -54,10 +54,10 @@ class Progress:
         return Step(step.text, step.done, step.total, step.in_bytes, rate)
 
     def begin(self, text: str, total: int = 0, *, done: int = 0, in_bytes: bool = False) -> None:
-        """The next step; ``done`` of it was there before.
+        """Start the next step, of which ``done`` was there before.
 
         Raises:
-            LoadCancelled: nobody waits for this load any more.
+            LoadCancelled: the load should stop.
         """
         self.check()
         with self._lock:
@@ -65,10 +65,10 @@ class Progress:
             self._began, self._had = time.monotonic(), done
 
     def advance(self, done: int, text: str | None = None) -> None:
-        """``done`` more of the step, negative where something must be done again.
+        """Count ``done`` more of the step; negative where something must be done again.
 
         Raises:
-            LoadCancelled: nobody waits for this load any more.
+            LoadCancelled: the load should stop.
         """
         self.check()
         with self._lock:
@@ -76,13 +76,13 @@ class Progress:
             self._step = Step(text or old.text, old.done + done, old.total, old.in_bytes)
 
     def skip(self, done: int) -> None:
-        """``done`` of the step was there before and says nothing of its speed; negative if it is lost."""
+        """Count ``done`` of the step without counting it for the rate; negative where it was lost."""
         self.advance(done)
         with self._lock:
             self._had += done
 
     def cancel(self) -> None:
-        """End the load at its next check."""
+        """Stop the load at its next check."""
         self._cancelled.set()
 
     @property
@@ -92,7 +92,7 @@ class Progress:
     def check(self) -> None:
         """
         Raises:
-            LoadCancelled: the load should end.
+            LoadCancelled: the load should stop.
         """
         if self.cancelled:
             raise LoadCancelled(STOPPED)

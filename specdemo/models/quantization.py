@@ -1,4 +1,4 @@
-"""Quantised weights through optimum-quanto: what works where."""
+"""Quantised weights with optimum-quanto: which kinds work on which device."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from specdemo.errors import PairError
 
 
 def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
-    """Refuse before loading what would fail afterwards, in the middle of a run.
+    """Refuse a quantisation that would fail later, in the middle of a run.
 
     Raises:
-        PairError: says what is missing, and what works instead.
+        PairError: the message says what is missing, and what works instead.
     """
     if importlib.util.find_spec("optimum.quanto") is None:
         raise PairError(
@@ -32,13 +32,6 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
         )
 
 
-def config_of(quantization: str) -> Any:
-    """What transformers needs to quantise weights as they are loaded."""
-    from transformers import QuantoConfig
-
-    return QuantoConfig(weights=quantization)
-
-
 def quantization_of(model: Any) -> str | None:
     """``float8``, ``int8``, … if a loaded model's weights are quantised by quanto, else None."""
     config = getattr(model.config, "quantization_config", None)
@@ -46,5 +39,5 @@ def quantization_of(model: Any) -> str | None:
 
 
 def _can_compile() -> bool:
-    """Whether quanto's C++ extension can be built, which it does at its first use."""
+    """Whether quanto's C++ extension can be built; quanto builds it at its first use."""
     return all(shutil.which(tool) for tool in ("c++", "ninja"))

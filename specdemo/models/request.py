@@ -1,4 +1,4 @@
-"""What a person asks to be loaded, checked as far as it can be without looking at any file."""
+"""A request for a pair, checked as far as possible without reading any file of its models."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
 BUDGET = "SPECDEMO_MEMORY_GB"
-"""Environment variable with the gigabytes that all loaded pairs together may take."""
+"""Environment variable: the gigabytes that all loaded pairs together may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairRequest:
-    """Which models, and how they shall be held; two equal requests are one pair.
+    """Which models to load, and how; equal requests mean the same pair.
 
     Attributes:
-        name: a catalogue id, or the sources as they were typed.
+        name: an id of the catalogue, or the sources as they were typed.
         target, draft: where the models come from.
         device: ``cpu``, ``cuda``, ``mps``, …; ``auto`` lets accelerate spread the layers (``device_map``).
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
@@ -40,7 +40,7 @@ class PairRequest:
     draft_quantization: str | None = None
 
     def unquantized_target(self) -> PairRequest:
-        """The target alone with its weights as they are: the honest baseline of a quantised pair."""
+        """The target alone, not quantised: the baseline of a quantised pair."""
         return replace(self, draft=None, target_quantization=None, draft_quantization=None)
 
 
@@ -73,7 +73,7 @@ def request_models(
     target_quantization: str | None = None,
     draft_quantization: str | None = None,
 ) -> PairRequest:
-    """The same for models outside the catalogue, each by name or path; a path may hold any characters.
+    """A request for models outside the catalogue, each by name or path; a path may hold any characters.
 
     Raises:
         PairError: as :func:`request_pair`.
@@ -105,18 +105,18 @@ def _request(
 
 
 def is_public() -> bool:
-    """Whether strangers use this app: ``SPECDEMO_PUBLIC``, or by default on a Space."""
-    asked = os.environ.get("SPECDEMO_PUBLIC")
-    return bool(os.environ.get("SPACE_ID")) if asked is None else asked not in ("", "0")
+    """Whether strangers use this app: as ``SPECDEMO_PUBLIC`` says, or by default on a Space."""
+    stated = os.environ.get("SPECDEMO_PUBLIC")
+    return bool(os.environ.get("SPACE_ID")) if stated is None else stated not in ("", "0")
 
 
 def is_zero_gpu() -> bool:
-    """Whether this is a Space on ZeroGPU: this program has no GPU, the workers it starts have one for a while."""
+    """Whether this is a Space on ZeroGPU, where only workers have a GPU, each for a limited time."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def _check_private(name: str) -> None:
-    """Strangers choose from the catalogue only."""
+    """Refuse a pair outside the catalogue in public mode."""
     if is_public():
         raise PairError(
             f"pair: {shorten(name)!r} is not in the catalogue, and this public page loads no other models; choose "
@@ -154,7 +154,7 @@ def _device(device: str | torch.device | None) -> str:
         torch.zeros(1, device=where).item()  # the meta device has no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
         raise PairError(f"device: {device!r} is not available here; choose cpu, auto, or leave it out.") from error
-    return str(where) if where.type == "cuda" else where.type  # there is one CPU, whatever its index
+    return str(where) if where.type == "cuda" else where.type  # cpu:0 is the CPU
 
 
 def _dtype(dtype: str | torch.dtype | None) -> str:

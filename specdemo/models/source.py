@@ -1,4 +1,4 @@
-"""Where one model comes from: a repository of the hub, or a folder on this machine."""
+"""Where one model comes from: a repository of the Hugging Face hub, or a folder on this machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ModelSource:
     Attributes:
         name: a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path.
         revision: branch, tag or commit of the repository; None is its main branch.
-        folder: where the files lie, if they need not be fetched.
-        shipped: whether the folder is one of this project's own.
+        folder: where the files lie; None for a repository.
+        shipped: whether the folder comes with this project.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ModelSource:
 
     @property
     def title(self) -> str:
-        """How people call it: a repository without its owner, a folder by its last part."""
+        """A short name: a repository without its owner, the last part of a folder's path."""
         return Path(self.name).name or self.name
 
 
@@ -47,7 +47,7 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
         return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"), shipped=True)
     if text.startswith(PATH_BEGINNINGS) or is_folder(text):
         return _folder(text)
-    name, _, asked = text.partition("@")
+    name, _, typed = text.partition("@")
     try:
         validate_repo_id(name)
     except HFValidationError as error:
@@ -55,7 +55,7 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
             f"pair: {shorten(text)!r} is neither a folder here nor a name on the hub; write owner/name, "
             "owner/name@revision or the path of a folder."
         ) from error
-    return ModelSource(name, asked or revision)
+    return ModelSource(name, typed or revision)
 
 
 def _folder(text: str) -> ModelSource:
@@ -67,12 +67,12 @@ def _folder(text: str) -> ModelSource:
 
 
 def shorten(text: str) -> str:
-    """What was typed, short enough for a message."""
+    """A typed text, short enough for a message."""
     return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
 
 
 def is_folder(text: str) -> bool:
-    """Whether a folder is called so; many texts are no path at all: too long, of an unknown user, with a zero."""
+    """Whether this is a folder's path; false also for texts that no path can be (too long, with a zero byte)."""
     try:
         return Path(text).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):

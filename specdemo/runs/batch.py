@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from specdemo.decoding.batch.loop import Steps, batched_autoregressive, batched_speculative
+from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.decoding.lane import lane_clock, new_lane
@@ -17,6 +18,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all
 from specdemo.runs.lane import LaneRecord
 from specdemo.runs.single import Prompt, checked
+from specdemo.runs.warm_up import warm_up
 from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Round, Trace
@@ -103,7 +105,7 @@ class Batch(Iterator[tuple[int, Round]]):
 
 
 def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[Steps]:
-    pair.warm_up()
+    warm_up(pair)
     clock = lane_clock(pair)
     lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
     target = RaggedRunner(pair.target, len(lanes))
@@ -185,7 +187,7 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
             )
         for row in rows:
             check_drafter(pair, row)
-    pair.check_batches(drafting=drafts)
+    check_batches(pair, drafting=drafts)
 
 
 def _listed(specs: Iterable[DrafterSpec]) -> str:

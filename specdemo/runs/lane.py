@@ -16,6 +16,7 @@ from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
+from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 
@@ -70,7 +71,7 @@ class LocalLane(Iterator[Round]):
     def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)
-        pair.warm_up(settings.engine)
+        warm_up(pair, settings.engine)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None
         self._engine = ""

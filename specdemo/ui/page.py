@@ -9,8 +9,8 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from specdemo.models.request import is_public, is_zero_gpu
-from specdemo.models.store import PairStore
-from specdemo.models.zero_gpu import ZeroGpuStore
+from specdemo.runs.store import PairStore
+from specdemo.runs.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
 from specdemo.ui.api.endpoints import add_endpoints
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private, forget_session

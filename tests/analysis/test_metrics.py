@@ -224,7 +224,7 @@ def test_peak_memory_is_what_the_process_took() -> None:
     """Guards the unit: the weights of the builtin pair alone are some 70 MB."""
     pair = specdemo.load_pair()
     metrics = specdemo.run(pair, "hi", Settings(max_new_tokens=2)).metrics()
-    assert sum(f.held for f in pair.footprints().values()) < metrics.peak_memory < 64e9
+    assert sum(f.nbytes for f in pair.footprints().values()) < metrics.peak_memory < 64e9
 
 
 def test_figures_are_plain_data() -> None:

@@ -25,6 +25,7 @@ from specdemo import Recording, Settings
 from specdemo.cli.main import main
 from specdemo.cli.options import add_settings, read_lane, setting_options, typed_settings
 from specdemo.cli.terminal import rounds_text, shown
+from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
 from specdemo.trace import Round, Token
 
@@ -35,7 +36,7 @@ PROMPT = "Book a table for two."
 
 SOME_SETTINGS = st.builds(
     Settings,
-    drafter=st.sampled_from(["model", "prompt_lookup", "early_exit"]),
+    drafter=st.sampled_from(list(DRAFTERS)),
     acceptance=st.sampled_from(["sampling", "block", "top_k"]),
     gamma=st.integers(1, 16),
     adaptive_gamma=st.booleans(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 from specdemo.decoding.gamma import AdaptiveGamma
+from specdemo.decoding.lane import Step
 from specdemo.theory import expected_speedup, expected_tokens
-from specdemo.trace import Round
 
 STEP = 0.01  # seconds of a plain target step
 
@@ -17,14 +18,20 @@ def play(policy: AdaptiveGamma, alpha: float, c: float, slope: float, rounds: in
     """Rounds of a simulated pair: every drafted token passes with ``alpha``; v(γ) = 1 + slope·γ."""
     chance = random.Random(seed)
     chosen = []
-    for index in range(1, rounds + 1):
+    for _ in range(rounds):
         gamma = policy.next()
         accepted = next((i for i in range(gamma) if chance.random() >= alpha), gamma)
         noise = chance.uniform(0.95, 1.05)
         times = (gamma * c * STEP * noise, (1 + slope * gamma) * STEP * noise, 0.0)
-        policy.observe(Round(index, (), gamma, accepted, 0.0, *times))
+        policy.observe(step(gamma, accepted, *times))
         chosen.append(gamma)
     return chosen
+
+
+def step(gamma: int, accepted: int, draft: float, verify: float, other: float) -> Step:
+    """A round of which only counts and times matter."""
+    unread = (torch.empty(gamma + 1, 1), None, None, None, None)
+    return Step([0] * gamma, accepted, 0, accepted + 1, *unread, 0.0, draft, verify, other, None)
 
 
 def speed(gamma: int, alpha: float, c: float, slope: float) -> float:

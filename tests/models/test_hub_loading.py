@@ -20,10 +20,10 @@ from toys import build, generate, living_models, raced
 import specdemo
 from specdemo import LoadCancelled, PairError, Settings
 from specdemo.losslessness.compare import compare
-from specdemo.models.loading import load
 from specdemo.models.preflight import examine
 from specdemo.models.progress import Progress
 from specdemo.models.request import request_pair
+from specdemo.runs.load import load
 
 Folders = Callable[[str], tuple[Path, Path]]
 
@@ -433,7 +433,7 @@ def test_memory_that_runs_out_while_loading_leaves_nothing_behind(
     with monkeypatch.context() as patch:
         patch.setattr(transformers.LlamaForCausalLM, "eval", exhausted)  # at the end of from_pretrained, and after
         if moment == "warm-up":
-            patch.setattr(specdemo.ModelPair, "warm_up", lambda _: (_ for _ in ()).throw(error))
+            patch.setattr("specdemo.runs.load.warm_up", lambda _: (_ for _ in ()).throw(error))
         said = failure(name)
     calls.clear()
     assert "memory ran out; choose a smaller pair, a 16-bit dtype or a quantisation" in said

@@ -72,10 +72,10 @@ def test_the_preflight_foretells_the_bytes_that_are_measured(
     report = specdemo.preflight(wide(family), "cpu", dtype, quantization, quantization)
     pair = specdemo.load_pair(wide(family), "cpu", dtype, quantization, quantization)
     for model, footprint in zip(report.models, pair.footprints().values(), strict=True):
-        assert model.weights.held == pytest.approx(footprint.held, rel=0.01)
-        assert model.weights.plain == pytest.approx(footprint.plain, rel=0.01)
-        assert (footprint.held < footprint.plain) == (quantization is not None and family != "gpt2")
-        assert footprint.saved == pytest.approx(1 - footprint.held / footprint.plain)
+        assert model.weights.nbytes == pytest.approx(footprint.nbytes, rel=0.01)
+        assert model.weights.unquantized == pytest.approx(footprint.unquantized, rel=0.01)
+        assert (footprint.nbytes < footprint.unquantized) == (quantization is not None and family != "gpt2")
+        assert footprint.saved == pytest.approx(1 - footprint.nbytes / footprint.unquantized)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
@@ -85,7 +85,7 @@ def test_footprints_are_the_bytes_of_the_files(family: str, folders: Callable[[s
     stored = sum(t.numel() * t.element_size() for t in tensors.values())
     pair = specdemo.load_pair(str(folders(family)[0]), "cpu")
     buffers = sum(b.numel() * b.element_size() for b in pair.target.buffers())
-    assert pair.footprints()["target"].held - buffers == stored
+    assert pair.footprints()["target"].nbytes - buffers == stored
     assert pair.footprints()["target"].saved == 0
 
 
@@ -96,13 +96,12 @@ def test_the_builtin_pair_runs_quantised_and_states_its_saving(
     """Guards the figure on the page for the shipped weights: it is measured, and the pair stays lossless."""
     pair = quantised("builtin", quantization)
     for role, footprint in pair.footprints().items():
-        record_property(f"{role} {quantization}", f"{footprint.held} of {footprint.plain} bytes")
-        print(
-            f"{quantization} {role}: {footprint.held:,} of {footprint.plain:,} bytes, {footprint.saved:.1%} saved"
-        )
+        record_property(f"{role} {quantization}", f"{footprint.nbytes} of {footprint.unquantized} bytes")
     footprint = pair.footprints()["target"]
     # quanto's unused scales of activations, eight bytes a layer, are in both of its numbers.
-    assert footprint.plain == pytest.approx(measure(specdemo.load_pair("builtin", "cpu").target).held, rel=1e-3)
+    assert footprint.unquantized == pytest.approx(
+        measure(specdemo.load_pair("builtin", "cpu").target).nbytes, rel=1e-3
+    )
     assert footprint.saved > least
     plain, fast = raced(pair, "Tell me a story about a dog.", LANES)
     assert compare(plain, fast).outcome in ("identical", "tie")
@@ -163,5 +162,5 @@ def test_16_bit_weights_take_half() -> None:
     full, half = (
         specdemo.load_pair("builtin", "cpu", dtype).footprints()["target"] for dtype in (None, torch.float16)
     )
-    assert half.held == pytest.approx(full.held / 2, rel=0.01)
+    assert half.nbytes == pytest.approx(full.nbytes / 2, rel=0.01)
     assert half.saved == 0

@@ -35,9 +35,11 @@ from specdemo import (
     run_batch,
 )
 from specdemo.analysis.batch_metrics import measure_batch
+from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines import eager_forward as forward
 from specdemo.decoding.gamma import Costs
+from specdemo.runs.warm_up import warm_up
 
 LENGTHS = (1, 200, 17, 40, 3, 90, 5, 60, 2, 33, 11, 150, 8, 25, 70, 4)
 SAMPLING = [
@@ -187,7 +189,7 @@ def test_memory_follows_live_tokens_and_not_rounds() -> None:
     def watched(self: RaggedRunner, lengths: list[int]) -> None:
         original(self, lengths)
         if self.model is target:
-            held.append(self.held / sum(lengths))
+            held.append(self.nbytes / sum(lengths))
 
     with patch.object(RaggedRunner, "rollback_to", watched):
         run_batch(pair, [prompt_ids(8), prompt_ids(10, seed=1)], Settings(gamma=8, max_new_tokens=501))
@@ -218,8 +220,8 @@ def test_positions_counted_from_traces_are_those_the_models_were_fed() -> None:
         fed.append(tokens.numel())
         return original(self, tokens, *args, **options)
 
-    pair.warm_up()
-    pair.check_batches(drafting=True)
+    warm_up(pair)
+    check_batches(pair, drafting=True)
     for settings in (
         Settings(gamma=5, max_new_tokens=40),
         Settings(gamma=3, adaptive_gamma=True, max_new_tokens=40),
@@ -333,8 +335,8 @@ def test_memory_that_runs_out_is_told_with_the_number_of_rows() -> None:
         (RuntimeError("shapes"), RuntimeError),
     ):
         pair = ModelPair(build("llama"), build("llama", seed=1))
-        pair.warm_up()
-        pair.check_batches(drafting=True)
+        warm_up(pair)
+        check_batches(pair, drafting=True)
         with patch.object(pair.target, "forward", side_effect=error), pytest.raises(expected) as caught:
             run_batch(pair, prompts(3))
     assert type(caught.value) is RuntimeError

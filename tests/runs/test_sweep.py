@@ -18,8 +18,8 @@ import specdemo
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.analysis.sweep_rows import Step, SweepRun
 from specdemo.models.request import request_pair
-from specdemo.models.store import Load
 from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
+from specdemo.runs.store import Load
 from specdemo.runs.sweep import order, stream_sweep, sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.measuring import STOPPED_EARLY, measure_states

@@ -17,8 +17,8 @@ from gradio_client.exceptions import AppError
 
 import specdemo
 from specdemo.models.catalog import catalog
-from specdemo.models.store import PairStore
 from specdemo.recording import Recording
+from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.queue import Lines

@@ -13,7 +13,7 @@ import pytest
 from wire import Wire
 
 from specdemo.models.source import ASSETS
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.ui.api.guarded import TAKEN
 from specdemo.ui.jobs.limits import PUBLIC
 from specdemo.ui.jobs.queue import Lines

@@ -26,7 +26,7 @@ from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.errors import PairError
 from specdemo.models.request import request_pair
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.batch import BatchPlan, batch_views
 from specdemo.ui.jobs.losslessness import Plan as CheckPlan
@@ -178,7 +178,7 @@ def test_a_load_that_a_library_ends_is_a_message(monkeypatch: pytest.MonkeyPatch
     def leave(*_: Any, **__: Any) -> None:
         raise SystemExit(1)
 
-    monkeypatch.setattr("specdemo.models.store.assemble", leave)
+    monkeypatch.setattr("specdemo.runs.store.assemble", leave)
     with (
         PairStore().using(request_pair("builtin")) as wanted,
         pytest.raises(PairError, match="ended by SystemExit"),

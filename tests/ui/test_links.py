@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from link_states import states, texts
 
 from specdemo.models.catalog import catalog
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.ui.links.fields import link_fields
 from specdemo.ui.links.links import LONGEST_QUERY, from_query, to_query, too_long
 from specdemo.ui.links.page import linked_controls, start_flags

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import specdemo
 from specdemo.models.request import request_pair
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.race import race_updates
 from specdemo.ui.page import build, launch_options

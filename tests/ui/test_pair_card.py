@@ -11,7 +11,7 @@ from checkpoints import checkpoint
 
 import specdemo
 from specdemo.models.progress import Step
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.ui.jobs.progress_text import describe
 from specdemo.ui.panel import pair_controls
 from specdemo.ui.panel.pair_card import checked, loaded, refused, working
@@ -67,8 +67,8 @@ def test_a_loaded_pair_states_measured_bytes_and_saving() -> None:
         pair = load.future.result()
         html = loaded(load)
     held = pair.footprints()
-    assert f"In memory, {sum(f.held for f in held.values()) / 1e6:.0f} MB." in html
-    assert f"int8 · {held['target'].held / 1e6:.0f} MB, {held['target'].saved:.0%} saved" in html
+    assert f"In memory, {sum(f.nbytes for f in held.values()) / 1e6:.0f} MB." in html
+    assert f"int8 · {held['target'].nbytes / 1e6:.0f} MB, {held['target'].saved:.0%} saved" in html
     assert "float32 · 13 MB<" in html
 
 

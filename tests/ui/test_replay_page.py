@@ -16,9 +16,7 @@ from recorded import HOSTILE
 
 import specdemo
 from specdemo import Recording, Settings, Trace
-from specdemo.runs.encode import encode
 from specdemo.runs.record import record
-from specdemo.runs.single import trace_of
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.view.figures import figure_rows
 from specdemo.view.race_value import replay_value
@@ -31,11 +29,10 @@ PROMPT = "Book a table for two near the harbour on Friday evening."
 def race_traces(*lanes: Settings) -> tuple[specdemo.ModelPair, list[Trace]]:
     """The traces of a real race of the builtin pair."""
     pair = specdemo.load_pair()
-    ids = encode(pair, PROMPT, None)
-    rounds: list[list[specdemo.Round]] = [[] for _ in lanes]
-    for lane, round_ in specdemo.race(pair, ids, lanes):
-        rounds[lane].append(round_)
-    return pair, [trace_of(pair, ids, s, r) for s, r in zip(lanes, rounds, strict=True)]
+    race = specdemo.race(pair, PROMPT, lanes)
+    for _ in race:
+        pass
+    return pair, race.traces()
 
 
 @pytest.fixture

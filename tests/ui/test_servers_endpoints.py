@@ -18,7 +18,7 @@ from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed
 
 from specdemo import ModelPair, Round, Settings
 from specdemo.models.catalog import catalog
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE
 from specdemo.ui import page as ui
 from specdemo.ui.jobs.limits import PRIVATE

@@ -13,7 +13,7 @@ import pytest
 
 from specdemo.errors import LoadCancelled, PairError
 from specdemo.models.request import request_pair
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
 from specdemo.ui.jobs.queue import Crowded, GaveUp, Lines, Turns, Visitor, visitor_of
 from specdemo.ui.jobs.stops import Stop, Stops

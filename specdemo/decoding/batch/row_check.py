@@ -13,11 +13,29 @@ from specdemo.errors import PairError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from specdemo.models.pair import ModelPair
+
 TRIAL = (((1, 2, 3), (4,)), ((5,), (6, 7)))
 """Two forwards of two rows, none as long as the one beside it."""
 TOLERANCE = {torch.float32: 0.01}
 ROUGH_TOLERANCE = 0.2
 """Largest difference, in standard deviations of the logits; a row that saw its neighbour is off by about one."""
+
+
+def check_batches(pair: ModelPair, *, drafting: bool) -> None:
+    """Find out by trying, once a pair, whether its models decode rows of unequal lengths together.
+
+    Args:
+        pair: whose target is tried.
+        drafting: whether the draft model takes part.
+
+    Raises:
+        PairError: a model's logits depend on the rows beside, or it takes no positions of its own.
+    """
+    for role, model in zip(("target", "draft"), pair.models if drafting else [pair.target], strict=False):
+        if f"{role} in batches" not in pair.prepared:
+            check_rows_apart(role, model)
+            pair.prepared.add(f"{role} in batches")
 
 
 def check_rows_apart(role: str, model: PreTrainedModel) -> None:

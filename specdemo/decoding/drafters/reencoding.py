@@ -11,11 +11,11 @@ from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.drafters import without
 from specdemo.errors import SettingsError
+from specdemo.models.compatibility import gives_back
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
-PROBE = "Hello, World:\n  1 plus 2 is 3."
 UNFINISHED = "\ufffd"  # what a decoder shows for bytes that are no whole character yet
 
 
@@ -29,7 +29,7 @@ class ReencodingDrafter:
 
     Args:
         runner: of the draft.
-        target_tokenizer, draft_tokenizer: both must give back the text they encode, see :func:`gives_back`.
+        target_tokenizer, draft_tokenizer: both must give back the text they encode, see ``gives_back``.
         longest: tokens the draft can read, None for no limit; a longer text gets no proposals.
     """
 
@@ -112,12 +112,6 @@ class ReencodingDrafter:
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """Text without special tokens, which mean nothing to the other tokenizer."""
     return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-
-def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
-    ids = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
-    return _decode(tokenizer, ids).strip() == PROBE.strip()
 
 
 def check_reencoding(pair: ModelPair, settings: Settings) -> None:

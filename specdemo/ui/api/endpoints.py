@@ -15,8 +15,8 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
 from specdemo.recording import Recording
+from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.api.requests import LaneSettings, asked_lane, asked_lanes, asked_prompt, asked_sweep, on_pair
 from specdemo.ui.api.responses import pairs_answer, race_answer, run_answer, sweep_answer

@@ -17,9 +17,9 @@ from specdemo.errors import SpecDemoError
 from specdemo.losslessness.compare import compare
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.store import Load
 from specdemo.runs.batch import Batch, check_batch, row_settings
 from specdemo.runs.encode import encode_all
+from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds

@@ -16,9 +16,9 @@ from specdemo.losslessness.certify import Certifier, check_greedy
 from specdemo.losslessness.greedy_check import GreedyCheck
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.store import Load
 from specdemo.runs.encode import encode
 from specdemo.runs.single import stream
+from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.progress_text import await_load

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread, named

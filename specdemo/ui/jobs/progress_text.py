@@ -9,7 +9,7 @@ from threading import Event
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED, Step
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 
 UPDATE_SECONDS = 0.25
 

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from specdemo.errors import SpecDemoError
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 from specdemo.ui.jobs.limits import Limits
 from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import Stop

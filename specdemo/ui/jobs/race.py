@@ -12,11 +12,11 @@ from typing import Any
 from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
-from specdemo.models.store import Load
 from specdemo.recording import Recording
 from specdemo.runs.encode import encode, pieces
 from specdemo.runs.race import Race, race
 from specdemo.runs.record import record
+from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.queue import Turns
 

@@ -24,8 +24,8 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.request import PairRequest, is_zero_gpu
-from specdemo.models.store import Load, PairStore
-from specdemo.models.zero_gpu import worker_store
+from specdemo.runs.store import Load, PairStore
+from specdemo.runs.zero_gpu import worker_store
 from specdemo.ui.jobs.gpu_time import gpu_seconds
 from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import Stop, reason_of

@@ -10,7 +10,7 @@ import gradio as gr
 from specdemo.errors import SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.links.fields import METHOD_FIELDS, TABS, Field, link_fields, table
 from specdemo.ui.links.links import LONGEST_QUERY, from_query

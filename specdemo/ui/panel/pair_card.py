@@ -9,7 +9,7 @@ from specdemo.models.catalog import catalog
 from specdemo.models.memory import Footprint
 from specdemo.models.preflight import ModelReport, Preflight, gigabytes
 from specdemo.models.progress import Step
-from specdemo.models.store import Load
+from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
 from specdemo.ui.jobs.progress_text import describe
@@ -54,7 +54,7 @@ def checked(report: Preflight) -> str:
 def loaded(load: Load) -> str:
     """A pair in memory, with the bytes that were counted there."""
     held = load.weights
-    total = gigabytes(sum(f.held for f in held.values()))
+    total = gigabytes(sum(f.nbytes for f in held.values()))
     notes = [*map(_line, load.notes), *_remarks(load.report)]
     return _card("ready", f"{load.place}, {total}.", *notes, _details(_facts(load.report, held), opened=False))
 
@@ -129,7 +129,7 @@ def _details(facts: str, *, opened: bool) -> str:
 def _model(model: ModelReport, weights: Footprint) -> str:
     saved = f", {weights.saved:.0%} saved" if model.quantization else ""
     kind = model.quantization or model.dtype
-    size = f"{_count(model.parameters)} · {kind} · {gigabytes(weights.held)}{saved}"
+    size = f"{_count(model.parameters)} · {kind} · {gigabytes(weights.nbytes)}{saved}"
     name = model.name.removeprefix("assets:")
     return f'<p class="model"><span>{model.role}</span> <b>{escape(name)}</b><br>{escape(size)}</p>'
 

@@ -14,7 +14,7 @@ from specdemo.errors import ServerError, SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED
 from specdemo.models.request import PairRequest
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN

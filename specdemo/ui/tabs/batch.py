@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.batch import BatchPlan, batch_views
 from specdemo.ui.jobs.batch_sizes import SizesPlan

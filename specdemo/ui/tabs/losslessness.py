@@ -10,7 +10,7 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.losslessness.certify import RUNS, TOKENS
-from specdemo.models.store import PairStore
+from specdemo.runs.store import PairStore
 from specdemo.settings import DRAFTERS, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs

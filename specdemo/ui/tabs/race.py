@@ -11,7 +11,7 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.request import PairRequest
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.settings import Settings
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.limits import check_lanes, check_prompts

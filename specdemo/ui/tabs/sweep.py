@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SettingsError
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.settings import MAX_GAMMA
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits

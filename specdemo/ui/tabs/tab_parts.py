@@ -12,7 +12,7 @@ import gradio as gr
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.request import PairRequest
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.queue import Turns, visitor_of
 from specdemo.ui.jobs.race import BUSY

@@ -13,7 +13,7 @@ from toys import FAMILIES, FIRST_PLAIN, MORE_FAMILIES, build, endless_pair
 from specdemo import PairError
 from specdemo.decoding.batch.row_check import check_rows_apart
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 
 ATTENTIONS = [(f, "eager") for f in ("gemma2", "llama", "gpt2")] + [
     (f, "sdpa")
@@ -38,11 +38,11 @@ def test_every_row_gets_the_logits_it_gets_alone(family: str, attention: str) ->
 
     @given(moves(rows=3))
     def check(steps: Moves) -> None:
-        together, alone = RaggedRunner(model, 3), [Runner(model) for _ in range(3)]
+        together, alone = RaggedRunner(model, 3), [EagerRunner(model) for _ in range(3)]
         for step in steps:
             logits = together.forward([feed for feed, _ in step])
             for row, (feed, surplus) in enumerate(step):
-                expected = alone[row].forward(feed, keep=len(feed))
+                expected = alone[row].forward(feed, keep=len(feed)).logits
                 torch.testing.assert_close(logits[row, : len(feed)], expected, atol=1e-4, rtol=1e-4)
                 alone[row].rollback_to(alone[row].length - min(surplus, len(feed) - 1))
             together.rollback_to([runner.length for runner in alone])
@@ -57,7 +57,7 @@ def test_the_last_logits_are_those_behind_each_rows_own_tokens(family: str) -> N
     feeds = [[20], [21, 22, 23, 24, 25], [26, 27]]
     last = RaggedRunner(model, 3).forward(feeds, last=True)
     for logits, feed in zip(last, feeds, strict=True):
-        torch.testing.assert_close(logits, Runner(model).forward(feed)[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(logits, EagerRunner(model).forward(feed).logits[0], atol=1e-5, rtol=1e-5)
 
 
 def test_rows_that_stay_keep_their_own_keys_in_the_order_asked_for() -> None:
@@ -66,23 +66,23 @@ def test_rows_that_stay_keep_their_own_keys_in_the_order_asked_for() -> None:
     batch = RaggedRunner(model, 3)
     feeds = [list(range(20, 60)), [20, 21, 22], [23, 24]]
     batch.forward(feeds, last=True)
-    before = batch.held
+    before = batch.nbytes
     batch.keep([2, 1])
     assert batch.lengths == [2, 3]
-    assert batch.held < before / 5
-    alone = Runner(model)
+    assert batch.nbytes < before / 5
+    alone = EagerRunner(model)
     alone.forward([20, 21, 22])
-    torch.testing.assert_close(batch.forward([[30], [31]])[1], alone.forward([31]), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(batch.forward([[30], [31]])[1], alone.forward([31]).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_row_beyond_the_last_learned_position_does_not_break_the_others() -> None:
     """Guards rows that are filled up: what stands there has no position any more, and nobody reads it."""
     model = build("gpt2", context=16)
-    batch, alone = RaggedRunner(model, 2), Runner(model)
+    batch, alone = RaggedRunner(model, 2), EagerRunner(model)
     batch.forward([list(range(20, 35)), [20]], last=True)
     logits = batch.forward([[40], [41, 42, 43]])
     alone.forward([20])
-    torch.testing.assert_close(logits[1], alone.forward([41, 42, 43], keep=3), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits[1], alone.forward([41, 42, 43], keep=3).logits, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [[3, 1], [-1, 1]])

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import FAMILIES, FIRST_PLAIN, MORE_FAMILIES, build, endless_pair
+from toys import FAMILIES, FIRST_PLAIN, MORE_FAMILIES, build, endless_pair, prompt_ids
 from transformers import DynamicCache
 
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.eager_forward import Forward
-from specdemo.decoding.engines.kv_cache import FIRST_ROOM, LaneCache
+from specdemo.decoding.engines.kv_cache import FIRST_CAPACITY, LaneCache
 
 ATTENTIONS = [(family, "eager") for family in (*FAMILIES, *MORE_FAMILIES)] + [
     (family, "sdpa") for family in (*FAMILIES, *MORE_FAMILIES) if family != "gemma2"
@@ -52,16 +52,16 @@ def test_logits_equal_those_of_transformers_own_cache(family: str, attention: st
 def test_growing_past_the_room_keeps_every_token(engine: str) -> None:
     """Guards the move to larger room: what is read afterwards must be what was written before it."""
     model = build("llama", context=1024)
-    grown, whole = Runner(model, engine=engine), Runner(model, engine=engine)
-    ids = torch.randint(FIRST_PLAIN, 64, (3 * FIRST_ROOM,), generator=torch.Generator().manual_seed(0)).tolist()
+    grown, whole = EagerRunner(model, engine=engine), EagerRunner(model, engine=engine)
+    ids = list(prompt_ids(3 * FIRST_CAPACITY))
     for begin in range(0, len(ids), 7):
-        logits = grown.forward(ids[begin : begin + 7])
-    torch.testing.assert_close(logits, whole.forward(ids), atol=1e-5, rtol=1e-5)
+        logits = grown.forward(ids[begin : begin + 7]).logits
+    torch.testing.assert_close(logits, whole.forward(ids).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_token_is_moved_a_few_times_at_most() -> None:
     """Guards the cost of a token, which must not grow with the text: rooms double, so moves add up to little."""
-    runner, rooms = Runner(endless_pair("llama").target, engine="eager"), [FIRST_ROOM]
+    runner, rooms = EagerRunner(endless_pair("llama").target, engine="eager"), [FIRST_CAPACITY]
     runner.forward([20])
     for _ in range(255):
         runner.forward([20])
@@ -73,13 +73,13 @@ def test_a_token_is_moved_a_few_times_at_most() -> None:
 
 def test_rollback_copies_nothing_and_the_slots_are_written_over() -> None:
     """Guards O(1): the memory is the same, and as many tokens fit again."""
-    runner = Runner(endless_pair("llama").target)
+    runner = EagerRunner(endless_pair("llama").target)
     runner.forward(list(range(20, 60)))
     layer = runner._cache.layers[0]
-    place, held = layer.keys.data_ptr(), runner.held
+    place, held = layer.keys.data_ptr(), runner.nbytes
     runner.rollback_to(8)
     runner.forward(list(range(20, 52)))
-    assert (layer.keys.data_ptr(), runner.held, layer.length) == (place, held, 40)
+    assert (layer.keys.data_ptr(), runner.nbytes, layer.length) == (place, held, 40)
 
 
 @pytest.mark.parametrize(("engine", "feed"), [("direct", 1), ("direct", 5), ("eager", 1)])
@@ -89,7 +89,7 @@ def test_a_step_copies_none_of_the_context(engine: str, feed: int) -> None:
     Not transformers' own code for several tokens: it repeats a group's keys for each of its queries.
     """
     model = build("llama", heads=4, hidden=64, context=4096)
-    runner = Runner(model, engine="auto" if engine == "direct" else engine)
+    runner = EagerRunner(model, engine="auto" if engine == "direct" else engine)
     assert runner.engine == engine
     runner.forward([20] * 2000)
     runner.forward([20] * feed, keep=feed)

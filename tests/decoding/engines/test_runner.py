@@ -11,7 +11,7 @@ from toys import FAMILIES, build, endless_pair, generate, perturbed, prompt_ids
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.eager_forward import evaluating
 
 
@@ -40,7 +40,7 @@ def test_after_every_round_the_next_logits_equal_a_fresh_forward(
         for runner, model in ((target, pair.target), (draft, pair.draft)):
             held = runner.length
             assert held <= len(committed) - 1
-            logits = runner.forward(committed[held:])[0]
+            logits = runner.forward(committed[held:]).logits[0]
             torch.testing.assert_close(logits, fresh_logits(model, committed), atol=1e-5, rtol=0)
             runner.rollback_to(held)
     assert len(counts) > 1, "rounds must differ in how many tokens they keep"
@@ -59,41 +59,41 @@ def test_a_sliding_window_model_equals_generate_far_past_its_window(length: int)
 
 
 @pytest.fixture
-def runner() -> Runner:
-    runner = Runner(endless_pair("llama").target)
+def runner() -> EagerRunner:
+    runner = EagerRunner(endless_pair("llama").target)
     runner.forward([20, 21, 22, 23])
     return runner
 
 
 @pytest.mark.parametrize("length", [5, 99, -1])
-def test_rollback_out_of_bounds_is_a_value_error(runner: Runner, length: int) -> None:
+def test_rollback_out_of_bounds_is_a_value_error(runner: EagerRunner, length: int) -> None:
     """Guards against transformers' silent emptying of a cache that is cropped too far."""
     with pytest.raises(ValueError, match="roll back"):
         runner.rollback_to(length)
     assert runner.length == 4
 
 
-def test_rollback_to_the_present_changes_nothing(runner: Runner) -> None:
+def test_rollback_to_the_present_changes_nothing(runner: EagerRunner) -> None:
     """Guards against ``[:-0]``, which would empty the cache."""
     runner.rollback_to(4)
     assert runner.length == 4
-    logits = runner.forward([24])[0]
+    logits = runner.forward([24]).logits[0]
     torch.testing.assert_close(logits, fresh_logits(runner.model, [20, 21, 22, 23, 24]), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])
-def test_rollback_forgets_exactly_the_rest(runner: Runner, length: int) -> None:
+def test_rollback_forgets_exactly_the_rest(runner: EagerRunner, length: int) -> None:
     """Guards the relative crop, down to an empty cache."""
     runner.rollback_to(length)
     ids = [*[20, 21, 22, 23][:length], 30, 31]
-    logits = runner.forward([30, 31])[0]
+    logits = runner.forward([30, 31]).logits[0]
     assert runner.length == length + 2
     torch.testing.assert_close(logits, fresh_logits(runner.model, ids), atol=1e-5, rtol=1e-5)
 
 
-def test_keep_returns_the_last_rows(runner: Runner) -> None:
+def test_keep_returns_the_last_rows(runner: EagerRunner) -> None:
     """Guards the verify: row i must be the prediction after i drafted tokens."""
-    rows = runner.forward([24, 25, 26], keep=3)
+    rows = runner.forward([24, 25, 26], keep=3).logits
     for i in range(3):
         expected = fresh_logits(runner.model, [20, 21, 22, 23, 24, 25, 26][: 5 + i])
         torch.testing.assert_close(rows[i], expected, atol=1e-5, rtol=1e-5)
@@ -129,7 +129,7 @@ def test_a_submodule_in_training_mode_does_not_drop_out() -> None:
 
 def test_nothing_asks_for_gradients() -> None:
     """Guards memory: a forward outside ``no_grad`` would keep every activation of the run alive."""
-    assert not Runner(endless_pair("llama").target).forward([20, 21]).requires_grad
+    assert not EagerRunner(endless_pair("llama").target).forward([20, 21]).logits.requires_grad
 
 
 @pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])

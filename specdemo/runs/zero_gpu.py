@@ -6,17 +6,17 @@ from specdemo.models.loading import assemble
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined
 from specdemo.models.request import PairRequest
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 
 _before_launch: dict[PairRequest, ModelPair] = {}
-"""What forked workers find in their memory; a plain dict, since a lock could be held when they are forked."""
+"""Pairs that forked workers inherit; a plain dict, since a lock could be held while a worker is forked."""
 
 
 class ZeroGpuStore(PairStore):
-    """Loads what is asked for before the launch, and only fetches what is asked for later.
+    """Loads the pairs requested before the launch, and only downloads those requested later.
 
-    ZeroGPU stands in for CUDA in the thread that imported ``spaces``, keeps what was put on ``cuda`` there until
-    the launch, and hands it to every worker. Nothing of it can be computed with here.
+    ZeroGPU emulates CUDA in the thread that imported ``spaces``: it keeps what is put on ``cuda`` there until the
+    launch, and gives it to every worker. This process cannot compute with it.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class ZeroGpuStore(PairStore):
         with self._lock:
             self._loads[request] = load
         self._here = load
-        self._bring(load)
+        self._load(load)
         load.future.result()
         return load
 
-    def _bring_in(self, load: Load, found: list[Examined]) -> None:
+    def _finish(self, load: Load, found: list[Examined]) -> None:
         if load is self._here:
-            pair = assemble(load.report, found, load.progress, warm=False)
+            pair = assemble(load.report, found, load.progress)
             _before_launch[load.request] = pair
             load.finish(pair)
         else:
@@ -49,7 +49,7 @@ class ZeroGpuStore(PairStore):
 
 
 def worker_store() -> PairStore:
-    """A store of a worker's own: it has what was loaded before the launch, and loads other pairs when needed."""
+    """A worker's own store: it holds the pairs loaded before the launch, and loads others when needed."""
     store = PairStore()
     for request, pair in _before_launch.items():
         store.adopt(request, pair)

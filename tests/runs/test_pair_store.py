@@ -20,9 +20,9 @@ from toys import living_models
 
 import specdemo
 from specdemo import LoadCancelled, PairError, Settings
-from specdemo.decoding.engines.eager import Runner
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.models.request import PairRequest, request_pair
-from specdemo.models.store import Load, PairStore
+from specdemo.runs.store import Load, PairStore
 
 Folders = Callable[[str], tuple[Path, Path]]
 
@@ -55,7 +55,7 @@ def names(store: PairStore) -> list[str]:
 
 
 def weight_bytes(request: PairRequest) -> int:
-    return sum(m.weights.held for m in PairStore().look(request).models)
+    return sum(m.weights.nbytes for m in PairStore().look(request).models)
 
 
 def budget_for(request: PairRequest, count: int) -> int:
@@ -77,13 +77,13 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
 def test_every_forward_of_every_visitor_runs_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two OpenMP teams would make small models two to three times slower, and nothing else would fail."""
     threads: set[int] = set()
-    forward = Runner.forward
+    forward = EagerRunner.forward
 
-    def watched(self: Runner, *args: object, **kwargs: object) -> object:
+    def watched(self: EagerRunner, *args: object, **kwargs: object) -> object:
         threads.add(threading.get_ident())
         return forward(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "forward", watched)
+    monkeypatch.setattr(EagerRunner, "forward", watched)
     store = PairStore()
     lanes = [Settings(strategy="autoregressive", max_new_tokens=6), Settings(max_new_tokens=6)]
 
@@ -393,7 +393,7 @@ def test_twenty_alternating_loads_keep_memory_bounded(
         load = loaded(store, pairs[turn % 2])
         assert len(load.notes) == (turn > 0)
         assert names(store) == [load.request.name]
-        assert load.bytes == size
+        assert load.nbytes == size
         del load
         if turn in (1, 10, 19):  # looking at every object takes a while
             assert live_bytes() - before < 1.1 * size

@@ -10,19 +10,19 @@ import torch
 from toys import endless_pair, prompt_ids
 
 import specdemo
-from specdemo.models import store as store_module
-from specdemo.models import threads
 from specdemo.models.request import request_pair
-from specdemo.models.store import PairStore
-from specdemo.models.threads import SAID
+from specdemo.runs import store as store_module
+from specdemo.runs import threads
 from specdemo.runs.record import record
+from specdemo.runs.store import PairStore
+from specdemo.runs.threads import ENVIRONMENT
 
 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever the machine has."""
     before = torch.get_num_threads()
-    for name in SAID:
+    for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(4)
     yield

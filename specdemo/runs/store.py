@@ -1,8 +1,7 @@
-"""Pairs in memory, shared by all visitors: each is loaded once, the least recently used one makes room."""
+"""Pairs in memory, shared by all visitors: each is loaded once, and the least recently used one is evicted."""
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -12,19 +11,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock, Semaphore, Thread
 
-import torch
-
 from specdemo.errors import PairError
-from specdemo.models.loading import assemble, check, fetch
-from specdemo.models.memory import Footprint, free_memory
+from specdemo.models.loading import check, fetch
+from specdemo.models.memory import Footprint, free_memory, release_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
 from specdemo.models.request import BUDGET, PairRequest
-from specdemo.models.threads import quickest_threads
+from specdemo.runs.load import assemble_warm
+from specdemo.runs.threads import quickest_threads
 
 DOWNLOADS = 4
-"""Pairs that may be looked at or fetched at the same time."""
+"""Pairs that may be examined or downloaded at the same time."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,13 +31,14 @@ class Load:
 
     Attributes:
         request: what was asked for.
-        future: the pair (None where only workers on ZeroGPU hold it), or what went wrong.
-        progress: what is being done.
-        report: the preflight, once it was made.
-        notes: what happened on the way, such as which pair had to go.
-        weights: what target and draft take, once they are there.
-        place: where that is, for people.
-        bytes: of this program's memory.
+        future: the pair (None where only workers on ZeroGPU hold it), or the error that ended the load.
+        progress: the current step.
+        report: the preflight; None until it was made.
+        notes: remarks for the user, such as which pair was evicted.
+        weights: bytes of target and draft, once they are loaded.
+        place: where the weights are, for the user.
+        nbytes: that the pair takes of this process's memory.
+        users: visitors who wait for the pair or run it.
     """
 
     request: PairRequest
@@ -49,13 +48,13 @@ class Load:
     notes: list[str] = field(default_factory=list)
     weights: dict[str, Footprint] = field(default_factory=dict)
     place: str = "In memory"
-    bytes: int = 0
+    nbytes: int = 0
     users: int = 0
 
     def finish(self, pair: ModelPair) -> None:
-        """The pair is in memory: tell those who wait."""
+        """The pair is in memory: wake those who wait for it."""
         self.weights = pair.footprints()
-        self.bytes = sum(f.held for f in self.weights.values())
+        self.nbytes = sum(f.nbytes for f in self.weights.values())
         self.future.set_result(pair)
 
     @property
@@ -88,9 +87,9 @@ class PairStore:
 
     @contextmanager
     def using(self, request: PairRequest) -> Iterator[Load]:
-        """A pair to wait for and to run; it is not put out of memory meanwhile.
+        """A pair to wait for and to run; it is not evicted meanwhile.
 
-        A load that everybody left before it was done is cancelled.
+        A load is cancelled when its last user leaves before it is done.
         """
         load = self._join(request)
         try:
@@ -99,13 +98,13 @@ class PairStore:
             self._leave(load)
 
     def preload(self, request: PairRequest) -> Load:
-        """Begin to load a pair that somebody will want."""
+        """Start to load a pair before anybody waits for it."""
         return self.want(request)[0]
 
     def want(self, request: PairRequest) -> tuple[Load, Callable[[], None]]:
-        """The same, and how to say that one no longer wants it."""
+        """Start to load a pair; returns the load, and a function that cancels it for this user."""
         load = self._join(request)
-        held = [load]  # emptied, since whoever keeps ``leave`` must not keep the models in memory with it
+        held = [load]  # emptied by ``leave``, so that a caller who keeps ``leave`` does not keep the models
 
         def leave(_: object = None) -> None:
             with self._lock:
@@ -116,25 +115,25 @@ class PairStore:
         return load, leave
 
     def adopt(self, request: PairRequest, pair: ModelPair) -> None:
-        """Take over a pair that is in memory already."""
+        """Add a pair that is in memory already."""
         load = Load(request)
         load.finish(pair)
         with self._lock:
             self._loads[request] = load
 
     def find(self, request: PairRequest) -> Load | None:
-        """The pair if it is in memory or on its way."""
+        """The pair if it is in memory or being loaded."""
         with self._lock:
             return self._loads.get(request)
 
     def resident(self) -> list[Load]:
-        """What is in memory, the least recently used first."""
+        """The pairs in memory, the least recently used first."""
         with self._lock:
             return [load for load in self._loads.values() if load.ready]
 
     def look(self, request: PairRequest) -> Preflight:
-        """The preflight, as this store would load the pair: counting what idle pairs would leave."""
-        return examine(request, Progress(), partial(self._possible_room, request))[0]
+        """The preflight of loading the pair into this store, where idle pairs can be evicted."""
+        return examine(request, Progress(), partial(self._possible_memory, request))[0]
 
     def _join(self, request: PairRequest) -> Load:
         with self._lock:
@@ -142,7 +141,7 @@ class PairStore:
             if load is None or load.progress.cancelled:
                 load = self._loads[request] = Load(request)
                 # A daemon, since a download should not keep the program from ending.
-                Thread(target=self._bring, args=(load,), name="load", daemon=True).start()
+                Thread(target=self._load, args=(load,), name="load", daemon=True).start()
             self._loads.move_to_end(request)
             load.users += 1
             return load
@@ -154,72 +153,69 @@ class PairStore:
                 load.progress.cancel()
                 self._drop(load)
 
-    def _bring(self, load: Load) -> None:
-        """Look, fetch and load; a failure is told to those who wait and forgotten, so that a next try is new."""
+    def _load(self, load: Load) -> None:
+        """Examine, download and load; a failed load is removed, so that the next request tries again."""
         try:
             with self._downloads:
-                report, found = examine(load.request, load.progress, partial(self._possible_room, load.request))
+                free = partial(self._possible_memory, load.request)
+                report, found = examine(load.request, load.progress, free)
                 load.report = report
                 check(report)
                 fetch(found, load.progress)
-            self._bring_in(load, found)
+            self._finish(load, found)
         except BaseException as error:
             with self._lock:
                 self._drop(load)
             load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
 
-    def _bring_in(self, load: Load, found: list[Examined]) -> None:
-        """From what was fetched to a pair that can run."""
+    def _finish(self, load: Load, found: list[Examined]) -> None:
+        """Load the downloaded weights in the models' thread."""
         load.progress.begin("Waiting for a run to end")
         self.thread.submit(self._assemble, load, load.report, found).result()
 
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
-        load.progress.check()  # before other pairs make room for one that nobody wants any more
-        self._make_room(load, report)
-        pair = assemble(report, found, load.progress)
+        load.progress.check()  # before other pairs are evicted for one that nobody wants any more
+        self._evict_until_it_fits(load, report)
+        pair = assemble_warm(report, found, load.progress)
         load.progress.begin("Finding out how many threads run it the fastest")
         pair.threads = self._threads or quickest_threads(pair)
-        load.finish(pair)  # here, so that the next load in this thread counts it
+        load.finish(pair)  # in this thread, so that the next load counts its memory
 
-    def _make_room(self, load: Load, report: Preflight) -> None:
-        """Put pairs out of memory that nobody uses, the least recently used first, until this one fits.
+    def _evict_until_it_fits(self, load: Load, report: Preflight) -> None:
+        """Evict unused pairs, the least recently used first, until there is memory for this one.
 
         Raises:
-            PairError: it does not fit all the same.
+            PairError: the pairs in use leave too little.
         """
-        while (room := self._room(report.device)) < report.memory:
+        while (free := self._within_budget(free_memory(report.device), self.resident())) < report.memory:
             with self._lock:
                 idle = [other for other in self._in_the_way(report) if not other.users]
                 if idle:
                     self._drop(idle[0])
             if not idle:
                 raise PairError(
-                    f"memory: the pair needs {gigabytes(report.memory)} and {gigabytes(max(room, 0))} are left, "
+                    f"memory: the pair needs {gigabytes(report.memory)} and {gigabytes(max(free, 0))} are left, "
                     "with other pairs in use; wait for those runs, choose a smaller pair or a quantisation"
                     + ("." if self._budget is None else f", or raise {BUDGET}.")
                 )
             load.notes.append(f"{idle[0].request.name} was put out of memory to make room.")
             del idle
-            _collect()
+            release_memory()
 
     def _in_the_way(self, report: Preflight) -> list[Load]:
-        """Pairs that take what this one lacks: any where it is the budget, else those on the same device."""
+        """Pairs whose eviction helps: those on the same device if its memory is short, all if the budget is."""
         lacks_memory = free_memory(report.device) < report.memory
         return _on(report.device, self.resident()) if lacks_memory else self.resident()
 
-    def _room(self, device: str) -> int:
-        """Bytes that a new pair could take now."""
-        return self._within_budget(free_memory(device), self.resident())
-
-    def _possible_room(self, request: PairRequest, device: str) -> int:
-        """Bytes that it could take if all idle pairs had to go; what it has already is its own."""
+    def _possible_memory(self, request: PairRequest, device: str) -> int:
+        """Bytes for this pair if all idle pairs were evicted; what it takes already counts as free."""
         pairs = self.resident()
         kept = [load for load in pairs if load.users and load.request != request]
-        given = sum(load.bytes for load in _on(device, pairs) if load not in kept)
-        return self._within_budget(free_memory(device) + given, kept)
+        evictable = sum(load.nbytes for load in _on(device, pairs) if load not in kept)
+        return self._within_budget(free_memory(device) + evictable, kept)
 
     def _within_budget(self, free: int, kept: list[Load]) -> int:
-        return free if self._budget is None else min(free, self._budget - sum(load.bytes for load in kept))
+        return free if self._budget is None else min(free, self._budget - sum(load.nbytes for load in kept))
 
     def _drop(self, load: Load) -> None:
         if self._loads.get(load.request) is load:
@@ -227,27 +223,20 @@ class PairStore:
 
 
 def _ended(load: Load, error: BaseException) -> PairError:
-    """What is no ``Exception``, such as ``SystemExit`` inside a library, would end the server that waits here."""
-    told = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
-    told.__cause__ = error
-    return told
+    """Replaces an error that is no ``Exception``, such as ``SystemExit``, which would end the waiting server."""
+    ended = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
+    ended.__cause__ = error
+    return ended
 
 
 def _on(device: str, loads: list[Load]) -> list[Load]:
-    """Those that share a device; a pair that is spread shares all."""
+    """Those that use this device; a pair spread over all devices (``auto``) uses each."""
     return [load for load in loads if load.request.device == device or "auto" in (load.request.device, device)]
 
 
 def _budget() -> int | None:
-    asked = os.environ.get(BUDGET)
+    value = os.environ.get(BUDGET)
     try:
-        return None if not asked else int(float(asked) * 1e9)
+        return None if not value else int(float(value) * 1e9)
     except ValueError as error:
-        raise PairError(f"{BUDGET}: {asked!r} is no number; give gigabytes, such as 8.") from error
-
-
-def _collect() -> None:
-    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+        raise PairError(f"{BUDGET}: {value!r} is no number; give gigabytes, such as 8.") from error

@@ -1,0 +1,67 @@
+"""A pair that is ready to run: loaded, and warm."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from specdemo.models.failures import explained
+from specdemo.models.loading import assemble, check, fetch
+from specdemo.models.pair import ModelPair
+from specdemo.models.preflight import Examined, Preflight, examine
+from specdemo.models.progress import Progress
+from specdemo.models.request import request_pair
+from specdemo.runs.warm_up import warm_up
+
+
+def load_pair(
+    name: str = "builtin",
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    target_quantization: str | None = None,
+    draft_quantization: str | None = None,
+) -> ModelPair:
+    """Load a pair, downloading what is not on this machine.
+
+    Args:
+        name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
+            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder.
+        device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
+        dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
+            checkpoint's own 16-bit type elsewhere.
+        target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto;
+            ``none`` for none where the catalogue has a default.
+
+    Raises:
+        PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
+            says what to do. Nothing stays half-loaded.
+    """
+    progress = Progress()
+    report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
+    return load(report, found, progress)
+
+
+def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+    """Fetch and load what :func:`specdemo.models.preflight.examine` found.
+
+    Raises:
+        PairError: the report's first problem, or what went wrong.
+        LoadCancelled: in between.
+    """
+    check(report)
+    fetch(found, progress)
+    return assemble_warm(report, found, progress)
+
+
+def assemble_warm(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+    """Read the weights into memory and run them once; if anything goes wrong, none stays there."""
+    return assemble(report, found, progress, partial(_warm_up, report, progress))
+
+
+def _warm_up(report: Preflight, progress: Progress, pair: ModelPair) -> None:
+    compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
+    progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
+    with explained(report.request.target):
+        warm_up(pair)
+    progress.check()

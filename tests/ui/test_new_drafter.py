@@ -1,0 +1,82 @@
+"""A drafter is one class and one row: registered, it is offered and runs everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from browsing import press_run_and_wait, set_length, wait_until_read
+from gradio_client import Client
+from playwright.sync_api import Browser, expect
+
+import specdemo
+from specdemo import Settings
+from specdemo.decoding.proposal import Proposal
+from specdemo.drafters import DRAFTERS, DrafterSpec, register
+from specdemo.ui.page import build, launch_options
+
+pytest_plugins = ["browser_fixtures"]
+PROMPT = "Book a table for two."
+
+
+class FrequentDrafter:
+    """Proposes the most frequent token so far."""
+
+    engine = None
+
+    def prefill(self, ids: Sequence[int]) -> None:
+        """Nothing to take in: everything is in what is committed."""
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        ((token, _),) = Counter(committed).most_common(1)
+        return Proposal.known([token] * gamma)
+
+    def commit(self, committed: Sequence[int]) -> None:
+        """Nothing to remember."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    register(DrafterSpec("frequent", "most frequent token", lambda pair, target, lane: FrequentDrafter()))
+    yield
+    del DRAFTERS["frequent"]
+
+
+@pytest.fixture(scope="module")
+def address(registered: None) -> Iterator[str]:
+    """The app, built when the new drafter is there."""
+    demo = build()
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+    yield url
+    demo.close()
+
+
+def test_it_runs_and_the_output_is_the_targets() -> None:
+    pair = specdemo.load_pair("builtin")
+    plain = specdemo.run(pair, PROMPT, Settings(strategy="autoregressive", max_new_tokens=24))
+    trace = specdemo.run(pair, PROMPT, Settings(drafter="frequent", max_new_tokens=24))
+    assert trace.token_ids == plain.token_ids
+    assert trace.metrics().proposed > 0
+    sampled = Settings(drafter="frequent", acceptance="sampling", temperature=1.0)
+    assert specdemo.certify(pair, PROMPT, sampled, runs=8).lossless is not False
+
+
+def test_the_api_races_it(address: str) -> None:
+    client = Client(address, verbose=False, analytics_enabled=False)
+    lanes = [{"strategy": "autoregressive"}, {"drafter": "frequent", "gamma": 2}]
+    answer = client.predict(PROMPT, [{**lane, "max_new_tokens": 16} for lane in lanes], api_name="/race")
+    assert answer["lanes"][1]["title"] == "Most frequent token"
+    assert answer["verdict"]["kind"] == "identical"
+
+
+def test_a_link_opens_it_and_the_panel_runs_it(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}?method=frequent&gamma=3")
+    wait_until_read(page)
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: most frequent token")
+    set_length(page, 16)
+    press_run_and_wait(page)
+    expect(page.locator(".specdemo-race")).to_contain_text("Most frequent token")
+    assert "method=frequent" in page.url
+    page.close()
