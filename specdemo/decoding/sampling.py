@@ -23,6 +23,10 @@ class Sampler:
         settings: of the lane.
         width: the target's vocabulary width; narrower scores stand for tokens the draft cannot propose.
         device: where the random draws are made.
+
+    Attributes:
+        sampling_key: samplers of one key give one model's logits the same scores and probabilities, but for the
+            repetition penalty.
     """
 
     def __init__(self, settings: Settings, width: int, device: torch.device) -> None:
@@ -30,7 +34,7 @@ class Sampler:
         self.width = width
         self.device = device
         self.generator = torch.Generator(device=device).manual_seed(settings.seed)
-        self.recipe = recipe_of(settings, width)
+        self.sampling_key = _sampling_key(settings, width)
         self._penalty = (
             RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
             if settings.repetition_penalty != 1.0
@@ -86,8 +90,7 @@ class Sampler:
         return torch.rand(*shape, generator=self.generator, device=self.generator.device)
 
 
-def recipe_of(settings: Settings, width: int) -> tuple[float, ...]:
-    """What a sampler's scores and probabilities depend on, but for the tokens before."""
+def _sampling_key(settings: Settings, width: int) -> tuple[float, ...]:
     if settings.greedy:
         return (width,)
     return (width, settings.temperature, settings.top_k, settings.top_p)

@@ -46,10 +46,10 @@ class CudaCapture:
                     for _ in range(WARM_UPS):
                         body()
                 # Other threads may use the GPU meanwhile: only this one's calls can spoil the capture.
-                whole = torch.cuda.graph(
+                capturing = torch.cuda.graph(
                     graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
                 )
-                with _collecting_nothing(), whole:
+                with _without_garbage_collection(), capturing:
                     body()
             finally:
                 torch.cuda.set_stream(before)  # which a capture that fails leaves undone
@@ -58,8 +58,8 @@ class CudaCapture:
 
 
 @contextmanager
-def _collecting_nothing() -> Iterator[None]:
-    """What is collected may free memory of the GPU, which would end a capture."""
+def _without_garbage_collection() -> Iterator[None]:
+    """A collection may free memory of the GPU, which would end a capture."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -69,18 +69,18 @@ def _collecting_nothing() -> Iterator[None]:
             gc.enable()
 
 
-def capture_on(device: torch.device) -> Capture | None:
-    """How work is captured there; None where it cannot be."""
-    return CudaCapture(device) if device.type == "cuda" else None
+def capture_on(device: torch.device) -> Capture:
+    """How work is captured on a device that :func:`can_capture`."""
+    return CudaCapture(device)
 
 
 def can_capture(device: torch.device) -> bool:
-    """Whether :func:`capture_on` has a way."""
+    """Whether the device has graphs."""
     return device.type == "cuda"
 
 
-class Inbox:
-    """Whole numbers that a replay reads on the device: one copy from memory that the device fetches by itself.
+class InputBuffer:
+    """Integers that a replay reads on the device, copied there from pinned memory without waiting.
 
     Attributes:
         numbers: (size,) int64, on the device.

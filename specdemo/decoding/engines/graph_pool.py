@@ -1,7 +1,7 @@
-"""The seats of a model: who decodes by CUDA graphs takes one, and leaves it to the next lane.
+"""The workspaces of a model: a lane that decodes by CUDA graphs leases one and leaves it to the next lane.
 
-A capture takes tenths of a second, a lane often less. So seats are kept when their lanes end, a few for each model
-and not too large ones, and go with the model.
+A capture takes tenths of a second, a lane often less. So workspaces are kept when their lanes end, a few for each
+model and not too large ones, and go with the model.
 """
 
 from __future__ import annotations
@@ -12,98 +12,98 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, finalize
 
 from specdemo.decoding.engines import graph_capture
-from specdemo.decoding.engines.graph_model import StaticModel
-from specdemo.decoding.engines.graph_workspace import Seat
-from specdemo.decoding.engines.llama_check import obstacle
+from specdemo.decoding.engines.graph_model import GraphModel
+from specdemo.decoding.engines.graph_workspace import GraphWorkspace
+from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models.request import is_zero_gpu
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MOST_IDLE = 4
-"""Seats that wait for a lane: as many as a race may have lanes on one target."""
+"""Workspaces that wait for a lane: as many as a race may have lanes on one target."""
 MOST_IDLE_BYTES = 512_000_000
-"""Of the keys and values of a model's waiting seats, together."""
-ROOM_STEP = 256
-"""Rooms are whole multiples of it, so that the next prompt, a little longer, finds one that fits."""
-WORKER = "workers on ZeroGPU end too soon to capture graphs"
+"""Of the keys and values of a model's idle workspaces, together."""
+CAPACITY_STEP = 256
+"""Capacities are multiples of it, so that the next prompt, a little longer, finds one that fits."""
+ZERO_GPU = "workers on ZeroGPU end too soon to capture graphs"
 
 
 class Graphs:
-    """The seats of one model, and what could not be captured of it.
+    """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it.
 
     Attributes:
         failure: why the model's forwards could not be captured; None while nothing failed.
-        stepwise: why drafts of several steps could not, by the chooser's recipe.
+        draft_failures: why whole drafts could not, by ``Sampler.sampling_key``.
     """
 
     def __init__(self) -> None:
         self.failure: str | None = None
-        self.stepwise: dict[Hashable, str] = {}
-        self._model: StaticModel | None = None
+        self.draft_failures: dict[Hashable, str] = {}
+        self._model: GraphModel | None = None
         self._weights: tuple[Any, ...] = ()
-        self._idle: list[Seat] = []
-        # A lane may end wherever its last reference goes, in the midst of this too.
+        self._idle: list[GraphWorkspace] = []
+        # Reentrant: the garbage collector may end a lane, and so call give_back, in the midst of any call here.
         self._lock = threading.RLock()
 
-    def take(self, model: PreTrainedModel, room: int) -> Lease:
-        """A seat for ``room`` tokens, free again when nobody holds the lease."""
-        room = -(-room // ROOM_STEP) * ROOM_STEP
+    def take(self, model: PreTrainedModel, capacity: int) -> WorkspaceLease:
+        """A workspace for ``capacity`` tokens, idle again when nobody holds the lease."""
+        capacity = -(-capacity // CAPACITY_STEP) * CAPACITY_STEP
         weights = tuple((p.data_ptr(), p.shape, p.dtype) for p in model.parameters())
-        if self._model is None or weights != self._weights:
-            # Graphs read the memory that the weights were in when they were captured.
-            self._model, self._weights, self._idle = StaticModel(model), weights, []
         with self._lock:
-            fitting = sorted((s for s in self._idle if s.room >= room), key=lambda s: s.room)
+            if self._model is None or weights != self._weights:
+                # Graphs read the memory that the weights were in when they were captured.
+                self._model, self._weights, self._idle = GraphModel(model), weights, []
+            graph_model = self._model
+            fitting = [workspace for workspace in self._idle if workspace.capacity >= capacity]
             if fitting:
-                self._idle.remove(fitting[0])
-                return Lease(self, fitting[0])
-        made = graph_capture.capture_on(self._model.device)
-        if made is None:
-            raise ValueError(f"nothing can be captured on {self._model.device}")
-        return Lease(self, Seat(self._model, room, made))
+                taken = min(fitting, key=lambda workspace: workspace.capacity)
+                self._idle = [workspace for workspace in self._idle if workspace is not taken]
+                return WorkspaceLease(self, taken)
+        capture = graph_capture.capture_on(graph_model.device)
+        return WorkspaceLease(self, GraphWorkspace(graph_model, capacity, capture))
 
-    def give_back(self, seat: Seat) -> None:
-        """Keep a seat for the next lane, if there is room; the ones that waited longest go first."""
-        if seat.failure is not None:
-            self.fail(seat.failure)
-        if seat.model is not self._model or self.failure is not None:
-            return
+    def give_back(self, workspace: GraphWorkspace) -> None:
+        """Keep a workspace for the next lane, unless one failed; the workspaces that waited longest go first."""
         with self._lock:
-            self._idle.append(seat)
-            while len(self._idle) > MOST_IDLE or sum(s.slots.held for s in self._idle) > MOST_IDLE_BYTES:
-                self._idle.pop(0)
+            if workspace.model is not self._model or self.failure is not None:
+                return
+            idle = [*self._idle, workspace]
+            while len(idle) > MOST_IDLE or sum(w.slots.nbytes for w in idle) > MOST_IDLE_BYTES:
+                idle.pop(0)
+            self._idle = idle
 
     def fail(self, reason: str) -> None:
         """From now on this model decodes without graphs."""
-        self.failure = f"a graph could not be captured ({reason})"
-        self._idle = []
+        with self._lock:
+            self.failure = f"a graph could not be captured ({reason})"
+            self._idle = []
 
 
-class Lease:
-    """Holds a seat for one lane; several runners may hold one lease."""
+class WorkspaceLease:
+    """Holds a workspace for one lane; several runners may hold one lease."""
 
-    def __init__(self, graphs: Graphs, seat: Seat) -> None:
-        self.graphs, self.seat = graphs, seat
-        finalize(self, graphs.give_back, seat).atexit = False
+    def __init__(self, graphs: Graphs, workspace: GraphWorkspace) -> None:
+        self.graphs, self.workspace = graphs, workspace
+        finalize(self, graphs.give_back, workspace).atexit = False
 
 
 _of_models: WeakKeyDictionary[PreTrainedModel, Graphs] = WeakKeyDictionary()
 
 
 def graphs_of(model: PreTrainedModel) -> Graphs:
-    """A model's seats; they live as long as it does."""
+    """A model's workspaces; they live as long as it does."""
     return _of_models.setdefault(model, Graphs())
 
 
-def graphs_obstacle(model: PreTrainedModel) -> str | None:
+def no_graphs_reason(model: PreTrainedModel) -> str | None:
     """Why ``model`` does not decode by CUDA graphs, in a few words; None if it does, as far as is known."""
     device = model.get_input_embeddings().weight.device
     if not graph_capture.can_capture(device):
         return "graphs need a CUDA device"
     if is_zero_gpu():
-        return WORKER
+        return ZERO_GPU
     known = _of_models.get(model)
     if known is not None and known.failure is not None:
         return known.failure
-    return obstacle(model, device.type)
+    return unsupported_reason(model, device.type)

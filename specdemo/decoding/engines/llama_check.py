@@ -24,7 +24,7 @@ DTYPES = {
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def obstacle(model: PreTrainedModel, kind: str = "cpu") -> str | None:
+def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
     """Why ``model`` cannot run without transformers' modules on one device of this kind; None if it can."""
     config = model.config
     family = config.model_type

@@ -1,4 +1,4 @@
-"""The parts of a Llama-shaped model as its forward needs them: the caller's own parameters, never copied.
+"""A Llama-shaped model's parameters and layers, without transformers' modules: never copied, read in place.
 
 RMSNorm, rotary positions, grouped attention, SwiGLU (Touvron et al., arXiv 2302.13971; with the biases of Qwen2 or
 the head norms of Qwen3 where a model has them). For which models: :mod:`specdemo.decoding.engines.llama_check`.
@@ -6,97 +6,101 @@ the head norms of Qwen3 where a model has them). For which models: :mod:`specdem
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from specdemo.decoding.engines.llama_layout import FEW
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MOST_COLUMNS = 8
+"""Rows of x up to which column-major products are used."""
 
 
-class Product(NamedTuple):
-    """x ↦ x·weightᵀ + bias, of a linear layer's own parameters; for few tokens perhaps as columns, weight·xᵀ."""
+class Linear:
+    """x ↦ x·weightᵀ + bias, with a linear layer's own parameters.
 
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    columns: bool
+    Args:
+        linear: that layer; weight (out, in), bias (out,) or None.
+        column_major: compute x·weightᵀ of a few rows as (weight·xᵀ)ᵀ.
+    """
 
-    @classmethod
-    def of(cls, linear: nn.Linear, columns: bool) -> Product:
-        # Detached: the same memory, held as long as somebody computes with it.
-        bias = None if linear.bias is None else linear.bias.detach()
-        return cls(linear.weight.detach(), bias, columns)
+    def __init__(self, linear: nn.Linear, column_major: bool) -> None:
+        # Detached: the same memory, kept as long as somebody computes with it.
+        self.weight = linear.weight.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.column_major = column_major
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """(n, in) gives (n, out)."""
-        if self.columns and len(x) <= FEW:
-            product = torch.mm(self.weight, x.t()).t().contiguous()
-            return product if self.bias is None else product.add_(self.bias)
-        if self.bias is None:
-            return torch.mm(x, self.weight.t())
-        return torch.addmm(self.bias, x, self.weight.t())
+        if not self._in_columns(x):
+            return (
+                torch.mm(x, self.weight.t()) if self.bias is None else torch.addmm(self.bias, x, self.weight.t())
+            )
+        product = self._columns(x).contiguous()
+        return product if self.bias is None else product.add_(self.bias)
 
-    def into(self, out: torch.Tensor, x: torch.Tensor) -> None:
+    def write_to(self, out: torch.Tensor, x: torch.Tensor) -> None:
         """Write the product into ``out`` (n, out), which may be some columns of a wider tensor."""
-        if self.bias is None:
+        if self._in_columns(x):
+            out.copy_(self._columns(x))
+            if self.bias is not None:
+                out.add_(self.bias)
+        elif self.bias is None:
             torch.mm(x, self.weight.t(), out=out)
         else:
             torch.addmm(self.bias, x, self.weight.t(), out=out)
 
-    def onto(self, total: torch.Tensor, x: torch.Tensor) -> None:
+    def add_to(self, total: torch.Tensor, x: torch.Tensor) -> None:
         """Add the product to ``total`` (n, out)."""
-        if self.columns and len(x) <= FEW:
-            total.add_(torch.mm(self.weight, x.t()).t())
+        if self._in_columns(x):
+            total.add_(self._columns(x))
         else:
             total.addmm_(x, self.weight.t())
         if self.bias is not None:
             total.add_(self.bias)
 
+    def _in_columns(self, x: torch.Tensor) -> bool:
+        return self.column_major and len(x) <= MOST_COLUMNS
 
-class Norm(NamedTuple):
+    def _columns(self, x: torch.Tensor) -> torch.Tensor:
+        # A single column would be a product of matrix and vector, which has only the slow code.
+        columns = x.expand(2, -1) if len(x) == 1 else x
+        return torch.mm(self.weight, columns.t()).t()[: len(x)]
+
+
+Norm = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _norm(module: nn.Module) -> Norm:
     """Root-mean-square normalisation of the last dimension."""
-
-    weight: torch.Tensor
-    shape: tuple[int, ...]
-    epsilon: float
-
-    @classmethod
-    def of(cls, norm: nn.Module) -> Norm:
-        return cls(norm.weight.detach(), tuple(norm.weight.shape), norm.variance_epsilon)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, self.shape, self.weight, self.epsilon)
+    weight = module.weight.detach()
+    return partial(functional.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
 
 
-class Layer(NamedTuple):
-    before_attention: Norm
-    query: Product
-    key: Product
-    value: Product
-    query_norm: Norm | None
-    key_norm: Norm | None
-    attended: Product
-    before_mlp: Norm
-    gate: Product
-    up: Product
-    down: Product
+class Layer:
+    """The parameters of one decoder layer."""
 
-    @classmethod
-    def of(cls, layer: nn.Module, columns: bool) -> Layer:
+    def __init__(self, layer: nn.Module, column_major: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        return cls(
-            Norm.of(layer.input_layernorm),
-            *(Product.of(p, columns) for p in (attention.q_proj, attention.k_proj, attention.v_proj)),
-            *(None if norm is None else Norm.of(norm) for norm in norms),
-            Product.of(attention.o_proj, columns),
-            Norm.of(layer.post_attention_layernorm),
-            *(Product.of(p, columns) for p in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)),
+        self.before_attention = _norm(layer.input_layernorm)
+        self.before_mlp = _norm(layer.post_attention_layernorm)
+        self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
+            Linear(linear, column_major)
+            for linear in (
+                *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
+                *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
+            )
         )
+        self.head_norms = [_norm(getattr(attention, n)) for n in ("q_norm", "k_norm") if hasattr(attention, n)]
+        """Of queries and of keys; empty where the model has none."""
 
 
-class Turns:
+class RotaryTable:
     """Cosines and sines of the rotary positions, from the model's own module, computed once each."""
 
     def __init__(self, rotary: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
@@ -104,12 +108,63 @@ class Turns:
         self._cos = self._sin = torch.empty(0)
 
     def at(self, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, 1, size) each, for positions from ``begin`` to ``end``; a sine's first half is negative."""
+        """(n, 1, size) each, for positions from ``begin`` to ``end``; the first half of a sine is negative."""
         if end > len(self._cos):
             positions = torch.arange(max(128, 2 * end), device=self._device).unsqueeze(0)
             cos, sin = self._rotary(torch.empty(0, dtype=self._dtype, device=self._device), positions)
             half = sin.shape[-1] // 2
-            # (a, b) turns into (a·cos − b·sin, b·cos + a·sin): with this sign, halves need only be swapped.
+            # (a, b) is rotated to (a·cos − b·sin, b·cos + a·sin): with this sign the halves need only be swapped.
             sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
             self._cos, self._sin = cos[0].unsqueeze(1), sin[0].unsqueeze(1)
         return self._cos[begin:end], self._sin[begin:end]
+
+
+Attend = Callable[[int, Layer, torch.Tensor], torch.Tensor]
+"""The attention of the layer with this index: its normed input (n, width) gives (n, heads · size)."""
+
+
+class LlamaModel:
+    """The parameters of one model and the sizes of its attention; does not hold the model itself.
+
+    Args:
+        model: one that :mod:`specdemo.decoding.engines.llama_check` finds nothing against.
+        column_major: of all its products, see :class:`Linear`.
+
+    Attributes:
+        heads, groups: query heads, and heads of keys and values; ``per_group`` query heads share one of these.
+        size: of a head.
+        scale: factor of the attention scores.
+    """
+
+    def __init__(self, model: PreTrainedModel, column_major: bool) -> None:
+        decoder = model.model
+        self.dtype = model.dtype
+        self._embeddings = decoder.embed_tokens.weight.detach()
+        self.device = self._embeddings.device
+        self.layers = [Layer(layer, column_major) for layer in decoder.layers]
+        self._norm = _norm(decoder.norm)
+        self._head = Linear(model.lm_head, column_major)
+        self.vocabulary = len(self._head.weight)
+        self.rotary = RotaryTable(decoder.rotary_emb, model.dtype, self.device)
+        attention = decoder.layers[0].self_attn
+        self.size, self.scale = attention.head_dim, attention.scaling
+        self.heads, self.groups = model.config.num_attention_heads, model.config.num_key_value_heads
+        self.per_group = self.heads // self.groups
+
+    def logits(self, ids: torch.Tensor, attend: Attend, keep: int, layers: int | None = None) -> torch.Tensor:
+        """Logits (keep, vocabulary), in the model's type, of the last tokens.
+
+        Args:
+            ids: (n,) on the model's device; one that it has no embedding for is taken for the last.
+            attend: the attention of each layer.
+            keep: of how many tokens logits are wanted; may be 0.
+            layers: run only the first so many, then norm and head.
+        """
+        # A padded target can emit an id that a narrower draft has no embedding for: see Forward.
+        x = functional.embedding(ids.clamp(max=len(self._embeddings) - 1), self._embeddings)
+        for index, layer in enumerate(self.layers[:layers]):
+            layer.output.add_to(x, attend(index, layer, layer.before_attention(x)))
+            y = layer.before_mlp(x)
+            gate = functional.silu(layer.gate(y), inplace=True)
+            layer.down.add_to(x, gate.mul_(layer.up(y)))
+        return self._head(self._norm(x[len(x) - keep :]))

@@ -7,13 +7,12 @@ is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from specdemo.decoding.engines.eager_forward import Forward
-from specdemo.decoding.engines.graph_pool import graphs_obstacle
+from specdemo.decoding.engines.graph_pool import no_graphs_reason
 from specdemo.decoding.engines.llama import DirectForward
-from specdemo.decoding.engines.llama_check import obstacle
+from specdemo.decoding.engines.llama_check import unsupported_reason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,15 +21,15 @@ Engine = Literal["auto", "direct", "eager"]
 
 
 def open_forward(model: PreTrainedModel, engine: Engine = "auto") -> Forward | DirectForward:
-    """What feeds tokens to ``model`` call by call; ``direct`` is for who looked for obstacles and found none."""
-    if engine == "direct" or (engine == "auto" and obstacle(model) is None):
+    """What feeds tokens to ``model`` call by call; ask for ``direct`` only where :func:`choose` chose it."""
+    if engine == "direct" or (engine == "auto" and unsupported_reason(model) is None):
         return DirectForward(model)
     return Forward(model)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """
+class Choice(NamedTuple):
+    """An engine.
+
     Attributes:
         name: ``direct``, ``eager`` or ``graphs``.
         reason: why it is not what was asked for, or what is the fastest on such a device; None where it is.
@@ -39,14 +38,11 @@ class Choice:
     name: str
     reason: str | None = None
 
-    def __str__(self) -> str:
-        return self.name if self.reason is None else f"{self.name}: {self.reason}"
-
 
 def choose(model: PreTrainedModel, wish: str) -> Choice:
     """What runs ``model`` in a lane of its own if ``wish``, one of ``settings.ENGINES``, is asked for."""
     kind = model.get_input_embeddings().weight.device.type
     if wish == "graphs" or (wish == "auto" and kind == "cuda"):
-        reason = graphs_obstacle(model)
+        reason = no_graphs_reason(model)
         return Choice("graphs") if reason is None else Choice("eager", reason)
-    return Choice("direct" if wish == "auto" and obstacle(model) is None else "eager")
+    return Choice("direct" if wish == "auto" and unsupported_reason(model) is None else "eager")

@@ -12,11 +12,11 @@ from toys import endless_pair, generate, prompt_ids, raced
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.engines.eager import Runner
-from specdemo.decoding.engines.graph_model import StaticModel
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.engines.graph_pool import graphs_of
-from specdemo.decoding.engines.graph_runner import StaticRunner, WholeDraft
-from specdemo.settings import DRAFTERS
+from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
+from specdemo.drafters import DRAFTERS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -132,14 +132,14 @@ def test_lanes_of_a_race_by_graphs_are_their_own_runs() -> None:
 
 def test_a_capture_that_cannot_be_leaves_the_gpu_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the real thing: what waits for the device ends a capture, and the old stream must be back."""
-    original = StaticModel.forward
+    original = GraphModel.forward
 
-    def waits(self: StaticModel, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+    def waits(self: GraphModel, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
         if torch.cuda.is_current_stream_capturing():
             tokens.sum().item()
         return original(self, tokens, *args, **kwargs)
 
-    monkeypatch.setattr(StaticModel, "forward", waits)
+    monkeypatch.setattr(GraphModel, "forward", waits)
     pair, before = cuda_pair("llama"), torch.cuda.current_stream()
     trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=4, max_new_tokens=40, engine="graphs"))
     assert trace.token_ids == generate(endless_pair("llama").target, prompt_ids(9), 40)
@@ -156,8 +156,8 @@ def test_drafts_and_verifies_by_graphs_never_wait_for_the_gpu(monkeypatch: pytes
     calls = []
 
     def strictly(call: Callable[..., object]) -> Callable[..., object]:
-        def called(self: StaticRunner | WholeDraft, *args: object, **kwargs: object) -> object:
-            prefill = isinstance(self, StaticRunner) and self.length == 0
+        def called(self: GraphRunner | CapturedDraft, *args: object, **kwargs: object) -> object:
+            prefill = isinstance(self, GraphRunner) and self.length == 0
             calls.append(type(self).__name__)
             torch.cuda.set_sync_debug_mode("default" if prefill else "error")
             try:
@@ -167,11 +167,11 @@ def test_drafts_and_verifies_by_graphs_never_wait_for_the_gpu(monkeypatch: pytes
 
         return called
 
-    for kind, name in ((StaticRunner, "forward"), (WholeDraft, "__call__")):
+    for kind, name in ((GraphRunner, "forward"), (CapturedDraft, "__call__")):
         monkeypatch.setattr(kind, name, strictly(getattr(kind, name)))
     for options in ({}, {"acceptance": "sampling", "temperature": 1.0, "top_k": 20}):
         specdemo.run(cuda_pair("llama"), prompt_ids(9), Settings(**options, max_new_tokens=40, engine="graphs"))
-    assert calls.count("WholeDraft") > 10
+    assert calls.count("CapturedDraft") > 10
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -180,14 +180,14 @@ def test_in_16_bit_graphs_are_no_further_from_the_truth_than_eager(dtype: torch.
     exact = on_cuda(endless_pair("qwen3").target)
     rounded = copy.deepcopy(exact).to(dtype)
     exact.load_state_dict({name: weight.float() for name, weight in rounded.state_dict().items()})
-    truth, theirs = (Runner(model, engine="eager") for model in (exact, rounded))
-    ours = StaticRunner(rounded, graphs_of(rounded).take(rounded, 128), (1, 5))
+    truth, theirs = (EagerRunner(model, engine="eager") for model in (exact, rounded))
+    ours = GraphRunner(rounded, graphs_of(rounded).take(rounded, 128), (1, 5))
     errors = {"ours": 0.0, "theirs": 0.0}
     for begin in range(0, 60, 5):
         ids = prompt_ids(60)[begin : begin + 5]
-        right = truth.forward(ids, keep=5)
-        errors["ours"] += float((ours.forward(ids, keep=5) - right).square().mean())
-        errors["theirs"] += float((theirs.forward(ids, keep=5) - right).square().mean())
+        right = truth.forward(ids, keep=5).logits
+        errors["ours"] += float((ours.forward(ids, keep=5).logits - right).square().mean())
+        errors["theirs"] += float((theirs.forward(ids, keep=5).logits - right).square().mean())
     assert errors["ours"] <= 1.5 * errors["theirs"]
 
 
