@@ -20,7 +20,7 @@ from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings, at_least_one
-from specdemo.ui.jobs.progress_text import await_load
+from specdemo.view.progress_text import await_load
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:

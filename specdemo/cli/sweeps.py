@@ -14,8 +14,8 @@ from specdemo.cli.terminal import consoles, rows_table
 from specdemo.runs.prompts import examples, read_prompts
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.ui.jobs.progress_text import left
 from specdemo.view.measured_table import number
+from specdemo.view.progress_text import left
 
 COLUMNS = ("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ")
 

@@ -12,7 +12,6 @@ from checkpoints import checkpoint
 import specdemo
 from specdemo.models.progress import Step
 from specdemo.runs.store import PairStore
-from specdemo.ui.jobs.progress_text import describe
 from specdemo.ui.panel import pair_controls
 from specdemo.ui.panel.pair_card import checked, loaded, refused, working
 from specdemo.ui.panel.pair_controls import (
@@ -23,6 +22,7 @@ from specdemo.ui.panel.pair_controls import (
     named,
     pair_request,
 )
+from specdemo.view.progress_text import describe
 
 AS_IT_IS = ("none", "none", "auto", "cpu")
 

@@ -23,13 +23,13 @@ from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
-from specdemo.ui.jobs.progress_text import await_load, counted
 from specdemo.ui.jobs.race import MEMORY
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread, named
 from specdemo.ui.jobs.zero_gpu import on_gpu
 from specdemo.view.batch_figures import batch_figures
 from specdemo.view.lane_headers import lane_headers
+from specdemo.view.progress_text import await_load, counted
 from specdemo.view.race_value import GRAVITY, bundled
 
 STOPPED = "Stopped. What was decoded until then is shown."

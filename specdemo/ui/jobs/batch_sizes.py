@@ -12,7 +12,7 @@ from specdemo.runs.batch_sizes import SizeProgress, stream_batch_sizes
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.measuring import Measurement
-from specdemo.ui.jobs.progress_text import counted, left
+from specdemo.view.progress_text import counted, left
 
 
 @dataclass(frozen=True, slots=True)

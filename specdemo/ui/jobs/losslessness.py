@@ -21,10 +21,10 @@ from specdemo.runs.single import stream
 from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
-from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread, named
 from specdemo.ui.jobs.zero_gpu import on_gpu
+from specdemo.view.progress_text import await_load
 
 UPDATE_SECONDS = 0.5
 MEMORY = "Memory ran out. Choose fewer tokens, a smaller pair or a quantisation, and check again."

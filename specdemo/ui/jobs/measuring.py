@@ -15,10 +15,10 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.runs.store import Load
-from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread, named
 from specdemo.ui.jobs.zero_gpu import on_gpu
+from specdemo.view.progress_text import await_load
 
 UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."

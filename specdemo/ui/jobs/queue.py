@@ -13,8 +13,8 @@ from typing import Any
 from specdemo.errors import SpecDemoError
 from specdemo.runs.store import Load
 from specdemo.ui.jobs.limits import Limits
-from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import Stop
+from specdemo.view.progress_text import await_load
 
 TOLD_SECONDS = 1.0
 HEARD_SECONDS = 0.1

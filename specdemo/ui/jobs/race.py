@@ -20,11 +20,11 @@ from specdemo.runs.store import Load
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
-from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, named
 from specdemo.ui.jobs.zero_gpu import on_gpu
 from specdemo.view.lane_headers import lane_headers
+from specdemo.view.progress_text import await_load
 from specdemo.view.race_value import RaceView
 
 STOPPED = "Stopped. Press Run to start again."

@@ -12,7 +12,7 @@ from specdemo.runs.sweep import GAMMAS, SweepProgress, stream_sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.measuring import Measurement
-from specdemo.ui.jobs.progress_text import counted, left
+from specdemo.view.progress_text import counted, left
 
 SERVERS_OWN = (None,)
 """In place of γ on a server, which has its own."""

@@ -27,9 +27,9 @@ from specdemo.models.request import PairRequest, is_zero_gpu
 from specdemo.runs.store import Load, PairStore
 from specdemo.runs.zero_gpu import worker_store
 from specdemo.ui.jobs.gpu_time import gpu_seconds
-from specdemo.ui.jobs.progress_text import await_load
 from specdemo.ui.jobs.stops import Stop, reason_of
 from specdemo.ui.jobs.worker import gathered
+from specdemo.view.progress_text import await_load
 
 MARGIN_SECONDS = 4
 """Before ZeroGPU would abort it, a job is told to stop and has this long to show what it has."""

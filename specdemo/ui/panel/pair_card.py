@@ -12,7 +12,7 @@ from specdemo.models.progress import Step
 from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
-from specdemo.ui.jobs.progress_text import describe
+from specdemo.view.progress_text import describe
 
 DEPLOYMENTS = {"autoregressive": "plain", "speculative": "speculative"}
 """A server's deployments by strategy, and how the page calls them."""

@@ -1,4 +1,4 @@
-"""A load's progress, as a line for people."""
+"""The progress of a load, and other waiting times and counts, as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UPDATE_SECONDS = 0.25
 
 
 def await_load(load: Load, stop: Event) -> Iterator[str]:
-    """What to tell while a pair loads, until it is there or has failed.
+    """The progress texts of a load, until it is done or has failed.
 
     Raises:
         LoadCancelled: ``stop`` was set meanwhile; the load goes on if others wait for it.
@@ -28,7 +28,7 @@ def await_load(load: Load, stop: Event) -> Iterator[str]:
 
 
 def describe(step: Step) -> str:
-    """What is being done, how far it is, and how long it may take."""
+    """The step's name, its progress, and how long it may still take."""
     if step.fraction is None:
         return f"{step.text}…"
     if not step.in_bytes:
@@ -41,7 +41,7 @@ def describe(step: Step) -> str:
 
 
 def left(seconds: float) -> str:
-    """How long something still takes."""
+    """The time that something still takes, such as ``12 s left``."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f}\u00a0s left"
     return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
