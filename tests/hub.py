@@ -1,8 +1,6 @@
 """A model hub on loopback, as huggingface_hub 2.4 expects one; standard library only.
 
-A cut connection costs five seconds before it raises: ``file_download.http_get`` sleeps a second before each of
-its five retries. It keeps nothing of a body shorter than its 10 MB chunks, so small files start again from 0.
-A ``status`` of 5xx or 429 costs 23 s where the library retries: file metadata and trees, not model_info.
+A ``status`` of 5xx or 429 costs 23 s where the library retries: for the metadata of files, not for model_info.
 """
 
 from __future__ import annotations
@@ -10,17 +8,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import re
 import threading
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     import pytest
@@ -28,11 +23,9 @@ if TYPE_CHECKING:
 CHUNK = 64 * 1024
 SPOILT = 64  # bytes at the end of a corrupt file: numbers, not the header, so that only its hash tells
 WEIGHTS = (".safetensors", ".bin")
-MODEL_URL = re.compile(
-    r"/api/models/(?P<repo>[^/]+(?:/[^/]+)??)(?:/(?P<part>revision|tree)/(?P<revision>[^/]+)(?:/(?P<path>.+))?)?"
-)
+MODEL_URL = re.compile(r"/api/models/(?P<repo>[^/]+(?:/[^/]+)??)(?:/revision/(?P<revision>[^/]+))?")
 FILE_URL = re.compile(r"/(?P<repo>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
-RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+RANGE = re.compile(r"bytes=(\d+)-")
 
 
 @dataclass(frozen=True)
@@ -54,8 +47,6 @@ class _Repository:
     gated: str | bool
     licence: str | None
     token: str | None
-    config: dict[str, Any]
-    parameters: dict[str, int]
 
 
 @dataclass
@@ -78,10 +69,8 @@ class _Mischief:
 class Hub:
     """A model hub on loopback: serves folders as repositories and misbehaves on request."""
 
-    def __init__(self, lfs_from: int = 10_000_000) -> None:
-        """Weights are in LFS, and so are other files from ``lfs_from`` bytes, the real hub's limit."""
+    def __init__(self) -> None:
         self.requests: list[tuple[str, str, str | None]] = []  # method, path with query, Range header
-        self._lfs_from = lfs_from
         self._repositories: dict[str, _Repository] = {}
         self._mischief: dict[str, _Mischief] = {}
         self._lock = threading.Lock()
@@ -113,19 +102,12 @@ class Hub:
     ) -> str:
         """Serve a folder as it is now, instead of what had this name before; returns its commit hash."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        files = {path.relative_to(folder).as_posix(): self._file(path) for path in paths}
+        files = {path.relative_to(folder).as_posix(): _file(path) for path in paths}
         content = json.dumps([repo_id, {name: file.etag for name, file in files.items()}])
-        config = folder / "config.json"
-        self._repositories[repo_id] = _Repository(
-            files,
-            hashlib.sha1(content.encode()).hexdigest(),
-            "manual" if gated is True else gated,
-            licence,
-            token,
-            _config(config),
-            _parameters(path for path in paths if path.suffix == ".safetensors"),
-        )
-        return self._repositories[repo_id].commit
+        commit = hashlib.sha1(content.encode()).hexdigest()
+        gate = "manual" if gated is True else gated
+        self._repositories[repo_id] = _Repository(files, commit, gate, licence, token)
+        return commit
 
     def add_pair(self, folders: tuple[Path, Path], **options: object) -> str:
         """Serve a target and a draft as ``org/target`` and ``org/draft``; returns the pair's name."""
@@ -173,10 +155,6 @@ class Hub:
         asked = [(FILE_URL.fullmatch(urlsplit(path).path), range_) for _, path, range_ in self.requests]
         return [range_ for url, range_ in asked if range_ and url and url["repo"] == repo_id]
 
-    def environment(self, home: Path) -> dict[str, str]:
-        """What a new process needs in its environment; huggingface_hub reads it at import."""
-        return {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
-
     def adopt(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
         """Point this process, which has read its environment, at this hub and at a cache of its own."""
         import transformers.utils.hub
@@ -192,17 +170,6 @@ class Hub:
         monkeypatch.setattr(transformers.utils.hub, "_hf_api", None)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
-    def _file(self, path: Path) -> _File:
-        content = path.read_bytes()
-        if len(content) < self._lfs_from and path.suffix not in WEIGHTS:
-            return _File(path, len(content), _git_blob(content), None)
-        sha256 = hashlib.sha256(content).hexdigest()
-        pointer = (
-            f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
-        )
-        lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
-        return _File(path, len(content), _git_blob(pointer), lfs)
-
     def _spoils(self, repo_id: str, name: str | None, method: str) -> _Mischief:
         mischief = self._mischief.get(repo_id)
         if mischief is None or not mischief.concerns(name) or (mischief.status is None and method == "HEAD"):
@@ -215,9 +182,18 @@ class Hub:
         return mischief
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 64  # snapshot_download knocks eight times at once; a full queue costs it a second
+def _file(path: Path) -> _File:
+    """A file as the hub knows it; weights are in LFS, behind a pointer."""
+    content = path.read_bytes()
+    if path.suffix not in WEIGHTS:
+        return _File(path, len(content), _git_blob(content), None)
+    sha256 = hashlib.sha256(content).hexdigest()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
+    lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
+    return _File(path, len(content), _git_blob(pointer), lfs)
 
+
+class _Server(ThreadingHTTPServer):
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -245,9 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
         match = file_url or MODEL_URL.fullmatch(url.path)
         if match is None:
             return self._refuse(404, None, "Not Found")
-        repo_id = match["repo"]
-        revision, path = (unquote(match[part] or "") for part in ("revision", "path"))
-        mischief = hub._spoils(repo_id, path if file_url else None, self.command)
+        repo_id, revision = match["repo"], unquote(match["revision"] or "")
+        name = unquote(file_url["path"]) if file_url else None
+        mischief = hub._spoils(repo_id, name, self.command)
         if mischief.status is not None:
             return self._refuse(mischief.status, None, "Misbehaving")
         repository = hub._repositories.get(repo_id)
@@ -257,12 +233,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(404 if known else 401, "RepoNotFound", "Repository not found")
         if revision not in ("", "main", repository.commit):
             return self._refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-        query = parse_qs(url.query)
-        if file_url:
-            return self._send_file(repository, path, mischief)
-        if match["part"] == "tree":
-            return self._send_tree(repository, path, query)
-        return self._send_json(_model_info(repo_id, repository, query))
+        if name is not None:
+            return self._send_file(repository, name, mischief)
+        return self._send_json(_model_info(repo_id, repository))
 
     def _send_file(self, repository: _Repository, name: str, mischief: _Mischief) -> None:
         extra = {"X-Repo-Commit": repository.commit}
@@ -280,7 +253,6 @@ class _Handler(BaseHTTPRequestHandler):
         start, stop, status = 0, file.size, 200
         if wanted := RANGE.fullmatch(self.headers["Range"] or ""):
             start, status = int(wanted[1]), 206
-            stop = min(file.size, int(wanted[2]) + 1) if wanted[2] else file.size
             if start >= stop:
                 return self._refuse(416, None, "Out of range", {"Content-Range": f"bytes */{file.size}"})
             extra["Content-Range"] = f"bytes {start}-{stop - 1}/{file.size}"
@@ -303,26 +275,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(chunk)
                 start += len(chunk)
 
-    def _send_tree(self, repository: _Repository, folder: str, query: dict[str, list[str]]) -> None:
-        deep = query.get("recursive", ["false"])[0].lower() == "true"
-        prefix = f"{folder}/" if folder else ""
-        entries: dict[str, dict[str, Any]] = {}
-        for name, file in repository.files.items():
-            if not name.startswith(prefix):
-                continue
-            parts = name[len(prefix) :].split("/")
-            for depth in range(1, len(parts) if deep else min(len(parts), 2)):
-                path = prefix + "/".join(parts[:depth])
-                entries[path] = {"type": "directory", "oid": _git_blob(path.encode()), "size": 0, "path": path}
-            if deep or len(parts) == 1:
-                entries[name] = {"type": "file", "oid": file.blob, "size": file.size, "path": name}
-                if file.lfs:  # the same facts as in the model's info, under another name
-                    entries[name]["lfs"] = {**file.lfs, "oid": file.lfs["sha256"]}
-        if folder and not entries:
-            commit = {"X-Repo-Commit": repository.commit}
-            return self._refuse(404, "EntryNotFound", f"{folder} does not exist", commit)
-        return self._send_json(list(entries.values()))
-
     def _refuse(self, status: int, code: str | None, message: str, extra: dict[str, str] | None = None) -> None:
         headers = {"X-Error-Message": message, **(extra or {})}
         if code:
@@ -343,60 +295,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _model_info(repo_id: str, repository: _Repository, query: dict[str, list[str]]) -> dict[str, Any]:
-    siblings: list[dict[str, Any]] = [{"rfilename": name} for name in repository.files]
-    if query.get("blobs", [""])[0].lower() == "true":
-        for sibling, file in zip(siblings, repository.files.values(), strict=True):
-            sibling |= {"size": file.size, "blobId": file.blob}
-            if file.lfs:
-                sibling["lfs"] = file.lfs
-    kind = repository.config.get("model_type")
-    tags = ["transformers", "safetensors", kind, "text-generation", "conversational"]
-    known = ("architectures", "model_type", "quantization_config", "auto_map")
-    info = {
-        "_id": repository.commit[:24],
+def _model_info(repo_id: str, repository: _Repository) -> dict[str, Any]:
+    """What the API says of a model: the facts that are read here, and those the library insists on."""
+    siblings: list[dict[str, Any]] = []
+    for name, file in repository.files.items():
+        lfs = {"lfs": file.lfs} if file.lfs else {}
+        siblings.append({"rfilename": name, "size": file.size, "blobId": file.blob, **lfs})
+    return {
         "id": repo_id,
-        "modelId": repo_id,
-        "author": repo_id.partition("/")[0],
         "sha": repository.commit,
-        "lastModified": "2025-01-01T00:00:00.000Z",
-        "createdAt": "2025-01-01T00:00:00.000Z",
         "private": False,
         "gated": repository.gated,
         "disabled": False,
         "downloads": 0,
         "likes": 0,
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": [tag for tag in tags if tag] + [f"license:{repository.licence}"] * bool(repository.licence),
+        "tags": [],
         "cardData": {"license": repository.licence} if repository.licence else {},
-        "config": {key: repository.config[key] for key in known if key in repository.config},
         "siblings": siblings,
     }
-    if repository.parameters:
-        info["safetensors"] = {"parameters": repository.parameters, "total": sum(repository.parameters.values())}
-    wanted = query.get("expand")
-    return {key: info[key] for key in ("_id", "id", *wanted) if key in info} if wanted else info
-
-
-def _config(path: Path) -> dict[str, Any]:
-    """What config.json says; nothing if it is missing or spoilt."""
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text())
-    return {}
 
 
 def _git_blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def _parameters(paths: Iterable[Path]) -> dict[str, int]:
-    """Numbers by type from the headers of safetensors; nothing for files that only bear the name."""
-    counts: Counter[str] = Counter()
-    for path in paths:
-        with path.open("rb") as stream, contextlib.suppress(ValueError, OverflowError):
-            header = json.loads(stream.read(min(int.from_bytes(stream.read(8), "little"), path.stat().st_size)))
-            for name, tensor in header.items():
-                if name != "__metadata__":
-                    counts[tensor["dtype"]] += math.prod(tensor["shape"])
-    return dict(counts)
