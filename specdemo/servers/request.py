@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
-from specdemo.runs.encode import EMPTY, check_text, one_by_one, read_ids
+from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.catalog import configured_pair
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
