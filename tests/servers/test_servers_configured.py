@@ -14,8 +14,10 @@ from toys import endless_pair, prompt_ids
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, SettingsError
 from specdemo.cli.main import main
+from specdemo.servers import catalog
 from specdemo.servers.catalog import CLOSED, FILE, SHIPPED, SINGLE, configured_pair, problems, servers
 
+README = Path(catalog.__file__).with_name("README.md")
 KEY = "sk-very-secret-0123456789"
 TWO = """
 [[server]]
@@ -65,17 +67,14 @@ def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.
     shipped = servers()
     both = ("autoregressive", "speculative")
     assert {e.id: e.strategies for e in shipped.values()} == {"llama-70b": both, "qwen-32b": both}
-    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
-    file(readme.partition("```toml\n")[2].partition("```")[0])
+    file(README.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0])
     assert servers() == shipped, "the README tells of other servers"
 
 
 def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
     """Guards the commands: each JSON can be read, and its draft is split as its target is."""
-    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
-    commands = [
-        c.replace("\\\n", " ") for c in re.split(r"(?=vllm serve )", readme) if c.startswith("vllm serve ")
-    ]
+    parts = re.split(r"(?=vllm serve )", README.read_text(encoding="utf-8"))
+    commands = [part.replace("\\\n", " ") for part in parts if part.startswith("vllm serve ")]
     speculative = 0
     for command in commands:
         size = int(re.search(r"--tensor-parallel-size (\d+)", command)[1])
@@ -83,8 +82,8 @@ def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
         assert ("--per-request-spec-decode-metrics detailed" in command) == (config is not None)
         if config is not None:
             speculative += 1
-            asked = json.loads(config[1])
-            assert (asked["method"], asked["draft_tensor_parallel_size"]) == ("draft_model", size)
+            drafts = json.loads(config[1])
+            assert (drafts["method"], drafts["draft_tensor_parallel_size"]) == ("draft_model", size)
     assert (len(commands), speculative) == (8, 4)
 
 
@@ -124,7 +123,7 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
         ('[[server]]\nid = "x"\nbaseline_url = "http://a"', "needs an id and a model"),
         ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://u:p@a"', "user name or a password"),
         ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://a"\nport = 3', "'port', which is not known"),
-        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = 3', "wrong kind"),
+        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = 3', "must be a text such as"),
         ("server = 3", r"\[\[server\]\] tables"),
         ("[[server", "no TOML file"),
         (TWO.replace('"two"', '"one"').replace('api_key_env = "ONE_KEY"', ""), "have the id 'one'"),
