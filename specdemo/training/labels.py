@@ -1,8 +1,13 @@
-"""The target as a teacher: it writes texts of its own, reads texts of the corpus, and tells what comes next."""
+"""What the draft learns from: texts, with the target's next-token distribution at every position.
+
+The target labels each text once, and the draft reads the labels many times: for a target of ten times the draft's
+size this saves most of the distillation's cost. Of each distribution only the likeliest tokens are kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,31 +15,80 @@ import torch
 from transformers import LlamaForCausalLM, StaticCache
 
 from specdemo.training.corpus import Windows
-from specdemo.training.lessons import Lessons, answers, joined, load, save
-from specdemo.training.pretrain import Run
+from specdemo.training.loop import Run, written_whole
 from specdemo.training.recipe import Recipe
 
-SHORTEST_OPENING, LONGEST_OPENING = 8, 48  # tokens of a document given to the target to continue
+KEPT = 32  # tokens of each distribution; they held 90 % of the builtin target's mass
+SHORTEST_OPENING, LONGEST_OPENING = 8, 48  # tokens of a document that the target continues
 _READ_AT_ONCE = 16  # rows
 
 
-def openings(windows: Windows, separator: int, rows: int, length: int, generator: torch.Generator) -> torch.Tensor:
-    """The first ``length`` tokens of random documents, separator included: int64 (rows, length)."""
-    picks = torch.multinomial(windows.weights, rows, replacement=True, generator=generator).tolist()
-    starts = [np.flatnonzero(s.train[:-length] == separator) for s in windows.streams]
-    out = np.empty((rows, length), dtype=np.int64)
-    for row, pick in enumerate(picks):
-        choice = int(torch.randint(len(starts[pick]), (1,), generator=generator))
-        start = starts[pick][choice]
-        out[row] = windows.streams[pick].train[start : start + length]
-    return torch.from_numpy(out)
+@dataclass(frozen=True, slots=True)
+class SoftLabels:
+    """Texts with the target's distributions.
+
+    Attributes:
+        ids: int32 of shape (rows, length).
+        likeliest: int32 of shape (rows, length, KEPT): best first, for the token *after* each position.
+        probabilities: float16 of the same shape.
+    """
+
+    ids: torch.Tensor
+    likeliest: torch.Tensor
+    probabilities: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rows(self, picks: torch.Tensor) -> SoftLabels:
+        """The chosen rows; ``picks`` is int64 of shape (n,)."""
+        return SoftLabels(self.ids[picks], self.likeliest[picks], self.probabilities[picks])
+
+    def to(self, device: torch.device) -> SoftLabels:
+        """The same on a device, in the types the loss computes with."""
+        return SoftLabels(
+            self.ids.to(device).long(), self.likeliest.to(device).long(), self.probabilities.to(device).float()
+        )
+
+
+def joined(parts: list[SoftLabels]) -> SoftLabels:
+    """All rows of several parts of one length."""
+    fields = ((p.ids, p.likeliest, p.probabilities) for p in parts)
+    return SoftLabels(*(torch.cat(tensors) for tensors in zip(*fields, strict=True)))
+
+
+def likeliest_tokens(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The KEPT likeliest tokens of each distribution and their probabilities; logits of shape (…, vocabulary)."""
+    best = logits.float().softmax(-1).topk(min(KEPT, logits.size(-1)), dim=-1)
+    return best.indices.int().cpu(), best.values.half().cpu()
+
+
+def save(labels: SoftLabels, path: Path) -> None:
+    """Write one ``.npz`` file, ids as uint16."""
+    with written_whole(path) as partial:
+        np.savez(
+            partial,
+            ids=labels.ids.numpy().astype(np.uint16),
+            likeliest=labels.likeliest.numpy().astype(np.uint16),
+            probabilities=labels.probabilities.numpy(),
+        )
+
+
+def load(path: Path) -> SoftLabels:
+    """What :func:`save` wrote."""
+    with np.load(path) as arrays:
+        return SoftLabels(
+            torch.from_numpy(arrays["ids"].astype(np.int32)),
+            torch.from_numpy(arrays["likeliest"].astype(np.int32)),
+            torch.from_numpy(arrays["probabilities"]),
+        )
 
 
 @torch.no_grad()
-def written(
+def generated(
     teacher: LlamaForCausalLM, prompts: torch.Tensor, length: int, separator: int, generator: torch.Generator
-) -> Lessons:
-    """Continue ``prompts`` (rows, n) to ``length`` tokens, every step's distribution kept.
+) -> SoftLabels:
+    """The teacher's own continuation of ``prompts`` (rows, n) to ``length`` tokens, with its distributions.
 
     Half of the rows are greedy, a quarter at temperature 0.7, a quarter at 1. A row that ends its document
     begins another one, sampled, since a greedy one would be the same in every row.
@@ -42,10 +96,10 @@ def written(
     rows = len(prompts)
     cache = StaticCache(config=teacher.config, max_cache_len=length)
     temperature = torch.tensor([0.0, 0.0, 0.7, 1.0], device=prompts.device).repeat(rows // 4 + 1)[:rows]
-    ids, feed, said = prompts, prompts, []
+    ids, feed, kept = prompts, prompts, []
     while True:
         logits = teacher(feed, past_key_values=cache).logits.float()
-        said.append(answers(logits))
+        kept.append(likeliest_tokens(logits))
         if ids.size(1) == length:
             break
         last = logits[:, -1]
@@ -55,56 +109,53 @@ def written(
         temperature = torch.where(token == separator, torch.ones_like(temperature), temperature)
         feed = token.unsqueeze(1)
         ids = torch.cat([ids, feed], 1)
-    likeliest, probabilities = (torch.cat(part, 1) for part in zip(*said, strict=True))
-    return Lessons(ids.int().cpu(), likeliest, probabilities)
+    likeliest, probabilities = (torch.cat(part, 1) for part in zip(*kept, strict=True))
+    return SoftLabels(ids.int().cpu(), likeliest, probabilities)
 
 
 @torch.no_grad()
-def read(teacher: LlamaForCausalLM, ids: torch.Tensor) -> Lessons:
-    """The teacher's distributions over given texts, int64 (rows, length)."""
-    said = [answers(teacher(some, use_cache=False).logits) for some in ids.split(_READ_AT_ONCE)]
-    likeliest, probabilities = (torch.cat(part) for part in zip(*said, strict=True))
-    return Lessons(ids.int().cpu(), likeliest, probabilities)
+def labelled(teacher: LlamaForCausalLM, ids: torch.Tensor) -> SoftLabels:
+    """Given texts, int64 (rows, length), with the teacher's distributions."""
+    kept = [likeliest_tokens(teacher(some, use_cache=False).logits) for some in ids.split(_READ_AT_ONCE)]
+    likeliest, probabilities = (torch.cat(part) for part in zip(*kept, strict=True))
+    return SoftLabels(ids.int().cpu(), likeliest, probabilities)
 
 
-def _kept(name: str, count: int, make: Callable[[int], Lessons], run: Run) -> Lessons:
-    """``count`` parts of lessons, one file each in ``folder/lessons``, made where an earlier start did not."""
-    folder: Path = run.folder / "lessons"
-    folder.mkdir(exist_ok=True)
+def own_labels(
+    teacher: LlamaForCausalLM, windows: Windows, separator: int, recipe: Recipe, run: Run
+) -> SoftLabels:
+    """Text that the target writes after openings of the corpus: what the draft will have to predict in use."""
+
+    def make(index: int) -> SoftLabels:
+        seed = recipe.seed * 1_000_003 + index
+        generator = torch.Generator().manual_seed(seed)
+        longest = min(LONGEST_OPENING, recipe.label_length // 2)
+        length = int(torch.randint(SHORTEST_OPENING, longest + 1, (1,), generator=generator))
+        prompts = windows.openings(separator, recipe.label_rows, length, generator).to(run.device)
+        sampler = torch.Generator(device=run.device).manual_seed(seed)
+        return generated(teacher, prompts, recipe.label_length, separator, sampler)
+
+    return _stored("own", recipe.own_tokens, make, recipe, run)
+
+
+def corpus_labels(teacher: LlamaForCausalLM, windows: Windows, recipe: Recipe, run: Run) -> SoftLabels:
+    """Text of the corpus that the target reads."""
+
+    def make(index: int) -> SoftLabels:
+        ids = windows.batch(900_000_000 + index, recipe.label_rows, recipe.label_length)
+        return labelled(teacher, ids.to(run.device))
+
+    return _stored("corpus", recipe.corpus_tokens, make, recipe, run)
+
+
+def _stored(name: str, tokens: int, make: Callable[[int], SoftLabels], recipe: Recipe, run: Run) -> SoftLabels:
+    """Labels of so many tokens in parts, a file each in ``folder/labels``; parts of an earlier start are read."""
+    count = max(1, tokens // (recipe.label_rows * recipe.label_length))
     parts = []
     for index in range(count):
-        path = folder / f"{name}-{index:04d}.npz"
+        path = run.folder / "labels" / f"{name}-{index:04d}.npz"
         if not path.exists():
             save(make(index), path)
-            run.log(f"lessons, {name}: {index + 1}/{count}")
+            run.log(f"labels, {name}: {index + 1}/{count}")
         parts.append(load(path))
     return joined(parts)
-
-
-def own_lessons(teacher: LlamaForCausalLM, windows: Windows, separator: int, recipe: Recipe, run: Run) -> Lessons:
-    """Text the target writes after openings of the corpus: what the draft will have to guess when it is used."""
-
-    def make(index: int) -> Lessons:
-        seed = recipe.seed * 1_000_003 + index
-        chooser = torch.Generator().manual_seed(seed)
-        longest = min(LONGEST_OPENING, recipe.lesson_length // 2)
-        length = int(torch.randint(SHORTEST_OPENING, longest + 1, (1,), generator=chooser))
-        prompts = openings(windows, separator, recipe.lesson_rows, length, chooser).to(run.device)
-        drawer = torch.Generator(device=run.device).manual_seed(seed)
-        return written(teacher, prompts, recipe.lesson_length, separator, drawer)
-
-    return _kept("own", _parts(recipe.own_tokens, recipe), make, run)
-
-
-def corpus_lessons(teacher: LlamaForCausalLM, windows: Windows, recipe: Recipe, run: Run) -> Lessons:
-    """Corpus text the target reads."""
-
-    def make(index: int) -> Lessons:
-        ids = windows.batch(900_000_000 + index, recipe.lesson_rows, recipe.lesson_length)
-        return read(teacher, ids.to(run.device))
-
-    return _kept("corpus", _parts(recipe.corpus_tokens, recipe), make, run)
-
-
-def _parts(tokens: int, recipe: Recipe) -> int:
-    return max(1, tokens // (recipe.lesson_rows * recipe.lesson_length))
