@@ -1,8 +1,8 @@
-"""A server that speaks vLLM's protocol and really decodes, with this project's own core.
+"""A server that speaks vLLM's protocol and really decodes, with this project's own code.
 
 It reports the true arrays of its verify steps as vLLM does (``--per-request-spec-decode-metrics``): a step in
 which nothing was drafted is left out, and what the last step accepted is counted whole, even behind an end.
-``FakeVLLM.traces`` holds the core's own trace of every request, by its seed.
+``FakeVLLM.traces`` holds the local trace of every request, by its seed.
 """
 
 from __future__ import annotations
@@ -85,11 +85,8 @@ class FakeVLLM:
         self.counters: Counter[str] = Counter()
         self.positions: Counter[int] = Counter()
         self.lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"server_of": self})
-        self._http = _Server(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        self._http = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -121,7 +118,7 @@ class FakeVLLM:
         return replace(self.deployed, acceptance="exact" if greedy else "sampling", **common)
 
     def decode(self, record: LaneRecord, steps: list[tuple[int, int]]) -> Iterator[Round]:
-        """The core's rounds; ``steps`` fills with what vLLM would record: tokens drafted and passed."""
+        """The rounds as decoded here; ``steps`` fills with what vLLM would record: tokens drafted and passed."""
         lane = new_lane(self.pair, record.ids, record.settings)
         target = EagerRunner(self.pair.target)
         if self.deployed is None:
@@ -138,23 +135,20 @@ class FakeVLLM:
         if self.deployed is None or self.level == "none":
             return None
         gamma = MAX_GAMMA if self.deployed.adaptive_gamma else self.deployed.gamma
-        drafted, accepted = sum(d for d, _ in steps), sum(a for _, a in steps)
-        kept = [a for _, a in steps]
+        drafted, accepted = [d for d, _ in steps], [a for _, a in steps]
         record: dict[str, Any] = {
-            "mean_acceptance_length": 1 + accepted / len(steps) if steps else 1.0,
-            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
-            "acceptance_histogram": [kept.count(i) for i in range(gamma + 1)],
+            "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else 1.0,
+            "draft_acceptance_rate": sum(accepted) / sum(drafted) if steps else 0.0,
+            "acceptance_histogram": [accepted.count(i) for i in range(gamma + 1)],
             "num_spec_steps": len(steps),
-            "num_accepted_draft_tokens": accepted,
-            "num_draft_tokens": drafted,
+            "num_accepted_draft_tokens": sum(accepted),
+            "num_draft_tokens": sum(drafted) + (self.fault == "wrong totals"),
             "num_spec_tokens": gamma,
         }
         if self.level == "detailed" and steps:
-            record["per_step_accepted"], record["per_step_drafted"] = kept, [d for d, _ in steps]
-        if self.fault == "wrong totals":
-            record["num_draft_tokens"] += 1
+            record |= {"per_step_accepted": accepted, "per_step_drafted": drafted}
         if self.fault == "wrong steps":  # they agree with each other, but not with the output
-            too_many = [d for d, _ in steps] + [gamma] * 40
+            too_many = drafted + [gamma] * 40
             return {"num_spec_tokens": gamma, "per_step_accepted": too_many, "per_step_drafted": too_many}
         return {"per_step_accepted": "all"} if self.fault == "unreadable record" else record
 
@@ -201,7 +195,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server_of: FakeVLLM
+    fake: FakeVLLM
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
@@ -210,10 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             super().handle()
         except ConnectionError:
-            self.server_of.gone.set()
+            self.fake.gone.set()
 
     def do_GET(self) -> None:
-        fake = self.server_of
+        fake = self.fake
         if self.path == "/health":
             return self._send(200, b"")
         if self.path == "/metrics" and fake.fault != "no counters":
@@ -223,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        fake = self.server_of
+        fake = self.fake
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fake.headers.append(dict(self.headers))
         if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
@@ -248,7 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- responses ----------------------------------------------------------------------------------------
 
     def _respond(self, request: dict[str, Any], chat: bool) -> None:
-        fake = self.server_of
+        fake = self.fake
         prompt = request["messages"][-1]["content"] if chat else request["prompt"]
         ids = encode(fake.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
         settings, steps, rounds = fake.settings(request), [], []
@@ -272,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
                 continue
             if self._broke_off(frame):
                 return
-            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop, fake.ids))
+            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop))
             held = []
             time.sleep(fake.pause)
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
@@ -280,18 +274,18 @@ class _Handler(BaseHTTPRequestHandler):
         emitted = sum(len(r.emitted) for r in rounds)
         fake.count(emitted, len(ids), steps)
         if fake.fault == "empty":
-            self._event(frame.chunk([], "eos", False))
+            self._event(frame.chunk([], "eos"))
         if fake.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):
             self._event(frame.usage(len(ids), emitted, fake.record(steps)))
         self._end()
 
     def _broke_off(self, frame: _Frame) -> bool:
         """Let a fault in the middle of the response happen; whether the response is over."""
-        fake = self.server_of
+        fake = self.fake
         if fake.fault not in BROKEN_STREAMS or frame.chunks < fake.fault_after:
             return False
         if fake.fault == "abort":
-            self._event(frame.chunk([], "abort", False))
+            self._event(frame.chunk([], "abort"))
         if fake.fault in ("abort", "quiet end"):
             self._end()
             return True
@@ -360,6 +354,7 @@ class _Frame:
 
     def __init__(self, chat: bool, request: dict[str, Any], prompt_ids: list[int] | None) -> None:
         self.chat, self._request, self._prompt_ids = chat, request, prompt_ids
+        self._wants_ids = prompt_ids is not None and bool(request.get("return_token_ids"))
         self.chunks = 0
 
     def _root(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -370,17 +365,14 @@ class _Frame:
         if not self.chat:
             return []
         root = self._root([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
-        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids() else {})]
+        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids else {})]
 
-    def _wants_ids(self) -> bool:
-        return self._prompt_ids is not None and bool(self._request.get("return_token_ids"))
-
-    def chunk(self, tokens: list[Any], stop: str | None, ids: bool) -> dict[str, Any]:
-        reasons = {"eos": "stop", "length": "length", "context": "length", None: None}
+    def chunk(self, tokens: list[Token], stop: str | None) -> dict[str, Any]:
+        reasons = {"eos": "stop", "context": "length"}
         choice: dict[str, Any] = {"index": 0, "finish_reason": reasons.get(stop, stop), "logprobs": None}
         text = "".join(t.text for t in tokens)
         choice |= {"delta": {"content": text}} if self.chat else {"text": text}
-        if ids and self._wants_ids():
+        if tokens and self._wants_ids:
             choice["token_ids"] = [t.id for t in tokens]
             if not self.chat and not self.chunks:
                 choice["prompt_token_ids"] = self._prompt_ids

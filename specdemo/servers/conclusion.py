@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate, repeat
 
-from specdemo.server_record import Counts, ServerRecord
+from specdemo.server_record import Counts, Level, ServerRecord
 from specdemo.servers.counters import difference
 from specdemo.servers.response import Response
 from specdemo.servers.rounds import output_tokens, reconstructed
@@ -39,12 +39,15 @@ def conclude(
     notes = [*response.notes, *_count_notes(response), *(f"{complaint}." for complaint in found.complaints)]
     if found.counts is not None and found.counts.drafted and settings.strategy == "autoregressive":
         notes.append("this deployment speculates, though it is the baseline.")
-    record = replace(record, notes=tuple(notes))
+    made = None
     if found.counts is None:
-        return rounds, _from_counters(response, record)
-    if found.steps is None or not response.has_ids:
-        return rounds, _from_totals(response, found, record)
-    return _from_steps(response, found, settings.max_new_tokens, stop, rounds, record)
+        level, counts, more = _from_counters(response)
+    elif found.steps is None or not response.has_ids:
+        level, counts, more = _from_totals(response, found)
+    else:
+        made, more = _from_steps(response, found, settings.max_new_tokens, stop)
+        level, counts = ("detailed", found.counts) if made else ("speed", None)
+    return made or rounds, replace(record, level=level, counts=counts, notes=(*notes, *more))
 
 
 def _end(response: Response, settings: Settings) -> tuple[Stop | None, str | None]:
@@ -71,51 +74,36 @@ def _count_notes(response: Response) -> list[str]:
 
 
 def _from_steps(
-    response: Response,
-    found: Speculation,
-    max_new_tokens: int,
-    stop: Stop | None,
-    rounds: Rounds,
-    record: ServerRecord,
-) -> tuple[Rounds, ServerRecord]:
+    response: Response, found: Speculation, max_new_tokens: int, stop: Stop | None
+) -> tuple[Rounds | None, list[str]]:
+    """The reconstructed rounds, None if the steps do not fit the output; and notes."""
     texts = response.token_texts or repeat(None)
     tokens = [t for chunk, own in zip(response.chunks, texts, strict=False) for t in output_tokens(chunk, own)]
     ends = list(accumulate(len(chunk.ids) for chunk in response.chunks))
     made = reconstructed(tokens, ends, found.steps, max_new_tokens, stop)
     if made is None:
-        return rounds, _noted(record, _misfit(found.counts, len(tokens)))
-    record = replace(record, level="detailed", counts=found.counts)
+        return None, [_misfit(found.counts, len(tokens))]
     unknown = sum(t.kind == "streamed" for r in made for t in r.tokens)
-    if unknown:
-        record = _noted(
-            record,
-            f"{unknown} tokens stay uncoloured: the server does not say which of its steps drafted nothing there.",
-        )
-    return made, record
+    note = f"{unknown} tokens stay uncoloured: the server does not say which of its steps drafted nothing there."
+    return made, [note] if unknown else []
 
 
-def _from_totals(response: Response, found: Speculation, record: ServerRecord) -> ServerRecord:
+def _from_totals(response: Response, found: Speculation) -> tuple[Level, Counts | None, list[str]]:
+    completion_tokens, counts, notes = response.usage[1], found.counts, []
     if found.steps is not None:
-        record = _noted(
-            record, "the server gave no token ids, so its text cannot be cut into tokens; its totals are used."
-        )
-    completion_tokens, counts = response.usage[1], found.counts
+        notes.append("the server gave no token ids, so its text cannot be cut into tokens; its totals are used.")
     # The end may have cut the last step, so up to γ of its accepted tokens never came.
     slack = counts.gamma if counts.gamma is not None else counts.accepted
     if completion_tokens is not None and counts.steps + counts.accepted - slack > completion_tokens - 1:
-        return _noted(record, _misfit(counts, completion_tokens))
-    return replace(record, level="summary", counts=counts)
+        return "speed", None, [*notes, _misfit(counts, completion_tokens)]
+    return "summary", counts, notes
 
 
-def _from_counters(response: Response, record: ServerRecord) -> ServerRecord:
+def _from_counters(response: Response) -> tuple[Level, Counts | None, list[str]]:
     found = difference(*response.metrics_pages, response.usage[1]) if response.metrics_pages else None
     if isinstance(found, Counts):
-        return replace(record, level="metrics", counts=found)
-    return _noted(record, found) if found else record
-
-
-def _noted(record: ServerRecord, note: str) -> ServerRecord:
-    return replace(record, notes=(*record.notes, note))
+        return "metrics", found, []
+    return "speed", None, [found] if found else []
 
 
 def _misfit(counts: Counts, tokens: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Literal
 
@@ -48,7 +48,7 @@ def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
     """
     tokens = output_tokens(chunk)
     groups = [[t] for t in tokens] if kind == "target" else [tokens[:1], tokens[1:]] if index == 0 else [tokens]
-    return [_undrafted(index + n, group, kind) for n, group in enumerate(g for g in groups if g)]
+    return [_round(index + n, group, kind) for n, group in enumerate(g for g in groups if g)]
 
 
 def reconstructed(
@@ -72,7 +72,9 @@ def reconstructed(
     for chunk_holds, limit in product(("one step", "whole steps", "any"), (max_new_tokens, None)):
         arrangements = _Arrangements(len(tokens), ends, chunk_holds, steps, limit)
         if arrangements.exist:
-            return tuple(_rounds(arrangements, tokens, ends, stop))
+            parts = enumerate(_parts(arrangements, tokens, ends))
+            rounds = [_round(index, emitted, made_by) for index, (emitted, made_by) in parts]
+            return (*rounds[:-1], replace(rounds[-1], stop=stop))
     return None
 
 
@@ -137,27 +139,21 @@ class _Arrangements:
         return frozenset(on_path)
 
 
-def _rounds(
-    arrangements: _Arrangements, tokens: Sequence[OutputToken], ends: Sequence[int], stop: Stop | None
-) -> Iterator[Round]:
-    state, index, goal = (0, 1), 1, arrangements.goal
-    yield _undrafted(0, tokens[:1], "target", stop if state == goal else None)
-    while state != goal:
+def _parts(
+    arrangements: _Arrangements, tokens: Sequence[OutputToken], ends: Sequence[int]
+) -> Iterator[tuple[Sequence[OutputToken], Step | Kind]]:
+    """The tokens of each round, with the step that drafted for it, or else the kind of the tokens."""
+    state = (0, 1)
+    yield tokens[:1], "target"
+    while state != arrangements.goal:
         choices = arrangements.after(state)
         after = choices[0] if len(choices) == 1 else _where_paths_meet(arrangements, state)
-        end = stop if after == goal else None
-        emitted = tokens[state[1] : after[1]]
         if len(choices) > 1:
-            groups = _by_chunk(tokens, ends, state[1], after[1])
-            for group in groups:
-                yield _undrafted(index, group, "streamed", end if group is groups[-1] else None)
-                index += 1
-        elif after[0] == state[0]:
-            yield _undrafted(index, emitted, "target", end)
-            index += 1
+            cuts = [state[1], *(e for e in ends if state[1] < e < after[1]), after[1]]
+            yield from ((tokens[first:last], "streamed") for first, last in pairwise(cuts))
         else:
-            yield _drafted(index, emitted, arrangements.steps[state[0]], end)
-            index += 1
+            drafted = after[0] > state[0]
+            yield tokens[state[1] : after[1]], arrangements.steps[state[0]] if drafted else "target"
         state = after
 
 
@@ -171,31 +167,22 @@ def _where_paths_meet(arrangements: _Arrangements, state: State) -> State:
     return front.pop()
 
 
-def _by_chunk(
-    tokens: Sequence[OutputToken], ends: Sequence[int], first: int, last: int
-) -> list[Sequence[OutputToken]]:
-    cuts = [first, *(e for e in ends if first < e < last), last]
-    return [tokens[a:b] for a, b in pairwise(cuts)]
-
-
-def _drafted(index: int, emitted: Sequence[OutputToken], step: Step, stop: Stop | None) -> Round:
-    """A round of draft and verify. As in local rounds, drafted tokens behind the end count as rejected."""
-    accepted = min(step.accepted, len(emitted))
-    rejected = OutputToken(None, "", emitted[-1].seconds)
-    own: Kind = "target" if not step.drafted else "bonus" if accepted == step.drafted else "corrected"
-    tokens = [
-        *(_token(t, "accepted", index, n) for n, t in enumerate(emitted[:accepted], start=1)),
-        *(_token(rejected, "rejected", index, n) for n in range(accepted + 1, step.drafted + 1)),
-        *(_token(t, own, index, accepted + 1) for t in emitted[accepted:]),
-    ]
-    return Round(index, tuple(tokens), step.drafted, accepted, rejected.seconds, None, None, None, stop=stop)
-
-
-def _undrafted(index: int, emitted: Sequence[OutputToken], kind: Kind, stop: Stop | None = None) -> Round:
-    """A round of which no drafted tokens are known."""
-    tokens = tuple(_token(t, kind, index, n) for n, t in enumerate(emitted, start=1))
-    return Round(index, tokens, 0, 0, emitted[-1].seconds, None, None, None, stop=stop)
-
-
-def _token(output: OutputToken, kind: Kind, round_: int, position: int) -> Token:
-    return Token(output.id, output.text, kind, round_, position, None, None, None, output.seconds)
+def _round(index: int, emitted: Sequence[OutputToken], made_by: Step | Kind) -> Round:
+    """A round that a step made; or one of which no drafted tokens are known, with the kind of its tokens."""
+    drafted = accepted = 0
+    if isinstance(made_by, Step):
+        # As in local rounds, drafted tokens behind the end count as rejected.
+        drafted, accepted = made_by.drafted, min(made_by.accepted, len(emitted))
+        own = "target" if not drafted else "bonus" if accepted == drafted else "corrected"
+        rejected = OutputToken(None, "", emitted[-1].seconds)
+        placed = [
+            *((token, "accepted", position) for position, token in enumerate(emitted[:accepted], start=1)),
+            *((rejected, "rejected", position) for position in range(accepted + 1, drafted + 1)),
+            *((token, own, accepted + 1) for token in emitted[accepted:]),
+        ]
+    else:
+        placed = [(token, made_by, position) for position, token in enumerate(emitted, start=1)]
+    tokens = tuple(
+        Token(t.id, t.text, kind, index, position, None, None, None, t.seconds) for t, kind, position in placed
+    )
+    return Round(index, tokens, drafted, accepted, emitted[-1].seconds, None, None, None)

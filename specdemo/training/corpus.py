@@ -49,8 +49,7 @@ def split(documents: list[str]) -> tuple[list[str], list[str]]:
 def as_dialogue(document: str, wrap: str, rng: random.Random) -> str:
     """The same document as a user turn that the assistant continues.
 
-    A small model that only ever saw raw stories and code would respond to a chat template with small talk; this
-    teaches it to continue whatever the user began.
+    A small model that saw stories and code without turns only would respond to the chat template with small talk.
     """
     if wrap == "sentence":
         parts = _SENTENCE.split(document, maxsplit=rng.randint(1, 2))
@@ -96,12 +95,10 @@ def training_texts(documents: list[str], source: Source, seed: int) -> list[str]
 
 def encode(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Each text after the separator that it would follow at inference: uint16, shape (tokens,)."""
-    out: list[np.ndarray] = []
-    for start in range(0, len(texts), 512):
-        for encoding in tokenizer.backend_tokenizer.encode_batch(texts[start : start + 512]):
-            out.append(np.asarray(encoding.ids, dtype=np.uint16))
-    out.append(np.asarray([tokenizer.bos_token_id], dtype=np.uint16))
-    return np.concatenate(out)
+    batches = (texts[start : start + 512] for start in range(0, len(texts), 512))
+    encodings = (e for batch in batches for e in tokenizer.backend_tokenizer.encode_batch(batch))
+    parts = [np.asarray(encoding.ids, dtype=np.uint16) for encoding in encodings]
+    return np.concatenate([*parts, np.asarray([tokenizer.bos_token_id], dtype=np.uint16)])
 
 
 def load_streams(folder: Path, tokenizer: PreTrainedTokenizerFast, recipe: Recipe, cache: Path) -> list[Stream]:

@@ -166,19 +166,19 @@ def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [("429", "try again in 7 s"), ("500", "see its log"), ("empty", "the answer is empty")],
 )
-def test_a_refused_request_is_one_sentence(fault: str, said: str) -> None:
+def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
-        with pytest.raises(ServerError, match=said) as caught:
+        with pytest.raises(ServerError, match=message) as caught:
             run_on(fake)
         assert len(fake.requests) == 1  # no silent retry: the clock runs
     check_clean(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("cut", "broke off its answer"),
         ("quiet end", "broke off its answer"),
@@ -191,11 +191,11 @@ def test_a_refused_request_is_one_sentence(fault: str, said: str) -> None:
         ("too much", "more tokens than were asked for"),
     ],
 )
-def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, said: str) -> None:
+def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, message: str) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
         trace = run_on(fake, timeout=0.5)
         whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids
-    assert said in trace.server.incomplete
+    assert message in trace.server.incomplete
     assert not trace.complete
     assert trace.rounds[-1].stop is None
     kept = len(trace.output)
@@ -203,8 +203,7 @@ def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, said: str)
         assert 3 <= kept < len(whole)
         assert trace.token_ids == whole[:kept]
     assert trace.server.level == "speed"
-    again = Trace.from_json(trace.to_json())
-    assert again == trace
+    assert Trace.from_json(trace.to_json()) == trace
     check_clean(trace.server.incomplete)
 
 
@@ -219,35 +218,24 @@ def test_a_failure_before_the_first_token_is_raised(fault: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "level", "said"),
+    ("record", "fault", "level", "note"),
     [
-        ("wrong totals", "metrics", "are not those of its steps"),
-        ("wrong steps", "speed", "do not fit its answer"),
-        ("unreadable record", "metrics", "cannot be read"),
-        ("no usage", "metrics", "did not count its tokens"),
+        ("detailed", "wrong totals", "metrics", "are not those of its steps"),
+        ("detailed", "wrong steps", "speed", "do not fit its answer"),
+        ("detailed", "unreadable record", "metrics", "cannot be read"),
+        ("detailed", "no usage", "metrics", "did not count its tokens"),
+        ("none", "busy", "speed", "2 requests ended while this one ran"),
+        ("none", "wrong counters", "speed", "they count"),
+        ("none", "garbled counters", "speed", "cannot be read"),
     ],
 )
-def test_a_record_that_does_not_add_up_is_noted_and_not_used(fault: str, level: str, said: str) -> None:
-    trace = run_once(toy_pair("llama"), fault=fault)
-    assert any(said in note for note in trace.server.notes), trace.server.notes
+def test_figures_that_do_not_add_up_are_noted_and_not_used(record: str, fault: str, level: str, note: str) -> None:
+    trace = run_once(endless_pair("llama"), level=record, fault=fault)
+    assert any(note in found for found in trace.server.notes), trace.server.notes
     assert trace.server.level == level
+    assert (trace.server.counts is None) == (level == "speed")
     assert all(t.kind == "streamed" for t in trace.tokens)
     assert trace.complete
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("busy", "2 requests ended while this one ran"),
-        ("wrong counters", "they count"),
-        ("garbled counters", "cannot be read"),
-    ],
-)
-def test_counters_of_other_requests_are_noted_and_not_used(fault: str, said: str) -> None:
-    trace = run_once(endless_pair("llama"), level="none", fault=fault)
-    assert trace.server.level == "speed"
-    assert trace.server.counts is None
-    assert any(said in note for note in trace.server.notes), trace.server.notes
 
 
 def test_an_unreachable_server_is_an_error_before_anything_runs() -> None:
@@ -288,12 +276,12 @@ def test_the_environments_openai_keys_are_not_sent_to_other_servers(monkeypatch:
         assert KEY not in str(fake.headers)
 
 
-def check_clean(said: object) -> None:
+def check_clean(message: object) -> None:
     """One sentence or two for a person: no key, no stack, no address."""
-    text = str(said)
+    text = str(message)
     assert not any(part in text for part in (KEY, "Traceback", "http://", "127.0.0.1", "\n")), text
-    if isinstance(said, BaseException):
-        assert said.__cause__ is None
+    if isinstance(message, BaseException):
+        assert message.__cause__ is None
 
 
 # --- time, threads, many lanes ----------------------------------------------------------------------------
