@@ -43,7 +43,7 @@ class ServerLane(Iterator[Round]):
 
     Raises:
         SettingsError, PromptError: at once, what this server or any server cannot do.
-        ServerError: at once if nobody is there; what the server says to the request, when a round is taken.
+        ServerError: at once if nobody is there; a refused request when the first round is taken.
     """
 
     def __init__(self, pair: Any, prompt: str | Sequence[int], settings: Settings) -> None:

@@ -55,7 +55,7 @@ class Reader(Thread):
         except FAILURES as failure:
             if not self._connection.aborted:
                 error = explained(failure, self._pair, self._strategy)
-        except Exception as failure:  # a waiting lane must hear of any end of this thread
+        except Exception as failure:  # whatever ends this thread, the lane that waits for it must go on
             kind = type(failure).__name__
             error = ServerError(f"{self._pair.name!r} sent what cannot be read ({kind}); see its log.")
         finally:

@@ -52,8 +52,7 @@ def completion_request(pair: ServerPair, prompt: Any, settings: Settings) -> Com
     Raises:
         PromptError: the prompt is empty, or not what this API takes.
     """
-    chat = _wants_chat(pair, prompt, settings)
-    prompt = _checked_prompt(prompt, chat)
+    prompt, chat = _checked_prompt(pair, prompt, settings)
     body = {
         "model": pair.model_of(settings.strategy),
         **({"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt}),
@@ -110,7 +109,7 @@ def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPa
     """
     found = server_of(pair, settings)
     found.url_of("autoregressive")
-    checked = [_checked_prompt(p, _wants_chat(found, p, settings)) for p in one_by_one(prompts)]
+    checked = [_checked_prompt(found, prompt, settings)[0] for prompt in one_by_one(prompts)]
     if not checked:
         raise PromptError("there is none; give at least one text to continue.")
     return found, checked
@@ -136,20 +135,21 @@ def _check_followed(settings: Settings) -> None:
         raise SettingsError("top_candidates", f"a server keeps its distributions to itself; take 0, or {HERE}")
 
 
-def _checked_prompt(prompt: str | Sequence[int], chat: bool) -> str | list[int]:
+def _checked_prompt(
+    pair: ServerPair, prompt: str | Sequence[int], settings: Settings
+) -> tuple[str | list[int], bool]:
+    """The prompt as it is sent, and whether the server puts it into its chat template.
+
+    Token ids are taken as they are unless the settings say otherwise.
+    """
     if isinstance(prompt, str):
         check_text(prompt)
-        return prompt
+        return prompt, pair.chat if settings.chat is None else settings.chat
     ids = read_ids(prompt)
     if not ids:
         raise PromptError(EMPTY)
     if any(i < 0 for i in ids):
         raise PromptError("token ids are not negative.")
-    if chat:
+    if settings.chat:
         raise PromptError("token ids cannot be put into a server's chat template; give text, or switch chat off.")
-    return ids
-
-
-def _wants_chat(pair: ServerPair, prompt: Any, settings: Settings) -> bool:
-    """Whether the server's chat template is used; token ids are taken as they are unless chat is asked for."""
-    return settings.chat if settings.chat is not None else pair.chat and isinstance(prompt, str)
+    return ids, False
