@@ -1,4 +1,4 @@
-"""What a trace knows of the server that its lane ran on; no address, no key."""
+"""What a trace holds on the server that its lane ran on: neither an address nor a key."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["detailed", "summary", "metrics", "speed"]
-"""How much a server told of its speculation, the most first.
+"""How much is known of the server's speculation, from the most to the least.
 
-``detailed``: what every verify step drafted and accepted. ``summary``: this request's totals. ``metrics``: the
-server's counters before and after, when nothing else ran. ``speed``: nothing, only the text came.
+``detailed``: what every verify step drafted and accepted. ``summary``: the request's totals. ``metrics``: the
+server's counters before and after, when no other request ran. ``speed``: nothing but the text and its times.
 """
 
 LEVELS: dict[Level, str] = {
@@ -27,8 +27,8 @@ class Counts:
 
     Attributes:
         steps: verify steps in which anything was drafted.
-        drafted, accepted: tokens over all steps. The last step counts whole, though an end may have cut it.
-        gamma: the most tokens the server drafts in a step; None if it does not say.
+        drafted, accepted: tokens over all steps. The last step counts whole, even if the output's end cut it.
+        gamma: the most tokens the server drafts in a step; None if unknown.
         histogram: steps with i accepted tokens, i from 0; None if unknown.
         per_position: steps with more than j accepted tokens, j from 0; None if unknown.
     """
@@ -43,21 +43,19 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What is known of a lane that ran on a server.
-
-    Its clock is the client's: seconds from the request until each chunk was there, network included.
+    """What is known of a lane that ran on a server. Its clock is the client's, network included.
 
     Attributes:
-        name: of the deployment, as it was configured.
-        model: what was asked for by name.
-        chat: whether the server put the prompt into its chat template.
-        level: how much it told of its speculation.
+        name: of the pair of deployments, as configured.
+        model: the model's name in the request.
+        chat: whether the server applied its chat template.
+        level: how much is known of its speculation.
         counts: totals of the speculation; None at the level ``speed``.
         completion_tokens, prompt_tokens: as the server counted them; None if it did not.
-        token_ids: whether it gave token ids; without them each "token" of the trace is a piece of text.
-        network_seconds: the median of a few empty requests there and back; None if none was answered.
-        incomplete: why the answer broke off; None if it did not.
-        notes: sentences for people: what did not add up, what the server does not know.
+        token_ids: whether it sent token ids; without them each "token" of the trace is a piece of text.
+        network_seconds: median time of a few empty requests; None if none succeeded.
+        incomplete: why the response broke off; None if it did not.
+        notes: sentences for people on what did not add up or is unknown.
     """
 
     name: str
@@ -74,5 +72,5 @@ class ServerRecord:
 
     @property
     def gamma(self) -> int | None:
-        """The most tokens the server drafts in a step; None if it does not say."""
+        """The most tokens the server drafts in a step; None if unknown."""
         return self.counts.gamma if self.counts else None

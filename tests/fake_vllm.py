@@ -1,8 +1,8 @@
-"""A server that speaks vLLM's protocol and really decodes, with this project's own core.
+"""A server that speaks vLLM's protocol and really decodes, with this project's own code.
 
 It reports the true arrays of its verify steps as vLLM does (``--per-request-spec-decode-metrics``): a step in
 which nothing was drafted is left out, and what the last step accepted is counted whole, even behind an end.
-``FakeVLLM.traces`` holds the core's own trace of every request, by its seed.
+``FakeVLLM.traces`` holds the local trace of every request, by its seed.
 """
 
 from __future__ import annotations
@@ -28,28 +28,19 @@ from specdemo.runs.encode import encode
 from specdemo.runs.lane import LaneRecord
 from specdemo.settings import MAX_GAMMA
 
-FAULTS = (
-    "429",
-    "500",
-    "cut",
-    "quiet end",
-    "hang",
-    "no json",
-    "no chunk",
-    "wrong ids",
-    "error event",
-    "abort",
-    "too much",
-    "empty",
-    "no usage",
-    "wrong totals",
-    "wrong steps",
-    "unreadable record",
-    "busy",
-    "wrong counters",
-    "no counters",
-    "garbled counters",
-)
+REFUSALS = ("429", "500")
+ODD_EVENTS = {
+    "no json": b'{"choices": [',
+    "no chunk": b'{"choices": "none"}',
+    "wrong ids": b'{"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}',
+    "error event": b'{"error": {"message": "EngineDeadError", "code": 500}}',
+    "too much": b'{"choices": [{"index": 0, "text": "x", "token_ids": [' + b"12, " * 500 + b"12]}]}",
+}
+BROKEN_STREAMS = ("cut", "quiet end", "hang", "abort", *ODD_EVENTS)
+"""Faults in the middle of a response."""
+
+WRONG_REPORTS = ("empty", "no usage", "wrong totals", "wrong steps", "unreadable record")
+WRONG_COUNTERS = ("busy", "wrong counters", "no counters", "garbled counters")
 
 
 class FakeVLLM:
@@ -60,12 +51,12 @@ class FakeVLLM:
         deployed: how it speculates (γ, drafter, adaptive γ); None is a baseline deployment.
         level: of its record: ``detailed``, ``summary`` or ``none``.
         model: what it calls its model.
-        key: asked for, if there is one.
+        key: the key that requests need, if any.
         ids: whether it knows ``return_token_ids``.
-        strict: answer 400 to parameters it does not know, as some servers do, instead of ignoring them.
+        strict: refuse parameters it does not know (400), as some servers do, instead of ignoring them.
         merge: the chance that a chunk waits for the next, as under load.
         pause: seconds between chunks.
-        fault: one of ``FAULTS``; those in mid-answer come after ``fault_after`` chunks.
+        fault: one of the names above; those of ``BROKEN_STREAMS`` happen after ``fault_after`` chunks.
     """
 
     def __init__(
@@ -83,22 +74,19 @@ class FakeVLLM:
         fault: str | None = None,
         fault_after: int = 3,
     ) -> None:
-        assert fault is None or fault in FAULTS
+        assert fault in (None, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
         self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
         self.fault, self.fault_after = fault, fault_after
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
-        self.gone = threading.Event()  # set when a client leaves in mid-answer
+        self.gone = threading.Event()  # set when a client leaves in the middle of a response
         self.counters: Counter[str] = Counter()
         self.positions: Counter[int] = Counter()
         self.lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"server_of": self})
-        self._http = _Server(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        self._http = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -114,23 +102,23 @@ class FakeVLLM:
 
     # --- decoding -----------------------------------------------------------------------------------------
 
-    def settings(self, asked: dict[str, Any]) -> Settings:
-        """What the core is told: the request's sampling, the deployment's speculation."""
-        greedy = asked["temperature"] == 0
+    def settings(self, request: dict[str, Any]) -> Settings:
+        """The settings to decode with: the request's sampling, the deployment's speculation."""
+        greedy = request["temperature"] == 0
         common = {
-            "temperature": asked["temperature"],
-            "top_p": asked["top_p"],
-            "top_k": max(asked.get("top_k", 0), 0),
-            "repetition_penalty": asked.get("repetition_penalty", 1.0),
-            "max_new_tokens": asked["max_tokens"],
-            "seed": asked["seed"],
+            "temperature": request["temperature"],
+            "top_p": request["top_p"],
+            "top_k": max(request.get("top_k", 0), 0),
+            "repetition_penalty": request.get("repetition_penalty", 1.0),
+            "max_new_tokens": request["max_tokens"],
+            "seed": request["seed"],
         }
         if self.deployed is None:
             return Settings(strategy="autoregressive", **common)
         return replace(self.deployed, acceptance="exact" if greedy else "sampling", **common)
 
     def decode(self, record: LaneRecord, steps: list[tuple[int, int]]) -> Iterator[Round]:
-        """The core's rounds; ``steps`` fills with what vLLM would record: tokens drafted and passed."""
+        """The rounds as decoded here; ``steps`` fills with what vLLM would record: tokens drafted and passed."""
         lane = new_lane(self.pair, record.ids, record.settings)
         target = EagerRunner(self.pair.target)
         if self.deployed is None:
@@ -147,31 +135,21 @@ class FakeVLLM:
         if self.deployed is None or self.level == "none":
             return None
         gamma = MAX_GAMMA if self.deployed.adaptive_gamma else self.deployed.gamma
-        drafted, accepted = sum(d for d, _ in steps), sum(a for _, a in steps)
-        kept = [a for _, a in steps]
+        drafted, accepted = [d for d, _ in steps], [a for _, a in steps]
         record: dict[str, Any] = {
-            "mean_acceptance_length": 1 + accepted / len(steps) if steps else 1.0,
-            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
-            "acceptance_histogram": [kept.count(i) for i in range(gamma + 1)],
+            "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else 1.0,
+            "draft_acceptance_rate": sum(accepted) / sum(drafted) if steps else 0.0,
+            "acceptance_histogram": [accepted.count(i) for i in range(gamma + 1)],
             "num_spec_steps": len(steps),
-            "num_accepted_draft_tokens": accepted,
-            "num_draft_tokens": drafted,
+            "num_accepted_draft_tokens": sum(accepted),
+            "num_draft_tokens": sum(drafted) + (self.fault == "wrong totals"),
             "num_spec_tokens": gamma,
         }
         if self.level == "detailed" and steps:
-            record["per_step_accepted"], record["per_step_drafted"] = kept, [d for d, _ in steps]
-        if self.fault == "wrong totals":
-            record["num_draft_tokens"] += 1
-        if self.fault == "wrong steps":  # they agree with each other, but not with the answer
-            record["per_step_accepted"] = [d for d, _ in steps] + [gamma] * 40
-            record["per_step_drafted"] = record["per_step_accepted"]
-            for name in (
-                "num_spec_steps",
-                "num_accepted_draft_tokens",
-                "num_draft_tokens",
-                "acceptance_histogram",
-            ):
-                del record[name]
+            record |= {"per_step_accepted": accepted, "per_step_drafted": drafted}
+        if self.fault == "wrong steps":  # they agree with each other, but not with the output
+            too_many = drafted + [gamma] * 40
+            return {"num_spec_tokens": gamma, "per_step_accepted": too_many, "per_step_drafted": too_many}
         return {"per_step_accepted": "all"} if self.fault == "unreadable record" else record
 
     def count(self, tokens: int, prompt: int, steps: list[tuple[int, int]]) -> None:
@@ -217,7 +195,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server_of: FakeVLLM
+    fake: FakeVLLM
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
@@ -226,10 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             super().handle()
         except ConnectionError:
-            self.server_of.gone.set()
+            self.fake.gone.set()
 
     def do_GET(self) -> None:
-        fake = self.server_of
+        fake = self.fake
         if self.path == "/health":
             return self._send(200, b"")
         if self.path == "/metrics" and fake.fault != "no counters":
@@ -239,46 +217,46 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        fake = self.server_of
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        fake = self.fake
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fake.headers.append(dict(self.headers))
         if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
             sent = self.headers.get("Authorization", "")
             return self._refuse(401, f"Unauthorized: {sent}", "Unauthorized")
         if self.path == "/detokenize":
-            return self._json(200, {"prompt": fake.detokenize(asked["tokens"])})
+            return self._json(200, {"prompt": fake.detokenize(request["tokens"])})
         if self.path not in ("/v1/completions", "/v1/chat/completions"):
             return self._json(404, {"detail": "Not Found"})
-        fake.requests.append({"path": self.path, **asked})
+        fake.requests.append({"path": self.path, **request})
         if fake.fault == "429":
             return self._refuse(429, "too many requests", "RateLimitError", {"Retry-After": "7"})
         if fake.fault == "500":
             return self._refuse(500, "the engine died", "InternalServerError")
-        if asked["model"] != fake.model:
-            return self._refuse(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
-        unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(asked)
+        if request["model"] != fake.model:
+            return self._refuse(404, f"The model `{request['model']}` does not exist.", "NotFoundError")
+        unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(request)
         if fake.strict and unknown:
             return self._refuse(400, f"unexpected parameters: {sorted(unknown)}", "BadRequestError")
-        return self._answer(asked, chat="messages" in asked)
+        return self._respond(request, chat="messages" in request)
 
-    # --- answers ------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------
 
-    def _answer(self, asked: dict[str, Any], chat: bool) -> None:
-        fake = self.server_of
-        prompt = asked["messages"][-1]["content"] if chat else asked["prompt"]
+    def _respond(self, request: dict[str, Any], chat: bool) -> None:
+        fake = self.fake
+        prompt = request["messages"][-1]["content"] if chat else request["prompt"]
         ids = encode(fake.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
-        settings, steps, rounds = fake.settings(asked), [], []
+        settings, steps, rounds = fake.settings(request), [], []
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        frame = _Frame(chat, asked, ids if fake.ids else None)
+        frame = _Frame(chat, request, ids if fake.ids else None)
         for event in frame.opening():
             self._event(event)
         record = LaneRecord(fake.pair, ids, settings)
         held: list[Round] = []
         dice = Random(settings.seed)
-        for round_ in ended_at(fake.decode(record, steps), asked.get("stop", ())):
+        for round_ in ended_at(fake.decode(record, steps), request.get("stop", ())):
             rounds.append(round_)
             held.append(round_)
             if round_.stop is None and dice.random() < fake.merge:
@@ -286,9 +264,9 @@ class _Handler(BaseHTTPRequestHandler):
             if fake.fault == "empty":
                 held = []
                 continue
-            if not self._mid_answer(frame, sum(len(r.emitted) for r in rounds)):
+            if self._broke_off(frame):
                 return
-            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop, fake.ids))
+            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop))
             held = []
             time.sleep(fake.pause)
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
@@ -296,59 +274,41 @@ class _Handler(BaseHTTPRequestHandler):
         emitted = sum(len(r.emitted) for r in rounds)
         fake.count(emitted, len(ids), steps)
         if fake.fault == "empty":
-            self._event(frame.chunk([], "eos", False))
-        if fake.fault != "no usage" and asked.get("stream_options", {}).get("include_usage"):
+            self._event(frame.chunk([], "eos"))
+        if fake.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):
             self._event(frame.usage(len(ids), emitted, fake.record(steps)))
-        self._raw(b"data: [DONE]\n\n")
-        self.wfile.write(b"0\r\n\r\n")
+        self._end()
 
-    def _mid_answer(self, frame: _Frame, sent: int) -> bool:
-        """Let a fault of mid-answer happen; False if the answer is over."""
-        fake = self.server_of
-        if frame.chunks < fake.fault_after:
-            return True
-        if fake.fault == "cut":
-            self._hang_up()
-            return False
-        if fake.fault == "quiet end":
-            self._raw(b"data: [DONE]\n\n")
-            self.wfile.write(b"0\r\n\r\n")
-            return False
-        if fake.fault == "hang":
-            fake.gone.wait(20)
-            self._hang_up()
+    def _broke_off(self, frame: _Frame) -> bool:
+        """Let a fault in the middle of the response happen; whether the response is over."""
+        fake = self.fake
+        if fake.fault not in BROKEN_STREAMS or frame.chunks < fake.fault_after:
             return False
         if fake.fault == "abort":
-            self._event(frame.chunk([], "abort", False))
-            self._raw(b"data: [DONE]\n\n")
-            self.wfile.write(b"0\r\n\r\n")
-            return False
-        odd = {
-            "no json": b'data: {"choices": [\n\n',
-            "no chunk": b'data: {"choices": "none"}\n\n',
-            "wrong ids": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}\n\n',
-            "error event": b'data: {"error": {"message": "EngineDeadError", "code": 500}}\n\n',
-            "too much": b'data: {"choices": [{"index": 0, "text": "x", "token_ids": ['
-            + b"12, " * 500
-            + b"12]}]}\n\n",
-        }
-        if fake.fault in odd:
-            self._raw(odd[fake.fault])
+            self._event(frame.chunk([], "abort"))
+        if fake.fault in ("abort", "quiet end"):
+            self._end()
+            return True
+        if fake.fault == "hang":
+            fake.gone.wait(20)
+        if fake.fault in ODD_EVENTS:
+            self._data(ODD_EVENTS[fake.fault])
             fake.gone.wait(0.2)
-            self._hang_up()
-            return False
-        return True
-
-    def _hang_up(self) -> None:
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
+        return True
 
     def _event(self, data: dict[str, Any]) -> None:
-        self._raw(f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode())
+        self._data(json.dumps(data, ensure_ascii=False).encode())
 
-    def _raw(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    def _data(self, data: bytes) -> None:
+        event = b"data: " + data + b"\n\n"
+        self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
         self.wfile.flush()
+
+    def _end(self) -> None:
+        self._data(b"[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
 
     def _refuse(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
         self._json(status, {"error": {"message": message, "type": kind, "code": status}}, headers)
@@ -390,31 +350,29 @@ def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:
 
 
 class _Frame:
-    """The chunks of one answer in OpenAI's form, with vLLM's additions."""
+    """The chunks of one response in OpenAI's form, with vLLM's additions."""
 
-    def __init__(self, chat: bool, asked: dict[str, Any], prompt_ids: list[int] | None) -> None:
-        self.chat, self._asked, self._prompt_ids = chat, asked, prompt_ids
+    def __init__(self, chat: bool, request: dict[str, Any], prompt_ids: list[int] | None) -> None:
+        self.chat, self._request, self._prompt_ids = chat, request, prompt_ids
+        self._wants_ids = prompt_ids is not None and bool(request.get("return_token_ids"))
         self.chunks = 0
 
     def _root(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        return {"id": "cmpl-1", "object": kind, "created": 0, "model": self._asked["model"], "choices": choices}
+        return {"id": "cmpl-1", "object": kind, "created": 0, "model": self._request["model"], "choices": choices}
 
     def opening(self) -> list[dict[str, Any]]:
         if not self.chat:
             return []
         root = self._root([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
-        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids() else {})]
+        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids else {})]
 
-    def _wants_ids(self) -> bool:
-        return self._prompt_ids is not None and bool(self._asked.get("return_token_ids"))
-
-    def chunk(self, tokens: list[Any], stop: str | None, ids: bool) -> dict[str, Any]:
-        reasons = {"eos": "stop", "length": "length", "context": "length", None: None}
+    def chunk(self, tokens: list[Token], stop: str | None) -> dict[str, Any]:
+        reasons = {"eos": "stop", "context": "length"}
         choice: dict[str, Any] = {"index": 0, "finish_reason": reasons.get(stop, stop), "logprobs": None}
         text = "".join(t.text for t in tokens)
         choice |= {"delta": {"content": text}} if self.chat else {"text": text}
-        if ids and self._wants_ids():
+        if tokens and self._wants_ids:
             choice["token_ids"] = [t.id for t in tokens]
             if not self.chat and not self.chunks:
                 choice["prompt_token_ids"] = self._prompt_ids

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import index
+from collections.abc import Sequence
 from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
 from specdemo.models.pair import ModelPair
+from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.pair import ServerPair
-
-EMPTY = "it is empty; write something for the models to continue."
 
 
 def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None) -> list[int]:
@@ -71,16 +69,6 @@ def encode_all(
     return encoded
 
 
-def one_by_one(prompts: Any) -> list[Any]:
-    """The prompts one by one: a text is one, and so are whole numbers that are no list in a list."""
-    if isinstance(prompts, str):
-        return [prompts]
-    if isinstance(prompts, bytes | dict) or not isinstance(prompts, Iterable):
-        raise PromptError(f"must be a text or a list of texts or of token ids, not {type(prompts).__name__}.")
-    given = list(prompts)
-    return [given] if given and not any(isinstance(p, str | bytes | Iterable) for p in given) else given
-
-
 def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
     check_text(prompt)
     tokenizer = pair.tokenizer
@@ -99,33 +87,6 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
         enable_thinking=False,
     )
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def read_ids(prompt: Any) -> list[int]:
-    """Token ids as a list of ints.
-
-    Raises:
-        PromptError: it is no list of whole numbers.
-    """
-    try:
-        if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in prompt):
-            raise TypeError(type(prompt).__name__)
-        return [index(i) for i in prompt]
-    except TypeError as error:
-        raise PromptError("must be text or a list of token ids, which are whole numbers.") from error
-
-
-def check_text(prompt: str) -> None:
-    """
-    Raises:
-        PromptError: it is empty, or holds what cannot be encoded.
-    """
-    if not prompt.strip():
-        raise PromptError(EMPTY)
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise PromptError(f"character {error.start} is not valid Unicode; remove it.") from error
 
 
 def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,34 +14,28 @@ from typing import Any
 
 from specdemo.errors import ServerError
 from specdemo.models.request import is_public
+from specdemo.models.source import ASSETS
 from specdemo.servers.pair import ServerPair
 
-MOST_NAMED = 8
 FILE = "SPECDEMO_SERVERS"
 """Environment variable with the path of a file in place of ``assets/servers.toml``."""
 
 SINGLE = "SPECDEMO_SERVER_"
-"""Beginning of the variables that describe one server without a file, which is called ``server``."""
+"""Prefix of the variables that describe one server without a file, which is called ``server``."""
 
-FIELDS = {
-    "id": str,
-    "label": str,
-    "baseline_url": str,
-    "speculative_url": str,
-    "model": str,
-    "speculative_model": str,
-    "api_key_env": str,
-    "chat": bool,
-    "timeout": (int, float),
-    "stop": list,
-    "note": str,
-}
+SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "api_key", "chat", "name")
+PAIR_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout", "stop")
+OTHER_FIELDS = ("id", "label", "api_key_env", "note")
+"""What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
+
 SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ID = re.compile(r"[A-Za-z0-9_.-]+")
-"""What stands in links, and in options of the command line."""
+"""An id stands in links and in options of the command line."""
+
+MOST_NAMED = 8
 CLOSED = "the servers of this page are not described properly; whoever runs it finds the reason in its log."
-SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "servers.toml"
+SHIPPED = ASSETS / "servers.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,57 +62,36 @@ class ServerEntry:
 
 
 _log = logging.getLogger(__name__)
-_told: set[str] = set()
-"""What was logged already."""
+_logged: set[str] = set()
 
 
 def servers() -> dict[str, ServerEntry]:
     """All configured servers by id, in the order of the file; read anew each time, since keys may change.
 
-    One that is not described properly is left out, and logged once: see :func:`problems`.
+    A server whose description is wrong is left out, and logged once: see :func:`problems`.
 
     Raises:
-        ServerError: the file cannot be read at all; strangers are not told why.
+        ServerError: the file cannot be read at all; the reason is kept from users of a public page.
     """
     try:
-        found, wrong = _all()
+        found, wrong = _read_all()
     except ServerError as error:
         if not is_public():
             raise
-        _log_once(str(error))
+        _log_once(error)
         raise ServerError(CLOSED) from None
     for problem in wrong.values():
-        _log_once(str(problem))
+        _log_once(problem)
     return found
 
 
 def problems() -> dict[str, ServerError]:
-    """What is wrong with each of the others, by id, or by its place in the file.
+    """What is wrong with the servers that are left out, by id or by place in the file.
 
     Raises:
         ServerError: the file cannot be read at all.
     """
-    return _all()[1]
-
-
-def _log_once(text: str) -> None:
-    if text not in _told:
-        _told.add(text)
-        _log.warning("%s", text)
-
-
-def _all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
-    found: dict[str, ServerEntry] = {}
-    wrong: dict[str, ServerError] = {}
-    for name, described in [*_from_file(), *_from_environment()]:
-        try:
-            entry = described()
-            if entry.id in found:
-                raise ServerError(f"two configured servers have the id {entry.id!r}; give each its own.")
-            found[entry.id] = entry
-        except ServerError as error:
-            wrong[name if name not in found else f"{name}, again"] = error
-    return found, wrong
+    return _read_all()[1]
 
 
 def configured_pair(name: str) -> ServerPair:
@@ -127,37 +101,53 @@ def configured_pair(name: str) -> ServerPair:
         ServerError: there is none.
     """
     known = servers()
-    if name not in known and name in (wrong := _all()[1]):
+    if name in known:
+        return known[name].pair
+    if name in (wrong := problems()):
         raise ServerError(CLOSED) if is_public() else wrong[name]
-    if name not in known:
-        named = ", ".join(list(known)[:MOST_NAMED])
-        choice = f"choose one of {named}" if known else f"describe it in assets/servers.toml or in {FILE}"
-        raise ServerError(f"{name!r} is not configured; {choice}.")
-    return known[name].pair
+    named = ", ".join(list(known)[:MOST_NAMED])
+    choice = f"choose one of {named}" if known else f"describe it in assets/servers.toml or in {FILE}"
+    raise ServerError(f"{name!r} is not configured; {choice}.")
 
 
-Described = tuple[str, Callable[[], ServerEntry]]
-"""The id, or the place in the file, and what makes an entry of the description or says what is wrong with it."""
+def _log_once(error: ServerError) -> None:
+    if str(error) not in _logged:
+        _logged.add(str(error))
+        _log.warning("%s", error)
 
 
-def _from_file() -> list[Described]:
+def _read_all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
+    """The servers by id, and what is wrong with the others."""
+    found: dict[str, ServerEntry] = {}
+    wrong: dict[str, ServerError] = {}
+    for name, read in (*_from_file(), *_from_environment()):
+        try:
+            entry = read()
+            if entry.id in found:
+                raise ServerError(f"two configured servers have the id {entry.id!r}; give each its own.")
+            found[entry.id] = entry
+        except ServerError as error:
+            wrong[name if name not in found else f"{name}, again"] = error
+    return found, wrong
+
+
+Description = tuple[str, Callable[[], ServerEntry]]
+"""An id, or a place in the file, and a function that reads the entry or raises a ServerError."""
+
+
+def _from_file() -> Iterator[Description]:
     named = os.environ.get(FILE)
     path = Path(named).expanduser() if named else SHIPPED
     if not named and not path.exists():  # an installed package without its assets
-        return []
-    tables = enumerate(_tables(path), start=1)
-    return [(_name(number, table), partial(_entry, number, table)) for number, table in tables]
+        return
+    for number, table in enumerate(_tables(path), start=1):
+        name = table.get("id", number) if isinstance(table, dict) else number
+        yield str(name), partial(_entry_of_table, number, table)
 
 
-def _name(number: int, table: Any) -> str:
-    return str(table.get("id", number)) if isinstance(table, dict) else str(number)
-
-
-def _tables(path: Path) -> list[dict[str, Any]]:
-    from specdemo.models.catalog import read_toml
-
+def _tables(path: Path) -> list[Any]:
     try:
-        data = read_toml(path)
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ServerError(f"{path.name} cannot be read: {error.strerror}; see {FILE}.") from error
     except ValueError as error:  # of TOML, or of UTF-8
@@ -168,7 +158,7 @@ def _tables(path: Path) -> list[dict[str, Any]]:
     return tables
 
 
-def _entry(number: int, table: Mapping[str, Any]) -> ServerEntry:
+def _entry_of_table(number: int, table: Any) -> ServerEntry:
     if not isinstance(table, dict):
         raise ServerError(f"server {number} of the file is no [[server]] table.")
     place = f"server {table.get('id', number)!r} of the file"
@@ -178,13 +168,14 @@ def _entry(number: int, table: Mapping[str, Any]) -> ServerEntry:
             "environment variable that holds it."
         )
     for name, value in table.items():
-        if name not in FIELDS:
-            raise ServerError(f"{place} has {name!r}, which is not known; take one of {', '.join(FIELDS)}.")
-        if not isinstance(value, FIELDS[name]):
-            raise ServerError(f"{place}: {name} has a value of the wrong kind.")
+        if name not in PAIR_FIELDS and name not in OTHER_FIELDS:
+            known = ", ".join((*OTHER_FIELDS, *PAIR_FIELDS))
+            raise ServerError(f"{place} has {name!r}, which is not known; take one of {known}.")
+        if name in OTHER_FIELDS and not isinstance(value, str):
+            raise ServerError(f"{place}: {name} must be a text.")
     if not table.get("id") or not table.get("model"):
         raise ServerError(f"{place} needs an id and a model.")
-    return _checked(place, table, _key(place, table.get("api_key_env")))
+    return _entry(place, table, _key(place, table.get("api_key_env")))
 
 
 def _key(place: str, variable: str | None) -> str | None:
@@ -200,38 +191,29 @@ def _key(place: str, variable: str | None) -> str | None:
     return key
 
 
-def _from_environment() -> list[Described]:
-    names = ("BASELINE_URL", "SPECULATIVE_URL", "MODEL", "SPECULATIVE_MODEL", "API_KEY", "CHAT", "NAME")
-    given = {name.lower(): value for name in names if (value := os.environ.get(SINGLE + name))}
-    if not given:
-        return []
-    return [(_id_of(given.get("name", "server")), partial(_single, given))]
+def _from_environment() -> Iterator[Description]:
+    given = {name: value for name in SINGLE_FIELDS if (value := os.environ.get(SINGLE + name.upper()))}
+    if given:
+        label = given.get("name", "server")
+        id_ = re.sub(r"[^A-Za-z0-9_.-]+", "-", label).strip("-") or "server"
+        yield id_, partial(_entry_of_variables, {**given, "id": id_, "label": label})
 
 
-def _id_of(name: str) -> str:
-    """A name that people read, as an id."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "server"
-
-
-def _single(given: dict[str, str]) -> ServerEntry:
-    place = f"{SINGLE}…"
+def _entry_of_variables(given: dict[str, str]) -> ServerEntry:
     if "model" not in given:
         raise ServerError(f"{SINGLE}MODEL is not set; it names the model that the server serves.")
     chat = given.get("chat", "0").lower()
     if chat not in SWITCH:
         raise ServerError(f"{SINGLE}CHAT must be one of {', '.join(SWITCH)}.")
-    name = given.get("name", "server")
-    table = {**given, "id": _id_of(name), "label": name, "chat": SWITCH[chat]}
-    return _checked(place, table, given.get("api_key"))
+    return _entry(f"{SINGLE}…", {**given, "chat": SWITCH[chat]}, given.get("api_key"))
 
 
-def _checked(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry:
-    names = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout", "stop")
-    fields: dict[str, Any] = {"baseline_url": None, "speculative_url": None}
-    fields |= {name: table[name] for name in names if name in table}
+def _entry(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry:
     if not ID.fullmatch(table["id"]):
         raise ServerError(f"{place}: an id is made of letters, digits, dots, dashes and underscores.")
     label = table.get("label") or table["id"]
+    fields = {"baseline_url": None, "speculative_url": None}
+    fields |= {name: table[name] for name in PAIR_FIELDS if name in table}
     try:
         pair = ServerPair(**fields, api_key=key, name=label)
     except ServerError as error:

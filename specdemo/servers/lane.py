@@ -1,8 +1,10 @@
-"""A lane on a server: its rounds while they come, and its trace once it is known what they were."""
+"""A lane on a server: its rounds while they arrive, and its trace once it is known what they were."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from queue import Empty
 from threading import Event
 from typing import Any
@@ -11,90 +13,84 @@ import httpx2
 
 from specdemo.errors import ServerError
 from specdemo.server_record import ServerRecord
-from specdemo.servers.answer import Piece
-from specdemo.servers.conclusion import conclude, so_far
+from specdemo.servers.conclusion import conclude
 from specdemo.servers.connection import Connection
 from specdemo.servers.failures import explained
 from specdemo.servers.pair import ServerPair
-from specdemo.servers.reader import Question, Reader
-from specdemo.servers.request import body_of, checked_prompt, extras_of, sampling_of, server_of, wants_chat
+from specdemo.servers.reader import Reader
+from specdemo.servers.request import completion_request, server_of
+from specdemo.servers.response import Chunk
 from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 
-HEARD_SECONDS = 0.1
+STOP_SECONDS = 0.1
+"""How often a lane that waits for a round looks whether it is to stop."""
+
 CLOSE_SECONDS = 2.0
-"""How long closing waits for the reading thread, which a shut connection ends at once."""
+"""The longest wait for the reading thread to end; an aborted connection ends it at once."""
 
 
 class ServerLane(Iterator[Round]):
-    """Rounds as the server sends them, one a chunk, their kinds unknown; :meth:`trace` has what they really were.
+    """Rounds as the server sends them, one a chunk, of unknown kinds; :meth:`trace` has what they really were.
 
-    The request is sent with the first round that is asked for, or by :meth:`start`; a thread reads from then on.
+    The request is sent by :meth:`start`, or when the first round is taken; from then on a thread reads.
 
     Args:
         pair: the deployments; anything if the settings name a configured server.
         prompt: text, or token ids for plain completions.
-        settings: of the lane; γ, drafter and rule are the server's own.
+        settings: of the lane; γ, drafter and acceptance rule are the server's own.
 
     Raises:
-        SettingsError, PromptError: at once, what this server or any cannot do.
-        ServerError: at once if nobody is there; else with the first round.
+        SettingsError, PromptError: at once, what this server or any server cannot do.
+        ServerError: at once if nobody is there; a refused request when the first round is taken.
     """
 
     def __init__(self, pair: Any, prompt: str | Sequence[int], settings: Settings) -> None:
         self.pair: ServerPair = server_of(pair, settings)
         self.settings = settings
-        self.chat = wants_chat(self.pair, prompt, settings)
-        self.prompt = checked_prompt(prompt, self.chat)
-        model = self.pair.model_of(settings.strategy)
+        self._request = completion_request(self.pair, prompt, settings)
         self._connection = Connection(self.pair, settings.strategy)
         try:
-            self.network_seconds = self._connection.network_seconds()
+            self._network_seconds = self._connection.network_seconds()
         except httpx2.HTTPError as error:
             self._connection.close()
-            raise explained(error, self.pair, model) from None
-        question = Question(
-            chat=self.chat,
-            body=body_of(self.prompt, settings, model, self.chat, self.pair.stop),
-            sampling=sampling_of(settings),
-            extras=extras_of(self.chat),
-        )
-        self._reader = Reader(self._connection, self.pair, question, counted=settings.strategy == "speculative")
-        self._pieces: list[Piece] = []
-        self._coming: list[Round] = []
+            raise explained(error, self.pair, settings.strategy) from None
+        self._reader = Reader(self._connection, self.pair, settings.strategy, self._request)
         self._rounds: list[Round] = []
+        self._waiting: deque[Round] = deque()  # those of the rounds that were not taken yet
         self._started = self._ended = False
         self._trace: Trace | None = None
 
     def start(self) -> None:
-        """Send the request now. Once; later calls do nothing."""
+        """Send the request now. Later calls do nothing."""
         if not self._started and not self._ended:
             self._started = True
             self._reader.start()
 
     @property
     def elapsed(self) -> float:
-        """Seconds on the lane's clock, which is the client's: since the request was sent."""
+        """The lane's clock, which is the client's: seconds since the request was sent."""
         return self._reader.elapsed
 
+    @property
+    def _ready(self) -> bool:
+        return self._ended or bool(self._waiting)
+
     def wait(self, seconds: float) -> bool:
-        """Wait so long for a round, or for the end; whether ``next`` would give it without waiting."""
-        if self._coming or self._ended:
-            return True
+        """Wait so long for a round or the end; whether ``next`` would now return without waiting."""
         self.start()
-        try:
-            self._receive(
-                self._reader.queue.get(timeout=seconds) if seconds > 0 else self._reader.queue.get_nowait()
-            )
-        except Empty:
-            return False
-        return self.wait(0) if not self._coming and not self._ended else True
+        while not self._ready:
+            try:
+                self._receive(self._reader.queue.get(timeout=seconds))
+            except Empty:
+                return False
+        return True
 
     def until(self, stop: Event) -> Iterator[Round]:
-        """Its rounds, until ``stop`` is set, which is heard while it waits for one too."""
+        """Its rounds until ``stop`` is set, which ends the waiting for a round too."""
         while not stop.is_set():
-            if self.wait(HEARD_SECONDS):
+            if self.wait(STOP_SECONDS):
                 round_ = next(self, None)
                 if round_ is None:
                     return
@@ -102,36 +98,32 @@ class ServerLane(Iterator[Round]):
 
     def __next__(self) -> Round:
         self.start()
-        while not self._coming and not self._ended:
+        while not self._ready:
             self._receive(self._reader.queue.get())
-        if not self._coming:
+        if not self._waiting:
             raise StopIteration
-        return self._coming.pop(0)
+        return self._waiting.popleft()
 
-    def _receive(self, item: Piece | ServerError | None) -> None:
-        if isinstance(item, Piece):
-            self._pieces.append(item)
+    def _receive(self, item: Chunk | ServerError | None) -> None:
+        if isinstance(item, Chunk):
             plain = self.settings.strategy == "autoregressive" and item.ids is not None
             rounds = streamed(item, len(self._rounds), "target" if plain else "streamed")
             self._rounds += rounds
-            self._coming += rounds
+            self._waiting += rounds
             return
         self._finish()
         if item is not None:
             raise item
 
-    def _finish(self) -> None:
-        self._ended = True
-        self._reader.join(CLOSE_SECONDS)
-        self._connection.close()
-
     def close(self) -> None:
         """Break off: the connection is shut, and the thread that reads from it ends."""
-        if self._ended:
-            return
+        if not self._ended:
+            self._waiting.clear()
+            self._connection.abort()
+            self._finish()
+
+    def _finish(self) -> None:
         self._ended = True
-        self._coming.clear()
-        self._reader.stop()
         if self._started:
             self._reader.join(CLOSE_SECONDS)
         self._connection.close()
@@ -143,36 +135,33 @@ class ServerLane(Iterator[Round]):
     def trace(self) -> Trace:
         """The lane's record so far; after the end with the rounds that the server's own record makes of it."""
         if not self._ended:
-            return self._concluded()
+            return self._recorded()
         if self._trace is None:
-            self._trace = self._concluded()
+            self._trace = self._recorded()
         return self._trace
 
-    def _concluded(self) -> Trace:
-        answer = self._reader.answer
-        if self._ended and not self._reader.stopped:
-            found = conclude(self._reader, self.settings, self._pieces, self._rounds)
-        else:
-            found = so_far(self._rounds, self._reader.stopped)
-        count = sum(len(p.ids or ()) for p in self._pieces) if answer.has_ids else None
+    def _recorded(self) -> Trace:
+        response, rounds = self._reader.response, tuple(self._rounds)
+        has_ids = response.has_ids
         record = ServerRecord(
             name=self.pair.name,
             model=self.pair.model_of(self.settings.strategy),
-            chat=self.chat,
-            level=found.level,
-            counts=found.counts,
-            completion_tokens=count if count is not None else answer.usage[1],
-            prompt_tokens=answer.usage[0],
-            token_ids=count is not None,
-            network_seconds=self.network_seconds,
-            incomplete=found.incomplete,
-            notes=found.notes,
+            chat=self._request.chat,
+            completion_tokens=sum(len(r.emitted) for r in rounds) if has_ids else response.usage[1],
+            prompt_tokens=response.usage[0],
+            token_ids=has_ids,
+            network_seconds=self._network_seconds,
         )
-        given = tuple(self.prompt) if not isinstance(self.prompt, str) else ()
+        if self._connection.aborted:
+            record = replace(record, incomplete="it was stopped here")
+        elif not self._ended:
+            record = replace(record, incomplete="it has not ended yet")
+        else:
+            rounds, record = conclude(response, self.settings, rounds, record)
         return Trace(
             self.settings,
-            answer.prompt_ids or given,
-            found.rounds,
+            response.prompt_ids or self._request.prompt_ids,
+            rounds,
             pair=self.pair.name,
             dtype="unknown",
             engine="server",

@@ -1,4 +1,4 @@
-"""ServerPair: the two deployments of one model, one that speculates and one that does not."""
+"""ServerPair: two deployments of one model elsewhere, one without and one with speculative decoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from specdemo.errors import ServerError, SettingsError
 from specdemo.settings import Settings
@@ -21,16 +21,16 @@ class ServerPair:
     """A model that is served elsewhere, in place of a :class:`specdemo.ModelPair`.
 
     Args:
-        baseline_url: of a deployment without speculation, for the strategy ``autoregressive``; with or without
-            the ``/v1`` at its end. None if there is none.
-        speculative_url: of a deployment that speculates by itself, for the strategy ``speculative``.
+        baseline_url: address of a deployment without speculation, for the strategy ``autoregressive``; with or
+            without ``/v1`` at its end. None if there is none.
+        speculative_url: address of a deployment that speculates by itself, for the strategy ``speculative``.
         model: what the deployments call the model.
         api_key: sent as a bearer token; never shown, recorded or logged.
         name: how people call the pair; the model's name unless given.
         chat: put a text prompt into the server's chat template, unless the settings say otherwise.
         speculative_model: what the speculative deployment calls the model, if it differs.
-        timeout: the longest wait for the next piece of an answer, in seconds.
-        stop: texts at which the server ends an answer, besides its end tokens; it leaves them out.
+        timeout: the longest wait for the next chunk of a response, in seconds.
+        stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
 
     Raises:
         ServerError: an address, name or number that cannot be used; says which.
@@ -51,15 +51,15 @@ class ServerPair:
             raise ServerError("give baseline_url, speculative_url or both; there is no address to ask.")
         for role in ("baseline_url", "speculative_url"):
             if getattr(self, role) is not None:
-                object.__setattr__(self, role, _address(role, getattr(self, role)))
+                object.__setattr__(self, role, _api_address(role, getattr(self, role)))
         for role in ("model", "speculative_model", "api_key"):
-            _check_word(role, getattr(self, role), optional=role != "model")
+            if role == "model" or getattr(self, role) is not None:
+                _check_word(role, getattr(self, role))
         if not isinstance(self.name, str) or not isinstance(self.chat, bool):
             raise ServerError("name must be a text, and chat True or False.")
         _check_timeout(self.timeout)
-        object.__setattr__(self, "stop", _texts(self.stop))
-        if not self.name:
-            object.__setattr__(self, "name", self.model)
+        object.__setattr__(self, "stop", _checked_stop(self.stop))
+        object.__setattr__(self, "name", self.name or self.model)
 
     def url_of(self, strategy: str) -> str:
         """The address for a strategy.
@@ -67,13 +67,14 @@ class ServerPair:
         Raises:
             ServerError: this pair has no deployment for it.
         """
-        role = "baseline_url" if strategy == "autoregressive" else "speculative_url"
-        if getattr(self, role) is None:
-            other = "speculative" if strategy == "autoregressive" else "autoregressive"
+        plain = strategy == "autoregressive"
+        role, other = ("baseline_url", "speculative") if plain else ("speculative_url", "autoregressive")
+        url = getattr(self, role)
+        if url is None:
             raise ServerError(
                 f"{self.name!r} has no {role}, which the strategy {strategy!r} needs; choose {other!r} or add one."
             )
-        return getattr(self, role)
+        return url
 
     def model_of(self, strategy: str) -> str:
         """The model's name for a strategy."""
@@ -86,10 +87,10 @@ def on_server(pair: Any, settings: Settings) -> bool:
 
 
 def check_here(lanes: Sequence[Settings], what: str) -> None:
-    """Refuse settings of a server for what only the models themselves can do.
+    """Refuse settings of a server for what needs the models in this process.
 
     Raises:
-        SettingsError: one asks for a server.
+        SettingsError: one of the lanes is to run on a server.
     """
     if any(settings.engine == "server" for settings in lanes):
         raise SettingsError(
@@ -98,34 +99,29 @@ def check_here(lanes: Sequence[Settings], what: str) -> None:
         )
 
 
-def _address(role: str, url: Any) -> str:
+def _api_address(role: str, url: Any) -> str:
     """The address of the API, without a slash at its end."""
     if not isinstance(url, str):
         raise ServerError(f"{role} must be a text such as http://host:8000/v1, not {type(url).__name__}.")
-    parts = _split(role, url.strip())
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # the property raises if the port is no number or out of range
+    except ValueError as error:
+        raise ServerError(f"{role} is no address; write it as http://host:8000/v1.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ServerError(f"{role} must begin with http:// or https:// and name a host.")
     if "@" in parts.netloc:
         raise ServerError(f"{role} holds a user name or a password; give the key as api_key instead.")
-    if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url.strip()):
+    if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
         raise ServerError(f"{role} must be an address alone, such as http://host:8000/v1: no query, no spaces.")
-    if parts.path.rstrip("/").endswith("/completions"):
+    path = parts.path.rstrip("/")
+    if path.endswith("/completions"):
         raise ServerError(f"{role} is the address of one call; give that of the API, which ends with /v1.")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
 
-def _split(role: str, url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # read only to be checked
-    except ValueError as error:
-        raise ServerError(f"{role} is no address; write it as http://host:8000/v1.") from error
-    return parts
-
-
-def _check_word(role: str, value: Any, *, optional: bool) -> None:
-    if value is None and optional:
-        return
+def _check_word(role: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         shown = "" if role == "api_key" else f", not {value!r}"
         raise ServerError(f"{role} must be a text that is not empty{shown}.")
@@ -133,12 +129,11 @@ def _check_word(role: str, value: Any, *, optional: bool) -> None:
         raise ServerError("api_key must be made of ASCII characters, as HTTP headers are.")
 
 
-def _texts(stop: Any) -> tuple[str, ...]:
-    texts = tuple(stop) if isinstance(stop, list | tuple) else ()
-    proper = isinstance(stop, list | tuple) and all(isinstance(t, str) and t for t in texts)
-    if not proper or len(texts) > MOST_STOPS:
+def _checked_stop(stop: Any) -> tuple[str, ...]:
+    texts = stop if isinstance(stop, list | tuple) else ("",)
+    if len(texts) > MOST_STOPS or not all(isinstance(text, str) and text for text in texts):
         raise ServerError(f"stop must be a list of at most {MOST_STOPS} texts, none of them empty.")
-    return texts
+    return tuple(texts)
 
 
 def _check_timeout(timeout: Any) -> None:

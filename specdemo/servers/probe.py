@@ -6,16 +6,17 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specdemo.servers.pair import ServerPair
 
 PROBE_SECONDS = 4.0
-"""The longest wait for an answer."""
+"""The longest wait for a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How one deployment answered.
+    """How one deployment responded.
 
     Attributes:
         ok: whether lanes can be expected to run there.
@@ -27,21 +28,21 @@ class Health:
 
 
 def probe(pair: ServerPair, strategies: Sequence[str]) -> dict[str, Health]:
-    """Ask the deployment of each strategy for its list of models; takes a few seconds at most."""
+    """Request the list of models from the deployment of each strategy; takes a few seconds at most."""
     quick = replace(pair, timeout=min(pair.timeout, PROBE_SECONDS))
     with ThreadPoolExecutor(max(len(strategies), 1)) as pool:
-        return dict(zip(strategies, pool.map(lambda s: _asked(quick, s), strategies), strict=True))
+        return dict(zip(strategies, pool.map(lambda s: _health(quick, s), strategies), strict=True))
 
 
-def _asked(pair: ServerPair, strategy: str) -> Health:
-    import httpx2  # with the connection: both cost time that a page without servers should not spend
+def _health(pair: ServerPair, strategy: str) -> Health:
+    import httpx2  # like the connection, only imported once a server is used: a page without servers starts faster
 
     from specdemo.servers.connection import Connection
 
     connection = Connection(pair, strategy)
     try:
         began = time.perf_counter()
-        answer = connection.get("/v1/models", seconds=pair.timeout)
+        response = connection.get("/v1/models", seconds=pair.timeout)
         milliseconds = 1000 * (time.perf_counter() - began)
     except httpx2.TimeoutException:
         return Health(False, f"no answer within {pair.timeout:g} s")
@@ -49,19 +50,18 @@ def _asked(pair: ServerPair, strategy: str) -> Health:
         return Health(False, "cannot be reached")
     finally:
         connection.close()
-    if answer.status_code in (401, 403):
-        return Health(False, f"refuses the key (HTTP {answer.status_code})")
-    if not answer.is_success:
-        return Health(True, f"answers, but lists no models (HTTP {answer.status_code})")
-    if pair.model_of(strategy) not in _listed(answer):
+    if response.status_code in (401, 403):
+        return Health(False, f"refuses the key (HTTP {response.status_code})")
+    if not response.is_success:
+        return Health(True, f"answers, but lists no models (HTTP {response.status_code})")
+    if pair.model_of(strategy) not in _model_ids(response):
         return Health(True, "answers, but does not list this model")
     return Health(True, f"answers in {milliseconds:.0f}\u00a0ms")
 
 
-def _listed(answer: object) -> list[object]:
-    """The ids of a list of models; what cannot be read lists none."""
+def _model_ids(response: Any) -> list[Any]:
+    """The ids of a list of models; none if it cannot be read."""
     try:
-        data = answer.json()["data"]
-        return [model["id"] for model in data]
+        return [model["id"] for model in response.json()["data"]]
     except (ValueError, KeyError, TypeError):
         return []

@@ -1,16 +1,21 @@
-"""vLLM's record of one request's speculation (``metrics.speculative_decoding`` of its usage chunk), checked."""
+"""vLLM's record of one request's speculation, ``metrics.speculative_decoding`` of the stream's last event."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specdemo.server_record import Counts
 
+TOTALS = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
+UNREADABLE = "the server's record of its speculation cannot be read"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A verify step in which something was drafted: how many tokens, and how many of them passed."""
+    """A verify step in which something was drafted: how many tokens, and how many of them were accepted."""
 
     drafted: int
     accepted: int
@@ -21,8 +26,8 @@ class Speculation:
     """What the server's record says.
 
     Attributes:
-        counts: its totals; None if there is no record, or none that can be read.
-        steps: every verify step in order; None at the level ``summary``.
+        counts: its totals; None if there is no record, or none that can be used.
+        steps: every verify step in order; None if the record has only totals.
         complaints: what in the record contradicts itself.
     """
 
@@ -32,35 +37,26 @@ class Speculation:
 
 
 def has_steps(record: Any) -> bool:
-    """Whether a record tells of single steps."""
+    """Whether a record lists its single steps."""
     return isinstance(record, dict) and "per_step_accepted" in record
 
 
 def read_speculation(record: Any) -> Speculation:
-    """Read a record; what does not add up is said and not used."""
+    """Read a record; what does not add up is reported and not used."""
     if record is None:
         return Speculation()
-    if not isinstance(record, dict):
-        return Speculation(complaints=("the server's record of its speculation cannot be read",))
-    counts = _counts(record)
-    steps = _steps(record)
+    counts, steps = (_counts(record), _steps(record)) if isinstance(record, dict) else (None, None)
     if counts is None and steps is None:
-        return Speculation(complaints=("the server's record of its speculation cannot be read",))
+        return Speculation(complaints=(UNREADABLE,))
     if steps is None:
-        missing = "per_step_accepted" not in record and "per_step_drafted" not in record
-        told = _consistent(counts)
-        empty = missing and counts is not None and counts.steps == 0
-        return Speculation(
-            counts if not told else None,
-            () if empty else None,
-            told if missing else (*told, "the server's arrays of steps do not fit each other"),
-        )
+        return _from_totals(record, counts)
+    gamma = counts.gamma if counts else None
     summed = Counts(
         steps=len(steps),
         drafted=sum(s.drafted for s in steps),
         accepted=sum(s.accepted for s in steps),
-        gamma=counts.gamma if counts else None,
-        histogram=_histogram(steps, counts.gamma if counts else None),
+        gamma=gamma,
+        histogram=_histogram(steps, gamma),
     )
     if counts is not None and _totals(counts) != _totals(summed):
         return Speculation(
@@ -72,50 +68,56 @@ def read_speculation(record: Any) -> Speculation:
     return Speculation(summed, steps)
 
 
+def _from_totals(record: dict[str, Any], counts: Counts | None) -> Speculation:
+    """A record whose steps are missing or cannot be read."""
+    complaints = _contradictions(counts)
+    usable = None if complaints else counts
+    if has_steps(record) or "per_step_drafted" in record:
+        return Speculation(usable, None, (*complaints, "the server's arrays of steps do not fit each other"))
+    return Speculation(usable, () if counts.steps == 0 else None, complaints)
+
+
+def _counts(record: dict[str, Any]) -> Counts | None:
+    totals = [_whole_number(record.get(name)) for name in TOTALS]
+    if None in totals:
+        return None
+    histogram = _whole_numbers(record.get("acceptance_histogram"))
+    return Counts(*totals, gamma=_whole_number(record.get("num_spec_tokens")), histogram=histogram)
+
+
 def _totals(counts: Counts) -> tuple[int, int, int]:
     return counts.steps, counts.drafted, counts.accepted
 
 
-def _counts(record: dict[str, Any]) -> Counts | None:
-    names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
-    numbers = [_whole(record.get(name)) for name in names]
-    if None in numbers:
-        return None
-    histogram = record.get("acceptance_histogram")
-    return Counts(*numbers, gamma=_whole(record.get("num_spec_tokens")), histogram=_wholes(histogram))
-
-
-def _consistent(counts: Counts | None) -> tuple[str, ...]:
-    """What in the totals contradicts itself."""
+def _contradictions(counts: Counts | None) -> tuple[str, ...]:
     if counts is None:
         return ("the server's totals cannot be read",)
-    histogram = counts.histogram
     wrong = counts.accepted > counts.drafted
-    if histogram is not None:
-        wrong |= sum(histogram) != counts.steps
-        wrong |= sum(i * count for i, count in enumerate(histogram)) != counts.accepted
+    if counts.histogram is not None:
+        wrong |= sum(counts.histogram) != counts.steps
+        wrong |= sum(i * count for i, count in enumerate(counts.histogram)) != counts.accepted
     return ("the server's totals contradict each other",) if wrong else ()
 
 
 def _steps(record: dict[str, Any]) -> tuple[Step, ...] | None:
-    drafted, accepted = _wholes(record.get("per_step_drafted")), _wholes(record.get("per_step_accepted"))
+    drafted, accepted = (_whole_numbers(record.get(f"per_step_{name}")) for name in ("drafted", "accepted"))
     if drafted is None or accepted is None or len(drafted) != len(accepted):
         return None
-    steps = tuple(Step(d, a) for d, a in zip(drafted, accepted, strict=True))
+    steps = tuple(map(Step, drafted, accepted))
     return steps if all(s.accepted <= s.drafted for s in steps) else None
 
 
-def _histogram(steps: tuple[Step, ...], gamma: int | None) -> tuple[int, ...]:
+def _histogram(steps: Sequence[Step], gamma: int | None) -> tuple[int, ...]:
     most = max((s.drafted for s in steps), default=gamma or 0)
-    kept = [s.accepted for s in steps]
-    return tuple(kept.count(i) for i in range(most + 1))
+    accepted = Counter(s.accepted for s in steps)
+    return tuple(accepted[i] for i in range(most + 1))
 
 
-def _wholes(values: Any) -> tuple[int, ...] | None:
-    if not isinstance(values, list) or any(_whole(v) is None for v in values):
+def _whole_numbers(values: Any) -> tuple[int, ...] | None:
+    if not isinstance(values, list) or any(_whole_number(v) is None for v in values):
         return None
     return tuple(values)
 
 
-def _whole(value: Any) -> int | None:
+def _whole_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

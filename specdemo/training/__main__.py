@@ -13,21 +13,15 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.models.pair import ModelPair
 from specdemo.models.source import ASSETS
-from specdemo.runs.prompts import examples
 from specdemo.training.corpus import Windows, load_streams
 from specdemo.training.distill import distill
 from specdemo.training.evaluate import domain_reports, held_out_loss
-from specdemo.training.export import (
-    export_model,
-    export_tokenizer,
-    note_draft_training,
-    note_target_training,
-    write_card,
-)
+from specdemo.training.export import export_model, note_draft_training, note_target_training, write_card
+from specdemo.training.labels import corpus_labels, own_labels
+from specdemo.training.loop import Run
 from specdemo.training.muon import quicker_dtype
-from specdemo.training.pretrain import Run, pretrain
+from specdemo.training.pretrain import pretrain
 from specdemo.training.recipe import Recipe, tiny_recipe
-from specdemo.training.teaching import corpus_lessons, own_lessons
 from specdemo.training.tokenizer import train_tokenizer
 
 
@@ -65,7 +59,7 @@ def get_tokenizer(
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-def _written(folder: Path) -> LlamaForCausalLM:
+def _read(folder: Path) -> LlamaForCausalLM:
     return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
@@ -78,13 +72,13 @@ def main() -> None:
     def log(message: str) -> None:
         print(f"[{(time.monotonic() - started) / 60:6.1f} min] {message}", flush=True)
 
-    run = Run(args.work, device, quicker_dtype(device), not args.no_compile, log)
+    run = Run(args.work, device, quicker_dtype(device), not args.no_compile, log, recipe.checkpoint_every)
     args.work.mkdir(parents=True, exist_ok=True)
     tokenizer = get_tokenizer(args.target, args.work / "tokenizer", args.corpus, recipe, run)
     streams = load_streams(args.corpus, tokenizer, recipe, args.work / "tokens")
 
     if args.target:
-        target = _written(args.target)
+        target = _read(args.target)
     else:
         windows = Windows(streams, [s.source.share for s in streams], recipe.seed)
         target = pretrain("target", recipe.target, recipe.target_phases, windows, recipe, run)
@@ -92,23 +86,20 @@ def main() -> None:
     windows = Windows(streams, [s.source.draft_share for s in streams], recipe.seed)
     draft = pretrain("draft", recipe.draft, recipe.draft_phases, windows, recipe, run)
     teacher = copy.deepcopy(target).to(device, run.dtype)
-    own = own_lessons(teacher, windows, tokenizer.bos_token_id, recipe, run)
-    corpus = corpus_lessons(teacher, windows, recipe, run)
-    draft = distill(draft, own, corpus, recipe, run)
+    own = own_labels(teacher, windows, tokenizer.bos_token_id, recipe, run)
+    draft = distill(draft, own, corpus_labels(teacher, windows, recipe, run), recipe, run)
     note_draft_training(draft, recipe, hardware(device))
 
     if not args.target:
-        export_model(target, args.out / "target", recipe)
-        export_tokenizer(tokenizer, args.out / "target")
-    export_model(draft, args.out / "draft", recipe)
-    export_tokenizer(tokenizer, args.out / "draft")
-    # What is judged is what was written: rounded to 16 bit, and without the compiled code of the distillation,
-    # which would be compiled anew for every length.
-    target, draft = _written(args.target or args.out / "target"), _written(args.out / "draft")
+        export_model(target, tokenizer, args.out / "target", recipe)
+    export_model(draft, tokenizer, args.out / "draft", recipe)
+    # The written files are evaluated: rounded to 16 bit, and without the compiled code of the distillation, which
+    # would be compiled anew for every length.
+    target, draft = _read(args.target or args.out / "target"), _read(args.out / "draft")
     losses = {"target": held_out_loss(target, streams), "draft": held_out_loss(draft, streams)}
     log(f"held-out loss: {losses}")
     pair = ModelPair(target, draft, tokenizer, name="builtin")
-    reports = domain_reports(pair, examples(), tokens=min(128, recipe.context // 2))
+    reports = domain_reports(pair, tokens=min(128, recipe.context // 2))
     for report in reports:
         log(f"{report.domain}: acceptance {report.acceptance_rate:.2f}, distinct {report.distinct_4grams:.2f}")
     write_card(args.out / "README.md", target, draft, losses, reports, recipe)

@@ -1,4 +1,4 @@
-"""Reads a folder of gzipped text, holds out every 50th document, and serves windows of token ids."""
+"""The corpus: a folder of gzipped text, tokenised and served in windows; every 50th document is held out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from specdemo.training.loop import written_whole
 from specdemo.training.recipe import END_OF_TEXT, Recipe, Source
 
 HOLD_OUT_EVERY = 50
@@ -22,7 +23,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"']?\s+")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Token ids of one source, documents joined; ``ids`` is uint16 of shape (tokens,)."""
+    """One source's documents, joined: token ids as uint16 of shape (tokens,)."""
 
     source: Source
     train: np.ndarray
@@ -48,14 +49,13 @@ def split(documents: list[str]) -> tuple[list[str], list[str]]:
 def as_dialogue(document: str, wrap: str, rng: random.Random) -> str:
     """The same document as a user turn that the assistant continues.
 
-    A small model that only ever saw raw stories and code would answer a chat template with small
-    talk; this teaches it to go on with whatever the user began.
+    A small model that saw stories and code without turns only would respond to the chat template with small talk.
     """
     if wrap == "sentence":
         parts = _SENTENCE.split(document, maxsplit=rng.randint(1, 2))
         start, rest = " ".join(parts[:-1]), parts[-1]
-        ask = rng.choice(("", "Tell me a story. ", "Write a story that begins like this: "))
-        return f"User: {ask}{start}\nAssistant: {rest}" if start else document
+        instruction = rng.choice(("", "Tell me a story. ", "Write a story that begins like this: "))
+        return f"User: {instruction}{start}\nAssistant: {rest}" if start else document
     lines = document.split("\n")
     cut = rng.randint(1, min(12, max(1, len(lines) // 2)))
     start, rest = "\n".join(lines[:cut]), "\n".join(lines[cut:])
@@ -84,7 +84,7 @@ def code_pieces(document: str) -> Iterator[str]:
 
 
 def training_texts(documents: list[str], source: Source, seed: int) -> list[str]:
-    """Documents as the model reads them: as they are, and half of the wrapped kinds as dialogues."""
+    """Documents as the model reads them: unchanged, or half of them as dialogues where the source is wrapped."""
     if source.wrap is None:
         return documents
     rng = random.Random(seed)
@@ -94,13 +94,11 @@ def training_texts(documents: list[str], source: Source, seed: int) -> list[str]
 
 
 def encode(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Each text behind the separator it would follow at inference: uint16, shape (tokens,)."""
-    out: list[np.ndarray] = []
-    for start in range(0, len(texts), 512):
-        for encoding in tokenizer.backend_tokenizer.encode_batch(texts[start : start + 512]):
-            out.append(np.asarray(encoding.ids, dtype=np.uint16))
-    out.append(np.asarray([tokenizer.bos_token_id], dtype=np.uint16))
-    return np.concatenate(out)
+    """Each text after the separator that it would follow at inference: uint16, shape (tokens,)."""
+    batches = (texts[start : start + 512] for start in range(0, len(texts), 512))
+    encodings = (e for batch in batches for e in tokenizer.backend_tokenizer.encode_batch(batch))
+    parts = [np.asarray(encoding.ids, dtype=np.uint16) for encoding in encodings]
+    return np.concatenate([*parts, np.asarray([tokenizer.bos_token_id], dtype=np.uint16)])
 
 
 def load_streams(folder: Path, tokenizer: PreTrainedTokenizerFast, recipe: Recipe, cache: Path) -> list[Stream]:
@@ -109,21 +107,18 @@ def load_streams(folder: Path, tokenizer: PreTrainedTokenizerFast, recipe: Recip
     for source in recipe.sources:
         stored = cache / f"{source.files[0].removesuffix('.txt.gz')}.npz"
         if not stored.exists():
-            documents = [read_documents(folder / name) for name in source.files]
-            parts = [split(d) for d in documents]
+            parts = [split(read_documents(folder / name)) for name in source.files]
             train = training_texts([t for p in parts for t in p[0]], source, recipe.seed)
             held_out = [t for p in parts for t in p[1]]
-            cache.mkdir(parents=True, exist_ok=True)
-            partial = stored.with_suffix(".part.npz")
-            np.savez(partial, train=encode(train, tokenizer), held_out=encode(held_out, tokenizer))
-            partial.replace(stored)
+            with written_whole(stored) as partial:
+                np.savez(partial, train=encode(train, tokenizer), held_out=encode(held_out, tokenizer))
         with np.load(stored) as arrays:
             streams.append(Stream(source, arrays["train"], arrays["held_out"]))
     return streams
 
 
 class Windows:
-    """Random windows of the training text; a pure function of (seed, step), so a resumed run repeats."""
+    """Random windows of the training text, each from one source, which is drawn by its share."""
 
     def __init__(self, streams: list[Stream], shares: list[float], seed: int) -> None:
         self.streams = streams
@@ -131,13 +126,26 @@ class Windows:
         self.weights = torch.tensor(shares, dtype=torch.float64)
 
     def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
-        """int64 ids of shape (rows, length); each row from one source, drawn by share."""
+        """int64 ids of shape (rows, length); a pure function of seed and step, so a resumed run repeats it."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        picks = torch.multinomial(self.weights, rows, replacement=True, generator=generator)
+        picks = self._picks(rows, generator)
         out = np.empty((rows, length), dtype=np.int64)
-        for row, pick in enumerate(picks.tolist()):
+        for row, pick in enumerate(picks):
             ids = self.streams[pick].train
             start = int(torch.randint(max(1, len(ids) - length), (1,), generator=generator))
-            window = ids[start : start + length]
-            out[row] = np.resize(window, length)
+            out[row] = np.resize(ids[start : start + length], length)
         return torch.from_numpy(out)
+
+    def openings(self, separator: int, rows: int, length: int, generator: torch.Generator) -> torch.Tensor:
+        """The first ``length`` tokens of random documents, separator included: int64 (rows, length)."""
+        picks = self._picks(rows, generator)
+        starts = [np.flatnonzero(s.train[:-length] == separator) for s in self.streams]
+        out = np.empty((rows, length), dtype=np.int64)
+        for row, pick in enumerate(picks):
+            choice = int(torch.randint(len(starts[pick]), (1,), generator=generator))
+            start = starts[pick][choice]
+            out[row] = self.streams[pick].train[start : start + length]
+        return torch.from_numpy(out)
+
+    def _picks(self, rows: int, generator: torch.Generator) -> list[int]:
+        return torch.multinomial(self.weights, rows, replacement=True, generator=generator).tolist()

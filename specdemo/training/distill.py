@@ -1,14 +1,12 @@
-"""Teaches the draft to guess what the target will say."""
+"""Distillation: trains the draft on the target's next-token distributions."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import torch
 from transformers import LlamaForCausalLM
 
-from specdemo.training.lessons import Lessons, joined
-from specdemo.training.pretrain import Optimizers, Progress, Run, compiled, save_checkpoint, schedule
+from specdemo.training.labels import SoftLabels, joined
+from specdemo.training.loop import Run, Trainer, load_checkpoint, schedule
 from specdemo.training.recipe import Recipe
 
 _LEAST_REST = 1e-6  # of a distribution's mass outside its kept tokens, so that its logarithm stays finite
@@ -37,51 +35,34 @@ def distillation_loss(
     return -((1 - hard_share) * soft + hard_share * log_q[..., 0]).mean()
 
 
-class Mixture:
-    """Batches of which a share is the target's own text and the rest corpus; a function of the step."""
-
-    def __init__(self, own: Lessons, corpus: Lessons, recipe: Recipe) -> None:
-        self._own, self._corpus, self._recipe = own, corpus, recipe
-
-    def batch(self, step: int, rows: int) -> Lessons:
-        """``rows`` lessons drawn at random."""
-        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + step)
-        own = round(rows * self._recipe.distill_own_share)
-        return joined(
-            [
-                self._own.rows(torch.randint(len(self._own), (own,), generator=generator)),
-                self._corpus.rows(torch.randint(len(self._corpus), (rows - own,), generator=generator)),
-            ]
-        )
+def mixed_batch(own: SoftLabels, corpus: SoftLabels, recipe: Recipe, step: int, rows: int) -> SoftLabels:
+    """Rows drawn at random, a fixed share of them the target's own text; a pure function of the step."""
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+    own_rows = round(rows * recipe.distill_own_share)
+    return joined(
+        [
+            labels.rows(torch.randint(len(labels), (count,), generator=generator))
+            for labels, count in ((own, own_rows), (corpus, rows - own_rows))
+        ]
+    )
 
 
-def distill(draft: LlamaForCausalLM, own: Lessons, corpus: Lessons, recipe: Recipe, run: Run) -> LlamaForCausalLM:
-    """Train ``draft`` on what the target said. Resumes from ``folder/draft_distilled.pt``."""
-    path: Path = run.folder / "draft_distilled.pt"
-    draft.to(run.device).train()
-    optimizers = Optimizers(draft, recipe.distill_matrix_lr, recipe.distill_vector_lr, run.dtype)
-    first = 0
-    if path.exists():
-        state = torch.load(path, map_location=run.device, weights_only=True)
-        draft.load_state_dict(state["model"])
-        optimizers.load_state_dict(state["optimizers"])
-        first = state["step"]
-    loss_function = compiled(draft, distillation_loss) if run.compile else distillation_loss
-    mixture = Mixture(own, corpus, recipe)
-    rows = max(2, recipe.distill_batch_tokens // recipe.lesson_length)
-    step_tokens = rows * recipe.lesson_length
+def distill(
+    draft: LlamaForCausalLM, own: SoftLabels, corpus: SoftLabels, recipe: Recipe, run: Run
+) -> LlamaForCausalLM:
+    """Train ``draft`` on the target's labels. Resumes from ``folder/draft_distilled.pt``."""
+    path = run.folder / "draft_distilled.pt"
+    draft.to(run.device)
+    loss_function = run.compiled(draft, distillation_loss)
+    rows = max(2, recipe.distill_batch_tokens // recipe.label_length)
+    step_tokens = rows * recipe.label_length
     steps = max(1, recipe.distill_tokens // step_tokens)
-    progress = Progress("distil", first, steps, step_tokens, run.log)
-    for step in range(first, steps):
-        batch = mixture.batch(step, rows).to(run.device)
+    rates = (recipe.distill_matrix_lr, recipe.distill_vector_lr)
+    trainer = Trainer("distil", draft, rates, steps, step_tokens, path, 0, load_checkpoint(path), run)
+    for step in trainer.steps():
+        batch = mixed_batch(own, corpus, recipe, step, rows).to(run.device)
         with run.autocast():
             logits = draft(batch.ids, use_cache=False).logits
             loss = loss_function(logits, batch.likeliest, batch.probabilities, recipe.distill_hard_share)
-        loss.backward()
-        scale = schedule(step, steps, recipe.distill_decay_share, step, recipe.warmup_steps)
-        optimizers.step(scale)
-        progress.add(step + 1, loss)
-        if (step + 1) % recipe.checkpoint_every == 0 or step + 1 == steps:
-            state = {"step": step + 1, "model": draft.state_dict(), "optimizers": optimizers.state_dict()}
-            save_checkpoint(path, state)
+        trainer.update(loss, schedule(step, steps, recipe.distill_decay_share, step, recipe.warmup_steps))
     return draft.eval()

@@ -11,13 +11,24 @@ from transformers import LlamaForCausalLM
 
 from specdemo.analysis.repetition import distinct_share
 from specdemo.models.pair import ModelPair
-from specdemo.runs.prompts import Example
+from specdemo.runs.prompts import by_domain
 from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.training.corpus import Stream
 
 EVALUATION_TOKENS = 20_000  # of each source's held-out text; enough for two digits of the loss
 CARD_GAMMA = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DomainReport:
+    """How the pair did on one domain's example prompts, greedily; ``samples`` are (prompt, output)."""
+
+    domain: str
+    acceptance_rate: float
+    mean_acceptance_length: float
+    distinct_4grams: float
+    samples: tuple[tuple[str, str], ...]
 
 
 @torch.no_grad()
@@ -34,33 +45,20 @@ def held_out_loss(model: LlamaForCausalLM, streams: list[Stream], length: int = 
     return {domain: mean(values) for domain, values in losses.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class DomainReport:
-    """How the pair did on one domain's example prompts, greedily."""
-
-    domain: str
-    acceptance_rate: float
-    mean_acceptance_length: float
-    distinct_4grams: float
-    samples: tuple[tuple[str, str], ...]
-
-
-def domain_reports(pair: ModelPair, examples: list[Example], tokens: int = 128) -> list[DomainReport]:
+def domain_reports(pair: ModelPair, tokens: int = 128) -> list[DomainReport]:
     """Greedy runs at γ = 4 over all example prompts."""
-    reports = []
     settings = Settings(gamma=CARD_GAMMA, max_new_tokens=tokens)
-    for domain in dict.fromkeys(e.domain for e in examples):
-        prompts = [e.prompt for e in examples if e.domain == domain]
-        traces = [run(pair, p, settings) for p in prompts]
-        figures = [t.metrics() for t in traces]
-        rounds = sum(m.rounds for m in figures)
+    reports = []
+    for domain, examples in by_domain().items():
+        traces = [run(pair, example.prompt, settings) for example in examples]
+        figures = [trace.metrics() for trace in traces]
         reports.append(
             DomainReport(
                 domain=domain,
                 acceptance_rate=sum(m.accepted for m in figures) / max(1, sum(m.proposed for m in figures)),
-                mean_acceptance_length=sum(m.emitted for m in figures) / max(1, rounds),
+                mean_acceptance_length=sum(m.emitted for m in figures) / max(1, sum(m.rounds for m in figures)),
                 distinct_4grams=mean(distinct_share(t.token_ids) for t in traces),
-                samples=tuple((p, t.text) for p, t in zip(prompts, traces, strict=True)),
+                samples=tuple((e.prompt, t.text) for e, t in zip(examples, traces, strict=True)),
             )
         )
     return reports

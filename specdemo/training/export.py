@@ -24,16 +24,30 @@ DATA_TABLE = """\
 """
 
 
-def export_model(model: LlamaForCausalLM, folder: Path, recipe: Recipe) -> None:
-    """Save in bfloat16 safetensors, in shards small enough for any git host."""
+def export_model(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, recipe: Recipe
+) -> None:
+    """Save in bfloat16 safetensors, in shards small enough for any git host, with the tokenizer beside them."""
     for old in folder.glob("*.safetensors*"):
         old.unlink()
     model.to("cpu", torch.bfloat16).save_pretrained(folder, max_shard_size=recipe.shard_size)
-
-
-def export_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """The tokenizer stands beside the weights of each model."""
     tokenizer.save_pretrained(folder)
+
+
+def note_target_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
+    """Write into the configuration how the target was trained; a later draft's card repeats it."""
+    phases = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in recipe.target_phases)
+    model.config.training_note = f"{phases}, each depth started from a copy of the one before, on {hardware}."
+
+
+def note_draft_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
+    """The same for a draft."""
+    pretraining = sum(p.tokens for p in recipe.draft_phases)
+    model.config.training_note = (
+        f"{pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of "
+        f"distillation from the target (KL divergence), {recipe.distill_own_share:.0%} of them on "
+        f"{recipe.own_tokens / 1e6:g}M tokens that the target wrote itself, greedily and sampled, on {hardware}."
+    )
 
 
 def write_card(
@@ -50,17 +64,9 @@ def write_card(
         losses: held-out loss in nats a token, by model ("target", "draft") and domain.
         reports: greedy runs over the example prompts, by domain.
     """
-    path.write_text(
-        "\n".join(
-            [
-                _front(target, draft, recipe),
-                _loss_section(losses),
-                _acceptance_section(reports),
-                _sample_section(reports),
-            ]
-        ),
-        encoding="utf-8",
-    )
+    head = _head(target, draft, recipe)
+    sections = [_loss_section(losses), _acceptance_section(reports), _sample_section(reports)]
+    path.write_text("\n".join([head, *sections]), encoding="utf-8")
 
 
 def _size(model: LlamaForCausalLM) -> str:
@@ -72,27 +78,11 @@ def _size(model: LlamaForCausalLM) -> str:
     )
 
 
-def note_target_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
-    """Write into the configuration how the target was trained; a later draft's card repeats it."""
-    phases = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in recipe.target_phases)
-    model.config.training_note = f"{phases}, each depth started from a copy of the one before, on {hardware}."
-
-
-def note_draft_training(model: LlamaForCausalLM, recipe: Recipe, hardware: str) -> None:
-    """The same for the draft."""
-    pretraining = sum(p.tokens for p in recipe.draft_phases)
-    model.config.training_note = (
-        f"{pretraining / 1e6:g}M tokens of the corpus, then {recipe.distill_tokens / 1e6:g}M tokens of "
-        f"distillation from the target (KL divergence), {recipe.distill_own_share:.0%} of them on "
-        f"{recipe.own_tokens / 1e6:g}M tokens that the target wrote itself, greedily and sampled, on {hardware}."
-    )
-
-
 def _note(model: LlamaForCausalLM) -> str:
     return getattr(model.config, "training_note", "not stated by its configuration.")
 
 
-def _front(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe) -> str:
+def _head(target: LlamaForCausalLM, draft: LlamaForCausalLM, recipe: Recipe) -> str:
     return f"""---
 license: cc-by-sa-4.0
 language: en
@@ -123,35 +113,32 @@ Every number is in `specdemo/training/recipe.py`; `python -m specdemo.training` 
 
 
 def _loss_section(losses: dict[str, dict[str, float]]) -> str:
-    rows = [f"| {name} | {loss:.2f} | {losses['draft'][name]:.2f} |" for name, loss in losses["target"].items()]
-    head = [
-        "## Held-out loss",
-        "Nats a token, on every 50th document.",
-        "",
-        "| domain | target | draft |",
-        "|---|---|---|",
-    ]
-    return "\n".join([*head, *rows, ""])
+    rows = "\n".join(
+        f"| {name} | {loss:.2f} | {losses['draft'][name]:.2f} |" for name, loss in losses["target"].items()
+    )
+    return f"""## Held-out loss
+Nats a token, on every 50th document.
+
+| domain | target | draft |
+|---|---|---|
+{rows}
+"""
 
 
 def _acceptance_section(reports: list[DomainReport]) -> str:
-    rows = [
+    rows = "\n".join(
         f"| {r.domain} | {r.acceptance_rate:.2f} | {r.mean_acceptance_length:.2f} | {r.distinct_4grams:.2f} |"
         for r in reports
-    ]
-    return "\n".join(
-        [
-            "## Acceptance",
-            f"Greedy, γ = {CARD_GAMMA}, 128 tokens, over the prompts of `assets/prompts.toml`. The last column is",
-            "the share of distinct 4-grams in the output: a text that loops is easy to guess and would flatter",
-            "the draft.",
-            "",
-            "| domain | acceptance rate | mean acceptance length τ | distinct 4-grams |",
-            "|---|---|---|---|",
-            *rows,
-            "",
-        ]
     )
+    return f"""## Acceptance
+Greedy, γ = {CARD_GAMMA}, 128 tokens, over the prompts of `assets/prompts.toml`. The last column is
+the share of distinct 4-grams in the output: a text that loops is easy to guess and would flatter
+the draft.
+
+| domain | acceptance rate | mean acceptance length τ | distinct 4-grams |
+|---|---|---|---|
+{rows}
+"""
 
 
 def _sample_section(reports: list[DomainReport]) -> str:

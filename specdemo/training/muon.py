@@ -1,7 +1,7 @@
-"""The Muon optimizer in a precision of our choosing.
+"""The Muon optimizer with a choice of precision.
 
-torch.optim.Muon orthogonalises in bfloat16 always; on a CPU without bfloat16 instructions that one step takes
-several times as long as the forward and backward passes together.
+torch.optim.Muon always orthogonalises in bfloat16. On a CPU without bfloat16 instructions this takes several times
+as long as the forward and backward passes together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ITERATIONS = 5
 
 
 def quicker_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where this device multiplies faster in it, else float32; tried out, since no flag tells."""
+    """bfloat16 where this device multiplies faster in it, else float32; measured, since no flag tells."""
     if device.type == "cuda":
         return torch.bfloat16
 

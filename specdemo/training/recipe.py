@@ -9,11 +9,15 @@ END_OF_TEXT = "<|endoftext|>"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One corpus file (or several of one kind) and its share of the target's training windows.
+    """One kind of text in the corpus.
 
-    ``draft_share`` is the same for the draft and the target's rollouts: more of what is hard to guess.
-    ``domain`` names the held-out report it counts for; ``wrap`` says how documents that are not
-    dialogues are also shown as a user turn that the assistant continues.
+    Attributes:
+        files: in the corpus folder.
+        domain: whose held-out loss it counts for.
+        share: of the target's training windows.
+        draft_share: of the draft's and of the distillation's: more of what is hard to predict.
+        wrap: how documents that are no dialogues are also shown as a user turn that the assistant continues:
+            cut after a ``sentence`` or between ``lines``; None for dialogues.
     """
 
     files: tuple[str, ...]
@@ -45,6 +49,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
+    """The run that made the builtin pair; :func:`tiny_recipe` is one for tests.
+
+    ``label_rows`` and ``label_length`` are the shape of one file of the target's labels, ``own_tokens`` and
+    ``corpus_tokens`` how much text of the target and of the corpus is labelled, ``distill_tokens`` how much of it
+    the draft reads, with repetitions.
+    """
+
     seed: int = 1
     vocab_size: int = 4096
     context: int = 1024
@@ -58,23 +69,23 @@ class Recipe:
         Source(("code.txt.gz",), "code", 0.19, 0.29, wrap="lines"),
         Source(("maths.txt.gz",), "maths", 0.14, 0.18),
     )
-    # A trained stack copied on top of itself keeps learning where a fresh deep one would start over
-    # (depth growth by stacking, arXiv 2405.15319); most tokens are then seen at a quarter of the cost.
+    # Depth growth by stacking (arXiv 2405.15319): a deeper model starts from the trained layers, repeated, so most
+    # tokens cost a quarter of what they would cost at full depth.
     target: Shape = Shape(hidden=192, heads=3, kv_heads=3, intermediate=512)
     target_phases: tuple[Phase, ...] = (
         Phase(8, 14_000_000),
         Phase(16, 3_600_000),
         Phase(32, 2_600_000, 1024),
     )
-    # One wide layer: 2 × 256 of as much training was accepted as often and cost a fifth more a step.
+    # One wide layer: two layers of width 256, trained as long, had the same acceptance rate and a fifth more cost.
     draft: Shape = Shape(hidden=384, heads=6, kv_heads=6, intermediate=1024)
     draft_phases: tuple[Phase, ...] = (Phase(1, 5_000_000),)
     matrix_lr: float = 0.02
     vector_lr: float = 5e-3
     warmup_steps: int = 60
     decay_share: float = 0.2
-    lesson_rows: int = 192
-    lesson_length: int = 256
+    label_rows: int = 192
+    label_length: int = 256
     own_tokens: int = 450_000
     corpus_tokens: int = 350_000
     distill_tokens: int = 6_000_000
@@ -98,8 +109,8 @@ def tiny_recipe() -> Recipe:
         draft=Shape(32, 2, 2, 64),
         draft_phases=(Phase(1, 1024, 64, 256),),
         warmup_steps=2,
-        lesson_rows=4,
-        lesson_length=32,
+        label_rows=4,
+        label_length=32,
         own_tokens=256,
         corpus_tokens=256,
         distill_tokens=1024,

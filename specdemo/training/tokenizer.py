@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from specdemo.training.corpus import read_documents, split
 from specdemo.training.recipe import END_OF_TEXT, Recipe
 
-# The turns of the corpus are plain text, so the template is too.
+# Dialogues of the corpus are plain text, so the template gives plain text too.
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
     "{% for message in messages %}"
@@ -20,7 +20,7 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '\\nAssistant:' }}{% endif %}"
 )
-SAMPLE_CHARACTERS = 24_000_000  # of the whole mix; merges hardly change beyond this
+SAMPLE_CHARACTERS = 24_000_000  # of all sources together; with more text the merges hardly change
 
 
 def _sample(folder: Path, recipe: Recipe) -> Iterator[str]:
@@ -35,7 +35,7 @@ def _sample(folder: Path, recipe: Recipe) -> Iterator[str]:
 
 
 def train_tokenizer(folder: Path, recipe: Recipe) -> PreTrainedTokenizerFast:
-    """A byte-level BPE over the mix, digits one by one (arithmetic is hopeless in odd chunks)."""
+    """A byte-level BPE trained on all sources by their shares; each digit is a token, which helps arithmetic."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

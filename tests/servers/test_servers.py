@@ -1,4 +1,4 @@
-"""Lanes on a server: what they know, what goes wrong, and that nothing is lost or hidden."""
+"""Lanes on a server: what is known of them, what goes wrong, and that nothing is lost or hidden."""
 
 from __future__ import annotations
 
@@ -32,12 +32,23 @@ from specdemo.runs.record import record
 KEY = "sk-very-secret-0123456789"
 PROMPT = prompt_ids(9)
 DRAFTS = Settings(gamma=4)
-ASKED = Settings(engine="server", max_new_tokens=24)
-PLAIN = replace(ASKED, strategy="autoregressive")
+REMOTE = Settings(engine="server", max_new_tokens=24)
+PLAIN = replace(REMOTE, strategy="autoregressive")
 
 
 def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
     return ServerPair(None, fake.url, fake.model, **options)
+
+
+def run_on(fake: FakeVLLM, settings: Settings = REMOTE, **options: object) -> Trace:
+    """The trace of one speculative lane; ``options`` are those of its ServerPair."""
+    return specdemo.run(speculative(fake, **options), PROMPT, settings)
+
+
+def run_once(pair: ModelPair, **options: object) -> Trace:
+    """The same on a deployment of its own, with the options of FakeVLLM."""
+    with FakeVLLM(pair, DRAFTS, **options) as fake:
+        return run_on(fake)
 
 
 def readers() -> list[threading.Thread]:
@@ -57,9 +68,9 @@ def readers() -> list[threading.Thread]:
         ({"level": "none", "fault": "no counters"}, "speed"),
     ],
 )
-def test_each_level_tells_what_the_server_told(options: dict, level: str) -> None:
+def test_each_level_has_the_figures_that_the_server_reported(options: dict, level: str) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, **options) as fake:
-        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+        trace = run_on(fake)
         own = fake.traces[0].metrics()
     assert trace.server.level == level
     assert trace.complete
@@ -84,16 +95,16 @@ def test_a_baseline_deployment_gives_plain_rounds() -> None:
         assert trace.metrics().mean_acceptance_length == 1.0
 
 
-def test_a_baseline_that_speculates_is_said() -> None:
+def test_a_baseline_that_speculates_is_noted() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
         trace = specdemo.run(ServerPair(fake.url, None, "toy"), PROMPT, PLAIN)
     assert any("though it is the baseline" in note for note in trace.server.notes)
     assert any(t.kind == "accepted" for t in trace.tokens)
 
 
-def test_a_server_that_refuses_what_it_does_not_know_is_asked_again_without() -> None:
+def test_after_a_refusal_the_request_is_sent_again_without_optional_parameters() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
-        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+        trace = run_on(fake)
         assert ["return_token_ids" in r for r in fake.requests] == [True, False]
     assert any("does not take all of return_token_ids" in note for note in trace.server.notes)
     assert trace.text == fake.traces[0].text
@@ -102,27 +113,19 @@ def test_a_server_that_refuses_what_it_does_not_know_is_asked_again_without() ->
 def test_sampling_is_sent_and_never_dropped_silently() -> None:
     """A server that does not know top_k must not answer as if it did."""
     settings = replace(
-        ASKED, temperature=0.7, acceptance="sampling", top_k=5, top_p=0.9, repetition_penalty=1.2, seed=2**40
+        REMOTE, temperature=0.7, acceptance="sampling", top_k=5, top_p=0.9, repetition_penalty=1.2, seed=2**40
     )
     with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
-        specdemo.run(speculative(fake), PROMPT, settings)
+        run_on(fake, settings)
+        names = ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "max_tokens", "prompt")
         for sent in fake.requests:
-            found = {name: sent[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty", "seed")}
-            assert found == {
-                "temperature": 0.7,
-                "top_k": 5,
-                "top_p": 0.9,
-                "repetition_penalty": 1.2,
-                "seed": 2**40,
-            }
-            assert sent["max_tokens"] == 24
-            assert sent["prompt"] == list(PROMPT)
+            assert [sent[name] for name in names] == [0.7, 5, 0.9, 1.2, 2**40, 24, list(PROMPT)]
 
 
 def test_a_models_own_sampling_defaults_are_overruled() -> None:
     """vLLM fills what is not sent from the model's generation config; Qwen's has a penalty even in greedy runs."""
     with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
-        specdemo.run(speculative(fake), PROMPT, ASKED)
+        run_on(fake)
     (sent,) = fake.requests
     assert (sent["top_k"], sent["min_p"], sent["repetition_penalty"], sent["temperature"]) == (-1, 0, 1, 0)
 
@@ -130,14 +133,14 @@ def test_a_models_own_sampling_defaults_are_overruled() -> None:
 def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair) -> None:
     with FakeVLLM(text_pair, DRAFTS) as fake:
         for chat, path in ((False, "/v1/completions"), (True, "/v1/chat/completions")):
-            trace = specdemo.run(speculative(fake, chat=chat), "Héllo", ASKED)
+            trace = specdemo.run(speculative(fake, chat=chat), "Héllo", REMOTE)
             assert fake.requests[-1]["path"] == path
             assert trace.server.chat == chat
             own = fake.traces[0]
             assert trace.prompt_ids == own.prompt_ids
             assert trace.token_ids == own.token_ids
             assert trace.text == own.text
-        specdemo.run(speculative(fake, chat=True), "Hello", replace(ASKED, chat=False))
+        specdemo.run(speculative(fake, chat=True), "Hello", replace(REMOTE, chat=False))
         assert fake.requests[-1]["path"] == "/v1/completions"
 
 
@@ -145,10 +148,10 @@ def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair) -
 def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None:
     """Guards the last round: what the step had behind the stop text never came, and is no output."""
     with FakeVLLM(text_pair, DRAFTS) as fake:
-        whole = specdemo.run(speculative(fake, chat=chat), "Héllo", ASKED)
+        whole = specdemo.run(speculative(fake, chat=chat), "Héllo", REMOTE)
         middle = len(whole.text) // 2
         stop = whole.text[middle : middle + 3]
-        cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", ASKED)
+        cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", REMOTE)
     assert fake.requests[-1]["stop"] == [stop]
     assert "stop" not in fake.requests[0]
     assert cut.text == whole.text[: whole.text.index(stop)]
@@ -163,19 +166,19 @@ def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [("429", "try again in 7 s"), ("500", "see its log"), ("empty", "the answer is empty")],
 )
-def test_a_refused_request_is_one_sentence(fault: str, said: str) -> None:
+def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
-        with pytest.raises(ServerError, match=said) as caught:
-            specdemo.run(speculative(fake), PROMPT, ASKED)
-        assert len(fake.requests) == 1  # not asked again in secret: the clock runs
+        with pytest.raises(ServerError, match=message) as caught:
+            run_on(fake)
+        assert len(fake.requests) == 1  # no silent retry: the clock runs
     check_clean(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("cut", "broke off its answer"),
         ("quiet end", "broke off its answer"),
@@ -188,11 +191,11 @@ def test_a_refused_request_is_one_sentence(fault: str, said: str) -> None:
         ("too much", "more tokens than were asked for"),
     ],
 )
-def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, said: str) -> None:
+def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, message: str) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
-        trace = specdemo.run(speculative(fake, timeout=0.5), PROMPT, ASKED)
+        trace = run_on(fake, timeout=0.5)
         whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids
-    assert said in trace.server.incomplete
+    assert message in trace.server.incomplete
     assert not trace.complete
     assert trace.rounds[-1].stop is None
     kept = len(trace.output)
@@ -200,56 +203,42 @@ def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, said: str)
         assert 3 <= kept < len(whole)
         assert trace.token_ids == whole[:kept]
     assert trace.server.level == "speed"
-    again = Trace.from_json(trace.to_json())
-    assert again == trace
+    assert Trace.from_json(trace.to_json()) == trace
     check_clean(trace.server.incomplete)
 
 
-@pytest.mark.parametrize(("fault", "first"), [("cut", 0), ("no json", 0), ("hang", 0), ("error event", 0)])
-def test_a_failure_before_the_first_token_is_raised(fault: str, first: int) -> None:
+@pytest.mark.parametrize("fault", ["cut", "no json", "hang", "error event"])
+def test_a_failure_before_the_first_token_is_raised(fault: str) -> None:
     with (
-        FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=first) as fake,
+        FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=0) as fake,
         pytest.raises(ServerError),
     ):
-        specdemo.run(speculative(fake, timeout=0.5), PROMPT, ASKED)
+        run_on(fake, timeout=0.5)
     assert not readers()
 
 
 @pytest.mark.parametrize(
-    ("fault", "level", "said"),
+    ("record", "fault", "level", "note"),
     [
-        ("wrong totals", "metrics", "are not those of its steps"),
-        ("wrong steps", "speed", "do not fit its answer"),
-        ("unreadable record", "metrics", "cannot be read"),
-        ("no usage", "metrics", "did not count its tokens"),
+        ("detailed", "wrong totals", "metrics", "are not those of its steps"),
+        ("detailed", "wrong steps", "speed", "do not fit its answer"),
+        ("detailed", "unreadable record", "metrics", "cannot be read"),
+        ("detailed", "no usage", "metrics", "did not count its tokens"),
+        ("none", "busy", "speed", "2 requests ended while this one ran"),
+        ("none", "wrong counters", "speed", "they count"),
+        ("none", "garbled counters", "speed", "cannot be read"),
     ],
 )
-def test_a_record_that_does_not_add_up_is_said_and_not_used(fault: str, level: str, said: str) -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
-        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
-    assert any(said in note for note in trace.server.notes), trace.server.notes
+def test_figures_that_do_not_add_up_are_noted_and_not_used(record: str, fault: str, level: str, note: str) -> None:
+    trace = run_once(endless_pair("llama"), level=record, fault=fault)
+    assert any(note in found for found in trace.server.notes), trace.server.notes
     assert trace.server.level == level
+    assert (trace.server.counts is None) == (level == "speed")
     assert all(t.kind == "streamed" for t in trace.tokens)
     assert trace.complete
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("busy", "2 requests ended while this one ran"),
-        ("wrong counters", "they count"),
-        ("garbled counters", "cannot be read"),
-    ],
-)
-def test_counters_of_others_are_said_and_not_used(fault: str, said: str) -> None:
-    with FakeVLLM(endless_pair("llama"), DRAFTS, level="none", fault=fault) as fake:
-        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
-    assert trace.server.level == "speed"
-    assert trace.server.counts is None
-    assert any(said in note for note in trace.server.notes), trace.server.notes
-
-
-def test_nobody_there_is_said_before_anything_runs() -> None:
+def test_an_unreachable_server_is_an_error_before_anything_runs() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         pair = ServerPair(f"http://127.0.0.1:{free.getsockname()[1]}", None, "toy", api_key=KEY)
@@ -259,16 +248,16 @@ def test_nobody_there_is_said_before_anything_runs() -> None:
         check_clean(caught.value)
 
 
-def test_a_wrong_key_and_a_wrong_model_are_told_apart() -> None:
+def test_a_wrong_key_and_a_wrong_model_have_different_errors() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, key=KEY) as fake:
         for key in (None, KEY[:-1] + "x"):
             with pytest.raises(ServerError, match="refuses the key") as caught:
-                specdemo.run(speculative(fake, api_key=key), PROMPT, ASKED)
+                run_on(fake, api_key=key)
             assert key is None or key not in str(caught.value)
         with pytest.raises(ServerError, match="HTTP 404, model 'other'") as caught:
-            specdemo.run(ServerPair(None, fake.url, "other", api_key=KEY), PROMPT, ASKED)
+            specdemo.run(ServerPair(None, fake.url, "other", api_key=KEY), PROMPT, REMOTE)
         check_clean(caught.value)
-        trace = specdemo.run(speculative(fake, api_key=KEY), PROMPT, ASKED)
+        trace = run_on(fake, api_key=KEY)
     assert trace.server.level == "detailed"
     for kept in (trace.to_json(), record(None, None, [trace]).to_json(), repr(speculative(fake, api_key=KEY))):
         assert KEY not in kept
@@ -281,22 +270,18 @@ def test_the_environments_openai_keys_are_not_sent_to_other_servers(monkeypatch:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Key: {KEY}")
     with FakeVLLM(toy_pair("llama"), DRAFTS, key="other") as fake:
         with pytest.raises(ServerError, match="refuses the key"):
-            specdemo.run(speculative(fake), PROMPT, ASKED)
-        specdemo.run(speculative(fake, api_key="other"), PROMPT, ASKED)
+            run_on(fake)
+        run_on(fake, api_key="other")
         assert "bearer other" in str(fake.headers).lower()
         assert KEY not in str(fake.headers)
 
 
-def check_clean(said: object) -> None:
+def check_clean(message: object) -> None:
     """One sentence or two for a person: no key, no stack, no address."""
-    text = str(said)
-    assert KEY not in text
-    assert "Traceback" not in text
-    assert "http://" not in text
-    assert "127.0.0.1" not in text
-    assert "\n" not in text
-    if isinstance(said, BaseException):
-        assert said.__cause__ is None
+    text = str(message)
+    assert not any(part in text for part in (KEY, "Traceback", "http://", "127.0.0.1", "\n")), text
+    if isinstance(message, BaseException):
+        assert message.__cause__ is None
 
 
 # --- time, threads, many lanes ----------------------------------------------------------------------------
@@ -305,7 +290,7 @@ def check_clean(said: object) -> None:
 def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
     """Guards races: a local lane that runs meanwhile must not slow a server's clock."""
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02) as fake:
-        lane = specdemo.stream(speculative(fake), PROMPT, ASKED)
+        lane = specdemo.stream(speculative(fake), PROMPT, REMOTE)
         first = next(lane)
         time.sleep(1.5)
         half_way = lane.trace()  # of what was taken, though all has come
@@ -321,7 +306,7 @@ def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
 @pytest.mark.parametrize("fault", [None, "hang"])
 def test_closing_ends_the_connection_and_the_thread_at_once(fault: str | None) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02, fault=fault) as fake:
-        lane = specdemo.stream(speculative(fake), PROMPT, replace(ASKED, max_new_tokens=200))
+        lane = specdemo.stream(speculative(fake), PROMPT, replace(REMOTE, max_new_tokens=200))
         for _ in range(3):
             next(lane)
         began = time.monotonic()
@@ -338,17 +323,17 @@ def test_closing_ends_the_connection_and_the_thread_at_once(fault: str | None) -
     assert trace.server.incomplete == "it was stopped here"
 
 
-def test_a_lane_that_was_never_read_asks_for_nothing() -> None:
+def test_a_lane_that_was_never_read_sends_no_request() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
-        specdemo.stream(speculative(fake), PROMPT, ASKED).close()
-        specdemo.race(speculative(fake), PROMPT, [ASKED]).close()
+        specdemo.stream(speculative(fake), PROMPT, REMOTE).close()
+        specdemo.race(speculative(fake), PROMPT, [REMOTE]).close()
         assert fake.requests == []
     assert not readers()
 
 
 def test_thirty_two_lanes_at_once_lose_and_cross_nothing() -> None:
     settings = [
-        replace(ASKED, temperature=1.0, acceptance="sampling", seed=seed, max_new_tokens=48) for seed in range(32)
+        replace(REMOTE, temperature=1.0, acceptance="sampling", seed=seed, max_new_tokens=48) for seed in range(32)
     ]
     with FakeVLLM(endless_pair("llama"), DRAFTS, merge=0.2) as fake:
         pair = speculative(fake)
@@ -373,8 +358,8 @@ def test_a_local_lane_races_a_server() -> None:
     pair = endless_pair("llama")
     with FakeVLLM(pair, DRAFTS, pause=0.005) as fake, FakeVLLM(pair, pause=0.005) as base:
         served = ServerPair(base.url, fake.url, "toy")
-        lanes = [PLAIN, Settings(max_new_tokens=24), ASKED]
-        race = specdemo.race([served, pair, None or served], PROMPT, lanes)
+        lanes = [PLAIN, Settings(max_new_tokens=24), REMOTE]
+        race = specdemo.race([served, pair, served], PROMPT, lanes)
         rounds: list[list] = [[], [], []]
         for lane, round_ in race:
             rounds[lane].append(round_)
@@ -406,9 +391,9 @@ def test_a_local_lane_races_a_server() -> None:
         ({"engine": "graphs"}, "engine"),
     ],
 )
-def test_what_a_server_cannot_follow_is_refused(changes: dict, field: str) -> None:
+def test_settings_that_a_server_cannot_follow_are_refused(changes: dict, field: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(ASKED, **changes))
+        specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(REMOTE, **changes))
     assert caught.value.field == field
 
 
@@ -421,19 +406,19 @@ def test_prompts_that_cannot_be_sent_are_refused() -> None:
         specdemo.stream(pair, [1, 2], replace(PLAIN, chat=True))
 
 
-def test_what_needs_the_models_refuses_a_server() -> None:
+def test_functions_that_need_the_models_refuse_a_server() -> None:
     pair = ServerPair("http://x:1", "http://x:2", "m")
-    sampled = replace(ASKED, temperature=1.0, acceptance="sampling")
+    sampled = replace(REMOTE, temperature=1.0, acceptance="sampling")
     for refused in (
         lambda: specdemo.run_batch(pair, ["a"], Settings()),
-        lambda: specdemo.run_batch(toy_pair("llama"), [PROMPT], ASKED),
+        lambda: specdemo.run_batch(toy_pair("llama"), [PROMPT], REMOTE),
         lambda: specdemo.certify(pair, "a", replace(sampled, engine="auto")),
         lambda: specdemo.certify(toy_pair("llama"), PROMPT, sampled),
-        lambda: specdemo.batch_sizes(toy_pair("llama"), [PROMPT], ASKED),
+        lambda: specdemo.batch_sizes(toy_pair("llama"), [PROMPT], REMOTE),
         lambda: specdemo.check_greedy(pair, None),
         lambda: specdemo.preflight(pair),
-        lambda: specdemo.sweep(pair, "a", ASKED, gammas=[2, 3]),
-        lambda: specdemo.run(toy_pair("llama"), PROMPT, ASKED),
+        lambda: specdemo.sweep(pair, "a", REMOTE, gammas=[2, 3]),
+        lambda: specdemo.run(toy_pair("llama"), PROMPT, REMOTE),
     ):
         with pytest.raises((PairError, SettingsError)):
             refused()
@@ -442,18 +427,18 @@ def test_what_needs_the_models_refuses_a_server() -> None:
 def test_a_servers_greedy_lane_can_be_checked_against_the_models() -> None:
     pair = toy_pair("llama")
     with FakeVLLM(pair, DRAFTS) as fake:
-        check = specdemo.check_greedy(pair, specdemo.run(speculative(fake), PROMPT, ASKED))
+        check = specdemo.check_greedy(pair, run_on(fake))
         assert {p.outcome for p in check.positions} == {"identical"}
         fake.ids = False
         with pytest.raises((TraceError, PromptError)):
-            specdemo.check_greedy(pair, specdemo.run(speculative(fake), PROMPT, ASKED))
+            specdemo.check_greedy(pair, run_on(fake))
 
 
-def test_a_missing_deployment_is_said() -> None:
+def test_a_missing_deployment_is_an_error() -> None:
     with pytest.raises(ServerError, match="no baseline_url"):
         specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
     with pytest.raises(ServerError, match="no speculative_url"):
-        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", ASKED)
+        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", REMOTE)
 
 
 # --- sweep, files, imports --------------------------------------------------------------------------------
@@ -464,7 +449,7 @@ def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
     pair = endless_pair("llama")
     prompts = [prompt_ids(9), prompt_ids(17)]
     with FakeVLLM(pair, DRAFTS, level=level) as fake, FakeVLLM(pair) as base:
-        report = specdemo.sweep(ServerPair(base.url, fake.url, "toy"), prompts, ASKED, repeats=2)
+        report = specdemo.sweep(ServerPair(base.url, fake.url, "toy"), prompts, REMOTE, repeats=2)
     own = [specdemo.run(pair, p, Settings(gamma=4, max_new_tokens=24)).metrics() for p in prompts]
     (row,) = report.rows
     assert report.complete
@@ -487,12 +472,11 @@ def test_a_sweep_whose_server_breaks_off_says_so() -> None:
         FakeVLLM(pair) as base,
         pytest.raises(ServerError, match="broke off"),
     ):
-        specdemo.sweep(ServerPair(base.url, fake.url, "toy"), PROMPT, ASKED)
+        specdemo.sweep(ServerPair(base.url, fake.url, "toy"), PROMPT, REMOTE)
 
 
 def test_files_have_empty_fields_where_nothing_is_known() -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
-        trace = specdemo.run(speculative(fake), PROMPT, ASKED)
+    trace = run_once(toy_pair("llama"))
     rejected = next(line for line in specdemo.tokens_csv([trace]).splitlines() if "rejected" in line)
     assert rejected.split(",")[6:12] == [""] * 6  # id, text, p, q, acceptance, margin
     assert specdemo.rounds_csv([trace]).splitlines()[1].endswith(",,,,,")
@@ -507,8 +491,7 @@ def test_files_have_empty_fields_where_nothing_is_known() -> None:
     ],
 )
 def test_edited_traces_of_servers_are_refused(change) -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
-        data = json.loads(specdemo.run(speculative(fake), PROMPT, ASKED).to_json())
+    data = json.loads(run_once(toy_pair("llama")).to_json())
     change(data)
     with pytest.raises(TraceError):
         Trace.from_json(json.dumps(data))

@@ -1,7 +1,8 @@
-"""What is said of lanes on servers: reasons, comparisons and figures, from what is known and no more."""
+"""Reasons, comparisons and figures of lanes on servers: from what is known, and no more."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,30 +18,29 @@ PLAIN = Settings(engine="server", strategy="autoregressive")
 DRAFTED = Settings(engine="server")
 
 
-def served(settings: Settings, tokens: int, seconds: float, counts: Counts | None = None, **record) -> Trace:
-    """A lane whose tokens came evenly after a first one at 0.1 s."""
-    times = [0.1 + (seconds - 0.1) * n / (tokens - 1) for n in range(tokens)]
+def lane(settings: Settings, times: Sequence[float], margin: float | None = None, **fields: object) -> Trace:
+    """A lane of one token a round, here if its tokens have a margin."""
     kind = "target" if settings.strategy == "autoregressive" else "streamed"
+    p, phases = (None, (None,) * 3) if margin is None else (0.9, (0.0, 0.1, 0.0))
     rounds = tuple(
         Round(
-            n, (Token(n, f"{n} ", kind, n, 1, None, None, None, at),), 0, 0, at, None, None, None,
-            stop="length" if n == tokens - 1 else None,
+            n, (Token(n, f"{n} ", kind, n, 1, p, None, None, at, margin),), 0, 0, at, *phases,
+            stop="length" if n == len(times) - 1 else None,
         )
         for n, at in enumerate(times)
     )  # fmt: skip
+    return Trace(settings, (1, 2), rounds, **fields)
+
+
+def served(settings: Settings, tokens: int, seconds: float, counts: Counts | None = None, **record) -> Trace:
+    """A lane whose tokens came evenly after a first one at 0.1 s."""
+    times = [0.1 + (seconds - 0.1) * n / (tokens - 1) for n in range(tokens)]
     known = ServerRecord("gpu", "m", False, completion_tokens=tokens, token_ids=True, counts=counts, **record)
-    return Trace(settings, (1, 2), rounds, pair="gpu", dtype="unknown", server=known)
+    return lane(settings, times, pair="gpu", dtype="unknown", server=known)
 
 
 def local(settings: Settings, tokens: int, margin: float = 5.0) -> Trace:
-    rounds = tuple(
-        Round(
-            n, (Token(n, f"{n} ", "target", n, 1, 0.9, None, None, n / 10, margin),), 0, 0, n / 10, 0.0, 0.1, 0.0,
-            stop="length" if n == tokens - 1 else None,
-        )
-        for n in range(tokens)
-    )  # fmt: skip
-    return Trace(settings, (1, 2), rounds)
+    return lane(settings, [n / 10 for n in range(tokens)], margin)
 
 
 HERE = Settings(strategy="autoregressive")
@@ -48,13 +48,9 @@ COUNTS = Counts(steps=20, drafted=80, accepted=40, gamma=4, histogram=(4, 4, 4, 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "counts", "said"),
+    ("seconds", "counts", "reason"),
     [
-        (
-            3.1,
-            COUNTS,
-            "2.0× because 50% of drafted tokens were kept (τ 3.0), and a round takes as long as 1.5",
-        ),
+        (3.1, COUNTS, "2.0× because 50% of drafted tokens were kept (τ 3.0), and a round takes as long as 1.5"),
         (7.1, COUNTS, "0.86× because a round takes as long as 3.5 plain steps"),
         (7.1, Counts(60, 240, 0, 4, (60, 0, 0, 0, 0)), "0.86× because hardly anything was kept"),
         (6.1, Counts(10, 40, 5, 4), "1.0× because the server drafted in only 18% of the rounds"),
@@ -62,14 +58,14 @@ COUNTS = Counts(steps=20, drafted=80, accepted=40, gamma=4, histogram=(4, 4, 4, 
     ],
 )
 def test_a_servers_speed_is_explained_from_acceptance_and_the_clock(
-    seconds: float, counts: Counts | None, said: str
+    seconds: float, counts: Counts | None, reason: str
 ) -> None:
     lanes = [served(PLAIN, 61, 6.1), served(DRAFTED, 61, seconds, counts)]
     why = explain_race(lanes)
-    assert why.startswith(said), why
+    assert why.startswith(reason), why
 
 
-def test_a_far_server_is_said() -> None:
+def test_a_slow_network_is_a_reason() -> None:
     lanes = [served(PLAIN, 61, 6.1), served(DRAFTED, 61, 3.1, COUNTS, network_seconds=0.4)]
     assert "takes 400 ms" in explain_race(lanes)
 
@@ -136,7 +132,7 @@ def test_without_ids_the_texts_are_compared() -> None:
     assert (differs.outcome, "character 11 on" in differs.text) == ("partial", True)
 
 
-def test_a_replay_says_what_it_knows_of_the_server() -> None:
+def test_a_replay_shows_what_is_known_of_the_server() -> None:
     lanes = (
         served(PLAIN, 9, 1.0, network_seconds=0.012),
         served(DRAFTED, 9, 0.6, COUNTS, level="summary", notes=("it said so.",)),

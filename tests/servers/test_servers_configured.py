@@ -14,8 +14,10 @@ from toys import endless_pair, prompt_ids
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, SettingsError
 from specdemo.cli.main import main
+from specdemo.servers import catalog
 from specdemo.servers.catalog import CLOSED, FILE, SHIPPED, SINGLE, configured_pair, problems, servers
 
+README = Path(catalog.__file__).with_name("README.md")
 KEY = "sk-very-secret-0123456789"
 TWO = """
 [[server]]
@@ -65,17 +67,14 @@ def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.
     shipped = servers()
     both = ("autoregressive", "speculative")
     assert {e.id: e.strategies for e in shipped.values()} == {"llama-70b": both, "qwen-32b": both}
-    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
-    file(readme.partition("```toml\n")[2].partition("```")[0])
+    file(README.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0])
     assert servers() == shipped, "the README tells of other servers"
 
 
-def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
+def test_the_readmes_commands_are_what_vllm_accepts() -> None:
     """Guards the commands: each JSON can be read, and its draft is split as its target is."""
-    readme = (SHIPPED.parents[1] / "README.md").read_text(encoding="utf-8")
-    commands = [
-        c.replace("\\\n", " ") for c in re.split(r"(?=vllm serve )", readme) if c.startswith("vllm serve ")
-    ]
+    parts = re.split(r"(?=vllm serve )", README.read_text(encoding="utf-8"))
+    commands = [part.replace("\\\n", " ") for part in parts if part.startswith("vllm serve ")]
     speculative = 0
     for command in commands:
         size = int(re.search(r"--tensor-parallel-size (\d+)", command)[1])
@@ -83,8 +82,8 @@ def test_the_readmes_deployments_speculate_as_vllm_takes_it() -> None:
         assert ("--per-request-spec-decode-metrics detailed" in command) == (config is not None)
         if config is not None:
             speculative += 1
-            asked = json.loads(config[1])
-            assert (asked["method"], asked["draft_tensor_parallel_size"]) == ("draft_model", size)
+            drafts = json.loads(config[1])
+            assert (drafts["method"], drafts["draft_tensor_parallel_size"]) == ("draft_model", size)
     assert (len(commands), speculative) == (8, 4)
 
 
@@ -99,46 +98,39 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
     monkeypatch.setenv("ONE_KEY", KEY)
     assert problems() == {}
     one, two = servers().values()
-    assert one.pair == ServerPair(
-        "http://a:8000/v1",
-        "https://b/v1",
-        "m",
-        api_key=KEY,
-        name="The first",
-        chat=True,
-        timeout=120,
-        stop=("User:",),
-    )
+    urls, options = ("http://a:8000/v1", "https://b/v1"), {"chat": True, "timeout": 120, "stop": ("User:",)}
+    assert one.pair == ServerPair(*urls, "m", api_key=KEY, name="The first", **options)
     assert KEY not in repr(one)
     assert (two.label, two.pair.baseline_url) == ("two", None)
 
 
+ONE = '[[server]]\nid = "x"\nmodel = "m"\n'
+
+
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        (
-            '[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://a"\napi_key = "sk-1"',
-            "keep keys out of files",
-        ),
-        ('[[server]]\nid = "x"\nmodel = "m"', "there is no address"),
+        (f'{ONE}baseline_url = "http://a"\napi_key = "sk-1"', "keep keys out of files"),
+        (ONE, "there is no address"),
         ('[[server]]\nid = "x"\nbaseline_url = "http://a"', "needs an id and a model"),
-        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://u:p@a"', "user name or a password"),
-        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = "http://a"\nport = 3', "'port', which is not known"),
-        ('[[server]]\nid = "x"\nmodel = "m"\nbaseline_url = 3', "wrong kind"),
+        (f'{ONE}baseline_url = "http://u:p@a"', "user name or a password"),
+        (f'{ONE}baseline_url = "http://a"\nport = 3', "'port', which is not known"),
+        (f"{ONE}baseline_url = 3", "must be a text such as"),
+        (f'{ONE}baseline_url = "http://a"\nnote = 3', "note must be a text"),
         ("server = 3", r"\[\[server\]\] tables"),
         ("[[server", "no TOML file"),
         (TWO.replace('"two"', '"one"').replace('api_key_env = "ONE_KEY"', ""), "have the id 'one'"),
         ('[[server]]\nid = "a:b"\nmodel = "m"\nbaseline_url = "http://a"', "an id is made of letters"),
     ],
 )
-def test_a_bad_file_is_one_sentence(file: Callable, text: str, said: str) -> None:
+def test_a_bad_file_is_one_sentence(file: Callable, text: str, message: str) -> None:
     file(text)
-    assert re.search(said, wrong())
+    assert re.search(message, wrong())
     assert "sk-1" not in wrong()
 
 
 @pytest.mark.parametrize("variable", ["sk-pasted-1", "a key", "$KEY"])
-def test_strangers_hear_nothing_of_what_is_described_wrongly(
+def test_users_of_a_public_page_do_not_see_what_is_wrong(
     file: Callable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
 ) -> None:
     """Guards a key that was pasted where its variable's name belongs: it is shown and logged nowhere."""
@@ -157,14 +149,14 @@ def test_strangers_hear_nothing_of_what_is_described_wrongly(
 
 
 def wrong() -> str:
-    """What is said of the description."""
+    """What is wrong with the description."""
     try:
         return " ".join(map(str, problems().values()))
     except ServerError as error:
         return str(error)
 
 
-def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FILE, "/nowhere/servers.toml")
     with pytest.raises(ServerError, match="cannot be read"):
         servers()
@@ -199,7 +191,7 @@ def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://a", None, None),
     ],
 )
-def test_a_pair_that_cannot_be_asked_is_refused(arguments: tuple) -> None:
+def test_an_address_or_model_that_cannot_be_used_is_refused(arguments: tuple) -> None:
     with pytest.raises(ServerError):
         ServerPair(*arguments)
 

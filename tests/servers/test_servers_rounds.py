@@ -1,4 +1,4 @@
-"""Rounds made of a server's own record, against the core that really decoded: kind for kind."""
+"""Rounds made of a server's own record, compared kind for kind with the local lane that really decoded them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from toys import endless_pair, prompt_ids, toy_pair
 
 import specdemo
 from specdemo import Round, ServerPair, Settings, Trace
-from specdemo.servers.rounds import Output, reconstructed
+from specdemo.servers.rounds import OutputToken, reconstructed
 from specdemo.servers.speculation import Step, read_speculation
 from specdemo.trace import Stop
 
 RUNS = 200
+FEATURES = ("end inside a block", "length inside a block", "plain last step", "drafts of several lengths", "bonus")
 
 
 def shape(rounds: Sequence[Round]) -> list[tuple]:
-    """All that a server's record tells of rounds: what a rejected token was, and any probability, it does not."""
+    """All that a server's record tells of rounds: neither what a rejected token was, nor any probability."""
     return [
         (
             r.index,
@@ -34,76 +35,56 @@ def shape(rounds: Sequence[Round]) -> list[tuple]:
     ]
 
 
-def asked(settings: Settings, **changed: object) -> Settings:
-    """What a client asks for to get the run that the core made with these settings."""
-    return Settings(
-        engine="server",
-        temperature=settings.temperature,
-        acceptance="exact" if settings.greedy else "sampling",
-        max_new_tokens=settings.max_new_tokens,
-        seed=settings.seed,
-        **changed,
-    )
+def remote(**options: object) -> Settings:
+    """Settings of a lane on a server."""
+    rule = "sampling" if options.get("temperature") else "exact"
+    return Settings(engine="server", acceptance=rule, **options)
 
 
-@pytest.fixture(scope="module")
-def deployments() -> Iterator[list[FakeVLLM]]:
-    """γ 1 to 8, fixed and adaptive, of models that end and of models that do not."""
+def test_two_hundred_random_runs_are_the_local_ones() -> None:
+    """Guards the whole reading of vLLM's arrays: ends inside a block, plain last steps, drafts of any length."""
+    dice, seen = Random(9), Counter()
     with ExitStack() as stack:
-        yield [
+        # γ 1 to 8, fixed and adaptive, of models that end and of models that do not.
+        deployments = [
             stack.enter_context(FakeVLLM(pair, Settings(gamma=gamma, adaptive_gamma=adaptive)))
             for gamma in range(1, 9)
             for adaptive in (False, True)
             for pair in (toy_pair("llama"), endless_pair("llama"))
         ]
-
-
-def test_two_hundred_random_runs_are_the_cores_own(deployments: list[FakeVLLM]) -> None:
-    """Guards the whole reading of vLLM's arrays: ends inside a block, plain last steps, drafts of any length."""
-    dice, seen = Random(9), Counter()
-    for number in range(RUNS):
-        fake = deployments[number % len(deployments)]
-        fake.merge = 0.0
-        wanted = asked(
-            Settings(
-                temperature=dice.choice((0.0, 1.0)),
-                acceptance="sampling",
-                max_new_tokens=dice.randint(1, 24),
-                seed=number,
-            )
-        )
-        trace = specdemo.run(ServerPair(None, fake.url, "toy"), prompt_ids(dice.randint(1, 20)), wanted)
-        own = fake.traces[number]
-        assert shape(trace.rounds) == shape(own.rounds), number
-        assert trace.server.level == "detailed"
-        assert trace.server.notes == ()
-        assert trace.prompt_ids == own.prompt_ids
-        assert_figures(trace, own)
-        seen.update(features(own, fake.deployed))
+        for number in range(RUNS):
+            fake = deployments[number % len(deployments)]
+            settings = remote(temperature=dice.choice((0.0, 1.0)), max_new_tokens=dice.randint(1, 24), seed=number)
+            trace = specdemo.run(ServerPair(None, fake.url, "toy"), prompt_ids(dice.randint(1, 20)), settings)
+            own = fake.traces[number]
+            assert shape(trace.rounds) == shape(own.rounds), number
+            assert trace.server.level == "detailed"
+            assert trace.server.notes == ()
+            assert trace.prompt_ids == own.prompt_ids
+            assert_figures(trace, own)
+            seen.update(features(own, fake.deployed))
     assert min(seen[name] for name in FEATURES) >= 5, seen
 
 
-FEATURES = ("end inside a block", "length inside a block", "plain last step", "drafts of several lengths", "bonus")
-
-
-def features(own: Trace, deployed: Settings) -> set[str]:
+def features(own: Trace, deployed: Settings) -> Iterator[str]:
     """What is hard about this run."""
-    last, found = own.rounds[-1], set()
-    if last.drafted and last.tokens[-1].kind in ("accepted", "rejected"):
-        found.add("end inside a block" if last.stop == "eos" else "length inside a block")
-    if last.stop == "length" and 0 < last.drafted < deployed.gamma:
-        found.add("length inside a block")  # the core shortens its draft where vLLM cuts the output
+    last = own.rounds[-1]
+    cut = last.drafted and last.tokens[-1].kind in ("accepted", "rejected")
+    if cut and last.stop == "eos":
+        yield "end inside a block"
+    # The local lane shortens its draft where vLLM cuts the output.
+    if (cut and last.stop != "eos") or (last.stop == "length" and 0 < last.drafted < deployed.gamma):
+        yield "length inside a block"
     if last.index and not last.drafted:
-        found.add("plain last step")
+        yield "plain last step"
     if len({r.drafted for r in own.rounds[1:-1]}) > 1:
-        found.add("drafts of several lengths")
+        yield "drafts of several lengths"
     if any(t.kind == "bonus" for t in own.tokens):
-        found.add("bonus")
-    return found
+        yield "bonus"
 
 
 def assert_figures(trace: Trace, own: Trace) -> None:
-    """The counts are the core's; where time went is not known."""
+    """The counts are those of the local lane; where the time went is unknown."""
     ours, theirs = trace.metrics(), own.metrics()
     same = ("rounds", "proposed", "accepted", "emitted", "wasted", "acceptance_rate", "mean_acceptance_length")
     lists = ("per_position", "conditional_per_position", "accepted_histogram")
@@ -113,28 +94,15 @@ def assert_figures(trace: Trace, own: Trace) -> None:
     assert {getattr(ours, name) for name in unknown} == {None}
 
 
-def test_a_server_that_drafts_past_the_length_is_read_as_it_is() -> None:
-    """vLLM itself drafts γ tokens to the last: what its last step accepted is counted whole, and cut here."""
-    tokens = [Output(i, str(i), 0.1 * i) for i in range(8)]  # one, then 3 + 1, then 3 of 5
-    rounds, whole = reconstructed(tokens, [1, 5, 8], [Step(4, 3), Step(4, 4)], asked=8, stop="length")
-    assert whole
-    assert [[t.kind for t in r.tokens] for r in rounds] == [
-        ["target"],
-        ["accepted"] * 3 + ["rejected", "corrected"],
-        ["accepted"] * 3 + ["rejected"],
-    ]
-    assert [r.stop for r in rounds] == [None, None, "length"]
-
-
 @pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
-def test_merged_chunks_and_silent_steps_are_never_coloured_wrongly(drafter: str) -> None:
+def test_merged_chunks_and_unrecorded_steps_are_never_coloured_wrongly(drafter: str) -> None:
     """Guards against guessing: where several arrangements fit, tokens stay uncoloured; all others are right."""
     certain = uncoloured = 0
     with FakeVLLM(toy_pair("llama"), Settings(gamma=4, drafter=drafter), merge=0.3) as fake:
         for seed in range(40):
-            wanted = asked(Settings(temperature=1.0, acceptance="sampling", max_new_tokens=40, seed=seed))
+            settings = remote(temperature=1.0, max_new_tokens=40, seed=seed)
             # A prompt that repeats itself, so that there is something to look up.
-            trace = specdemo.run(ServerPair(None, fake.url, "toy"), prompt_ids(4) * 4, wanted)
+            trace = specdemo.run(ServerPair(None, fake.url, "toy"), prompt_ids(4) * 4, settings)
             own = fake.traces[seed]
             assert trace.token_ids == own.token_ids
             for mine, theirs in zip(trace.output, own.output, strict=True):
@@ -144,9 +112,27 @@ def test_merged_chunks_and_silent_steps_are_never_coloured_wrongly(drafter: str)
             certain, uncoloured = certain + len(trace.output) - blank, uncoloured + blank
             if blank:  # the totals are the server's all the same
                 assert trace.metrics().accepted == trace.server.counts.accepted
-    # Where every step drafts, only an end in a merged chunk is in doubt; a step without a draft, and one of which
-    # nothing passed, look alike.
+    # Where every step drafts, only an end in a merged chunk is in doubt. But a step without a draft, and one of
+    # which nothing was accepted, look alike.
     assert certain > (5 * uncoloured if drafter == "model" else 50)
+
+
+def rounds_of(
+    steps: list[tuple[int, int]], ends: list[int], stop: Stop, max_new_tokens: int
+) -> tuple[Round, ...] | None:
+    tokens = [OutputToken(i, "", 0.1 * i) for i in range(ends[-1])]
+    return reconstructed(tokens, ends, [Step(*s) for s in steps], max_new_tokens, stop)
+
+
+def test_a_server_that_drafts_past_the_length_is_read_as_it_is() -> None:
+    """vLLM drafts γ tokens up to the end: what its last step accepted is counted whole there, and cut here."""
+    rounds = rounds_of([(4, 3), (4, 4)], [1, 5, 8], "length", 8)  # one, then 3 + 1, then 3 of 5
+    assert [[t.kind for t in r.tokens] for r in rounds] == [
+        ["target"],
+        ["accepted"] * 3 + ["rejected", "corrected"],
+        ["accepted"] * 3 + ["rejected"],
+    ]
+    assert [r.stop for r in rounds] == [None, None, "length"]
 
 
 @pytest.mark.parametrize(
@@ -154,26 +140,21 @@ def test_merged_chunks_and_silent_steps_are_never_coloured_wrongly(drafter: str)
     [
         # Nothing was drafted at all.
         ([], [1, 2, 3], "eos", ["target", "target", "target"]),
-        # Two tokens, one of which a step without a draft: which one, nobody knows.
+        # Two tokens, one of them from a step without a draft: which one is unknown.
         ([(2, 0)], [1, 2, 3], "eos", ["target", "streamed", "streamed"]),
-        # The same where the length that was asked for leaves no room for two drafted tokens but at the first.
+        # The same, where the requested length leaves no room for two drafted tokens but at the first.
         ([(1, 0)], [1, 2, 3], "length", ["target", "rejected", "corrected", "target"]),
         # A chunk of three cannot hold a step of two and begin another.
         ([(1, 1)], [1, 2, 4], "eos", ["target", "target", "accepted", "bonus"]),
+        # Three steps that accepted one token each do not fit four tokens.
+        ([(2, 1), (2, 1), (2, 1)], [1, 4], "eos", None),
     ],
 )
 def test_steps_are_laid_on_the_output(
-    steps: list[tuple[int, int]], ends: list[int], stop: Stop, kinds: list[str]
+    steps: list[tuple[int, int]], ends: list[int], stop: Stop, kinds: list[str] | None
 ) -> None:
-    tokens = [Output(i, "", 0.0) for i in range(ends[-1])]
-    rounds, whole = reconstructed(tokens, ends, [Step(*s) for s in steps], asked=3, stop=stop)
-    assert [t.kind for r in rounds for t in r.tokens] == kinds
-    assert whole == ("streamed" not in kinds)
-
-
-def test_steps_that_do_not_fit_are_not_used() -> None:
-    tokens = [Output(i, "", 0.0) for i in range(4)]
-    assert reconstructed(tokens, [1, 4], [Step(2, 1), Step(2, 1), Step(2, 1)], asked=9, stop="eos") is None
+    rounds = rounds_of(steps, ends, stop, 3 if kinds else 9)
+    assert (rounds and [t.kind for r in rounds for t in r.tokens]) == kinds
 
 
 @pytest.mark.parametrize(
@@ -187,7 +168,7 @@ def test_steps_that_do_not_fit_are_not_used() -> None:
         {"per_step_drafted": None},
     ],
 )
-def test_a_record_that_contradicts_itself_is_said_and_its_steps_are_not_used(change: dict) -> None:
+def test_a_record_that_contradicts_itself_is_reported_and_its_steps_are_not_used(change: dict) -> None:
     record = {
         "acceptance_histogram": [0, 2, 0],
         "num_spec_steps": 2,

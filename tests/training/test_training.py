@@ -12,11 +12,11 @@ import torch
 from specdemo.training.__main__ import main
 from specdemo.training.corpus import Windows, as_dialogue, load_streams, split, training_texts
 from specdemo.training.distill import distillation_loss
-from specdemo.training.lessons import answers, load, save
+from specdemo.training.labels import generated, labelled, likeliest_tokens, load, save
+from specdemo.training.loop import Run, schedule
 from specdemo.training.muon import Muon
-from specdemo.training.pretrain import Run, build_model, grown, pretrain, schedule
+from specdemo.training.pretrain import build_model, grown, pretrain
 from specdemo.training.recipe import END_OF_TEXT, Recipe, Source, tiny_recipe
-from specdemo.training.teaching import read, written
 from specdemo.training.tokenizer import train_tokenizer
 
 
@@ -108,7 +108,7 @@ def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> 
             raise Killed
 
     def run(folder: str, log: object) -> Run:
-        return Run(tmp_path / folder, torch.device("cpu"), torch.float32, False, log)
+        return Run(tmp_path / folder, torch.device("cpu"), torch.float32, False, log, recipe.checkpoint_every)
 
     arguments = ("target", recipe.target, recipe.target_phases, windows, recipe)
     whole = pretrain(*arguments, run("whole", lambda message: None))
@@ -120,50 +120,50 @@ def test_training_resumes_where_it_was_stopped(corpus: Path, tmp_path: Path) -> 
 
 
 def test_distillation_has_its_minimum_at_the_target() -> None:
-    """The loss is lowest where the draft says what the target says, and its gradient vanishes there (h = 0)."""
+    """The loss is lowest where the draft predicts what the target does; its gradient vanishes there (h = 0)."""
     torch.manual_seed(0)
     p = torch.randn(1, 3, 70)
-    likeliest, probabilities = answers(p)
+    likeliest, probabilities = likeliest_tokens(p)
     assert likeliest.shape[-1] < p.shape[-1], "the truncated case must be the one under test"
-    told = likeliest.long(), probabilities.float()
+    label = likeliest.long(), probabilities.float()
     q = p.clone().requires_grad_()
-    loss = distillation_loss(q, *told, 0.0)
+    loss = distillation_loss(q, *label, 0.0)
     loss.backward()
     assert q.grad.abs().max() < 1e-4
-    assert distillation_loss(p + torch.randn(1, 3, 70), *told, 0.0) > loss
+    assert distillation_loss(p + torch.randn(1, 3, 70), *label, 0.0) > loss
 
 
-def test_the_hard_part_asks_for_the_best_token_alone() -> None:
+def test_the_hard_part_is_the_cross_entropy_to_the_best_token() -> None:
     """With h = 1 the loss is the cross entropy to the target's own choice, first among the kept tokens."""
     torch.manual_seed(0)
     p, q = torch.randn(1, 3, 70), torch.randn(1, 3, 70)
-    likeliest, probabilities = answers(p)
+    likeliest, probabilities = likeliest_tokens(p)
     loss = distillation_loss(q, likeliest.long(), probabilities.float(), 1.0)
     assert loss == pytest.approx(torch.nn.functional.cross_entropy(q[0], p[0].argmax(-1)).item(), abs=1e-5)
 
 
-def test_lessons_hold_what_the_target_says_at_every_place(tmp_path: Path) -> None:
+def test_labels_hold_the_targets_distribution_at_every_position(tmp_path: Path) -> None:
     """A shift by one, or the wrong row, would teach the draft nonsense; what is stored comes back."""
     recipe = tiny_recipe()
     teacher = build_model(recipe.target, 2, recipe).eval()
     prompts = torch.randint(0, 320, (4, 9), generator=torch.Generator().manual_seed(0))
-    lessons = written(teacher, prompts, 32, 0, torch.Generator().manual_seed(0))
+    labels = generated(teacher, prompts, 32, 0, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        logits = teacher(lessons.ids.long()).logits
-    assert torch.equal(lessons.ids[:, :9].long(), prompts)
-    assert torch.equal(lessons.likeliest[..., 0].long(), logits.argmax(-1))
+        logits = teacher(labels.ids.long()).logits
+    assert torch.equal(labels.ids[:, :9].long(), prompts)
+    assert torch.equal(labels.likeliest[..., 0].long(), logits.argmax(-1))
     torch.testing.assert_close(
-        lessons.probabilities.float(), logits.softmax(-1).gather(-1, lessons.likeliest.long()), atol=1e-3, rtol=0
+        labels.probabilities.float(), logits.softmax(-1).gather(-1, labels.likeliest.long()), atol=1e-3, rtol=0
     )
-    greedy = lessons.ids[0, 9:].long()
+    greedy = labels.ids[0, 9:].long()
     assert torch.equal(greedy, logits[0, 8:-1].argmax(-1)), "the first row is greedy"
-    again = read(teacher, lessons.ids.long())
-    assert torch.equal(again.likeliest[..., 0], lessons.likeliest[..., 0])
-    save(lessons, tmp_path / "x.npz")
+    again = labelled(teacher, labels.ids.long())
+    assert torch.equal(again.likeliest[..., 0], labels.likeliest[..., 0])
+    save(labels, tmp_path / "x.npz")
     stored = load(tmp_path / "x.npz")
-    assert torch.equal(stored.ids, lessons.ids)
-    assert torch.equal(stored.likeliest, lessons.likeliest)
-    assert torch.equal(stored.probabilities, lessons.probabilities)
+    assert torch.equal(stored.ids, labels.ids)
+    assert torch.equal(stored.likeliest, labels.likeliest)
+    assert torch.equal(stored.probabilities, labels.probabilities)
 
 
 def test_muon_agrees_with_torch() -> None:

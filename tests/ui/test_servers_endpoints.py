@@ -18,6 +18,7 @@ from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed
 
 from specdemo import ModelPair, Round, Settings
 from specdemo.models.catalog import catalog
+from specdemo.runs.lane import LaneRecord
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE
 from specdemo.ui import page as ui
@@ -36,10 +37,10 @@ class Gathering(FakeVLLM):
         super().__init__(*arguments, **options)
         self.barrier: threading.Barrier | None = None
 
-    def decode(self, ids: list[int], settings: Settings, steps: list[tuple[int, int]]) -> Iterator[Round]:
+    def decode(self, record: LaneRecord, steps: list[tuple[int, int]]) -> Iterator[Round]:
         if self.barrier is not None:
             self.barrier.wait(60)
-        return super().decode(ids, settings, steps)
+        return super().decode(record, steps)
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,7 @@ def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model")
 
 
-def test_a_link_that_names_an_unknown_server_is_told(browser: Browser, address: str) -> None:
+def test_a_link_that_names_an_unknown_server_gives_a_notice(browser: Browser, address: str) -> None:
     """By the notice of every link; and one that names a known one fills the lanes."""
     visitor = browser.new_context().new_page()
     visitor.goto(f"{address}?pair=server%3Anone&lane3.method=server%3Abig%3Aspeculative")

@@ -1,4 +1,4 @@
-"""Servers in the panel, in links and in what the page is told, without a browser."""
+"""Servers in the panel, in links and in the values that the page receives, without a browser."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_links_hold_servers(two: Path, query: dict[str, str]) -> None:
     assert len(written.split("&")) == len(query)
 
 
-def test_a_link_to_what_is_not_configured_is_told(two: Path) -> None:
+def test_a_link_to_an_unknown_server_gives_a_notice(two: Path) -> None:
     """Also a way that a server lacks, and a pair's way where a server stands for the pair."""
     for query in ({"pair": "server:x"}, {"method": "server:lone-wolf:plain"}):
         _, (notice,) = from_query(query)
@@ -146,7 +146,7 @@ def test_a_file_that_breaks_later_takes_no_page_down(two: Path, caplog: pytest.L
     assert "servers.toml is no TOML file" in caplog.text
 
 
-def raced(**options: object) -> tuple[list[Settings], list[Trace], RaceView]:
+def raced(**options: object) -> tuple[list[Trace], RaceView]:
     """Two deployments raced to the end, and the view of it."""
     pair = endless_pair("llama")
     lanes = [Settings(strategy="autoregressive", max_new_tokens=24), Settings(max_new_tokens=24)]
@@ -156,12 +156,12 @@ def raced(**options: object) -> tuple[list[Settings], list[Trace], RaceView]:
         traces = running.traces()
     view = RaceView(trace_headers(traces))
     view.add(rounds)
-    return lanes, traces, view
+    return traces, view
 
 
-def test_what_servers_said_at_the_end_replaces_what_streamed() -> None:
+def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
     """As another run that names the one it replaces, so that the browser draws it anew."""
-    _, traces, view = raced()
+    traces, view = raced()
     before = view.value()
     assert "streamed" in "".join(before["rounds"])
     view.settle(traces)
@@ -189,9 +189,9 @@ def test_what_servers_said_at_the_end_replaces_what_streamed() -> None:
         ({"level": "none", "fault": "no counters"}, "speed only", False),
     ],
 )
-def test_a_lane_says_how_much_its_server_told(options: dict, said: str, known: bool) -> None:
+def test_a_lane_shows_its_level(options: dict, said: str, known: bool) -> None:
     """What is not known is empty in its head too, not guessed from the chunks."""
-    _, traces, view = raced(**options)
+    traces, view = raced(**options)
     view.settle(traces)
     view.conclude(traces)
     assert view.lanes[1]["server"]["line"].endswith(said)
@@ -202,14 +202,14 @@ def test_a_lane_says_how_much_its_server_told(options: dict, said: str, known: b
 
 def test_lanes_are_named_by_their_server_where_it_tells_them_apart() -> None:
     """Plain and Speculative on one server; with its name beside lanes of this machine or of another server."""
-    _, (plain, drafted), _ = raced()
+    (plain, drafted), _ = raced()
     here = Trace(Settings(strategy="autoregressive"), (1,), plain.rounds)
     assert [h["title"] for h in trace_headers([plain, drafted])] == ["Plain", "Speculative"]
     assert [h["title"] for h in trace_headers([here, drafted])] == ["Plain", "Toy: speculative"]
 
 
 @pytest.mark.parametrize("measure", ["race", "sweep"])
-def test_stop_is_heard_while_a_server_is_silent(measure: str) -> None:
+def test_stop_ends_the_wait_for_a_silent_server(measure: str) -> None:
     """Guards Stop against the server's timeout, which may be an hour."""
     pair, stop = endless_pair("llama"), Event()
     with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), fault="hang", fault_after=1) as spec:
@@ -226,7 +226,7 @@ def test_stop_is_heard_while_a_server_is_silent(measure: str) -> None:
         assert time.monotonic() - began < 5
 
 
-def test_the_card_tells_what_a_server_is_and_never_where(two: Path) -> None:
+def test_the_card_shows_what_a_server_is_and_never_its_address(two: Path) -> None:
     """Its model, its deployments and whether they answer; names are text."""
     entry = servers()["big"]
     asking = pair_card.server(entry, None)
@@ -241,8 +241,7 @@ def test_the_card_tells_what_a_server_is_and_never_where(two: Path) -> None:
     assert "no deployment" in html
 
 
-def test_a_probe_tells_who_answers() -> None:
-    """Quickly, each deployment for itself."""
+def test_a_probe_reports_each_deployment() -> None:
     pair = endless_pair("llama")
     with FakeVLLM(pair, model="toy") as fake:
         there = ServerPair(fake.url, "http://127.0.0.1:9", "toy")

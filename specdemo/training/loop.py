@@ -1,0 +1,144 @@
+"""What all training stages share: optimizers, learning-rate schedule, progress lines and checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import LlamaForCausalLM
+
+from specdemo.training.muon import Muon
+
+REPORT_EVERY = 25  # steps
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where and how the training stages run.
+
+    Attributes:
+        folder: of checkpoints and other intermediate files.
+        device, dtype: of forward and backward passes.
+        compile: whether ``torch.compile`` is used.
+        log: takes one line of progress.
+        checkpoint_every: steps between checkpoints.
+    """
+
+    folder: Path
+    device: torch.device
+    dtype: torch.dtype
+    compile: bool
+    log: Callable[[str], None]
+    checkpoint_every: int
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+
+    def compiled(self, model: LlamaForCausalLM, loss: Callable) -> Callable:
+        """The loss, compiled with the layers' code if this run compiles: on a CPU this triples training speed."""
+        if not self.compile:
+            return loss
+        torch._dynamo.reset()
+        # Layers differ by their index, so each is compiled once; beyond the default limit they would run eagerly.
+        torch._dynamo.config.recompile_limit = 4 * model.config.num_hidden_layers
+        for layer in model.model.layers:
+            layer.compile()
+        return torch.compile(loss)
+
+
+class Trainer:
+    """The steps of one stretch of training: Muon for the matrices inside the layers, AdamW for all else.
+
+    Args:
+        label: for progress lines.
+        model: its parameters are updated in place, after those of ``state`` were loaded.
+        rates: learning rates of Muon and of AdamW.
+        steps, step_tokens: how many, and the tokens of each.
+        path: of the checkpoints, each with the number ``phase``.
+        state: the checkpoint of an earlier start, whose steps are not repeated.
+        run: where and how it runs.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        model: LlamaForCausalLM,
+        rates: tuple[float, float],
+        steps: int,
+        step_tokens: int,
+        path: Path,
+        phase: int,
+        state: dict | None,
+        run: Run,
+    ) -> None:
+        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n]
+        chosen = {id(p) for p in matrices}
+        rest = [p for p in model.parameters() if id(p) not in chosen]
+        self._optimizers = [
+            Muon(matrices, rates[0], run.dtype),
+            torch.optim.AdamW(rest, lr=rates[1], betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+        ]
+        self._label, self._model, self._rates, self._path, self._phase = label, model, rates, path, phase
+        self._steps, self._step_tokens, self._run = steps, step_tokens, run
+        self._done = 0
+        if state:
+            model.load_state_dict(state["model"])
+            for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved)
+            self._done = state["step"]
+        model.train()
+        self._losses: list[torch.Tensor] = []
+        self._clock, self._reported = time.monotonic(), self._done
+
+    def steps(self) -> range:
+        """The steps that are left."""
+        return range(self._done, self._steps)
+
+    def update(self, loss: torch.Tensor, scale: float) -> None:
+        """One step with both learning rates multiplied by ``scale``; logs and saves where it is time to."""
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        for optimizer, rate in zip(self._optimizers, self._rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * scale
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self._done += 1
+        last = self._done == self._steps
+        self._losses.append(loss.detach())  # stays on its device until it is reported
+        if last or self._done % REPORT_EVERY == 0:
+            self._report()
+        if last or self._done % self._run.checkpoint_every == 0:
+            states = {"model": self._model.state_dict(), "optimizers": [o.state_dict() for o in self._optimizers]}
+            with written_whole(self._path) as partial:
+                torch.save({"phase": self._phase, "step": self._done, **states}, partial)
+
+    def _report(self) -> None:
+        mean = torch.stack(self._losses).mean().item()
+        speed = (self._done - self._reported) * self._step_tokens / (time.monotonic() - self._clock)
+        self._run.log(f"{self._label}: step {self._done}/{self._steps}, loss {mean:.3f}, {speed:,.0f} tokens/s")
+        self._losses, self._clock, self._reported = [], time.monotonic(), self._done
+
+
+def schedule(done: int, total: int, decay_share: float, step: int, warmup: int) -> float:
+    """Warm up, hold, then fall linearly to zero over the last ``decay_share`` of the tokens."""
+    fall = min(1.0, (total - done) / max(1.0, decay_share * total))
+    return min(1.0, (step + 1) / warmup) * max(0.0, fall)
+
+
+def load_checkpoint(path: Path) -> dict | None:
+    """The last checkpoint, on the CPU; None before the first."""
+    return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` that replaces it at the end: a run killed while writing leaves no partial file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_stem(f"{path.stem}.part")
+    yield partial
+    partial.replace(path)
