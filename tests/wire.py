@@ -9,35 +9,27 @@ from typing import Any
 
 import httpx
 
-from specdemo.bench.tab import events, reading
+from specdemo.bench.tab import Page
 
 
-class Wire:
+class Wire(Page):
     """One visitor's session at a running app, over HTTP as the page speaks it."""
 
     def __init__(self, url: str, timeout: float = 60.0) -> None:
-        self.url = url.rstrip("/")
+        super().__init__(url)
         # No connection is kept: the server closes one on which it failed.
         self.http = httpx.Client(timeout=timeout, limits=httpx.Limits(max_keepalive_connections=0))
         self.session = uuid.uuid4().hex[:12]
-        self.config = self.http.get(f"{self.url}/config").json()
-        self.components = {c["id"]: c for c in self.config["components"]}
-        self.named = {c["props"].get("elem_id"): c["id"] for c in self.config["components"]}
-
-    def events(self, name: str, trigger: str = "click") -> list[dict[str, Any]]:
-        """What follows a trigger of a component."""
-        return events(self.config, name, trigger)
 
     def job(self, name: str) -> dict[str, Any]:
         """The event behind a button that computes."""
-        return reading(self.events(name), queued=True)
+        return self.event(name)
 
     def values(self, event: dict[str, Any], **changed: Any) -> list[Any]:
-        """What the page sends with an event: every input as it stands at first, but for those named otherwise."""
-        ids = {self.named[name.replace("__", "-")]: value for name, value in changed.items()}
-        unknown = set(ids) - set(event["inputs"])
+        """What the page sends with an event, all of whose changed values it must read."""
+        unknown = {self.named[name.replace("__", "-")] for name in changed} - set(event["inputs"])
         assert not unknown, f"no inputs of this event: {unknown}"
-        return [ids.get(i, self.components[i]["props"].get("value")) for i in event["inputs"]]
+        return super().values(event, **changed)
 
     def send(self, event: Any, data: Any) -> Iterator[dict[str, Any]]:
         """Trigger an event and give its messages, the last one of its end."""

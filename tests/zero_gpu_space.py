@@ -46,10 +46,8 @@ def platform() -> types.ModuleType:
 
 sys.modules["spaces.zero.torch"] = platform()
 
-import httpx  # noqa: E402
-
-from specdemo.bench.kills import panel  # noqa: E402
-from specdemo.bench.tab import Tab  # noqa: E402
+from specdemo.bench.kills import PROMPT as WRITING  # noqa: E402
+from specdemo.bench.tab import Page, Tab, tokens_of  # noqa: E402
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import request_pair  # noqa: E402
 from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402
@@ -69,12 +67,6 @@ SETTINGS = Settings(max_new_tokens=24, gamma=4)
 PLAIN = Settings(strategy="autoregressive", max_new_tokens=24)
 
 
-def tokens(view: dict[str, Any], lane: int) -> list[int]:
-    """Of one lane, as the page gets them."""
-    rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk)]
-    return [t["id"] for r in rounds if r["lane"] == lane for t in r["tokens"] if t["kind"] != "rejected"]
-
-
 def main() -> None:
     gpu_time.SHORTEST = gpu_time.LONGEST  # this is a CPU, and perhaps a busy one
     store = ZeroGpuStore()
@@ -85,14 +77,14 @@ def main() -> None:
     with store.using(request) as load:
         kept: list[Any] = []
         *_, view = race_updates(store.thread, [load, load], PROMPT, [PLAIN, SETTINGS], Event(), kept.append)
-        found["race"] = [view["phase"], tokens(view, 0), tokens(view, 1)]
+        found["race"] = [view["phase"], tokens_of(view, 0), tokens_of(view, 1)]
         found["kept"] = [[list(trace.token_ids) for trace in recording.traces] for recording in kept]
         sweep = Plan([PROMPT], SETTINGS, range(2, 4), 1)
         *_, state = measure_states(store.thread, load, sweep.measurement, Event())
         runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in state.report.runs]
         found["sweep"] = [state.phase, state.message, runs]
         *_, batch = batch_views(store.thread, load, BatchPlan([PROMPT], 2, SETTINGS), Event())
-        found["batch"] = [batch.phase, tokens(batch.value(), 2)]
+        found["batch"] = [batch.phase, tokens_of(batch.value(), 2)]
         *_, check = check_states(store.thread, load, CheckPlan(PROMPT, SETTINGS, 1, TOKENS), Event())
         found["check"] = [check.phase, check.result.outcome if check.result else check.message]
         stop, seen = Event(), 0
@@ -101,23 +93,22 @@ def main() -> None:
             seen = seen or len(view["rounds"])
             if seen:
                 stop.set()
-        found["stopped"] = [view["phase"], len(tokens(view, 0)) < 900]
+        found["stopped"] = [view["phase"], len(tokens_of(view, 0)) < 900]
         updates = race_updates(store.thread, [load, load], PROMPT, [long, long], Event())
         while not next(updates)["rounds"]:
             pass
         updates.close()
         gpu_time.SHORTEST = gpu_time.LONGEST = gpu_jobs.MARGIN_SECONDS + 2
         *_, view = race_updates(store.thread, [load, load], PROMPT, [long, long], Event())
-        found["over"] = [view["phase"], len(tokens(view, 0)) < 900, view["message"]]
+        found["over"] = [view["phase"], len(tokens_of(view, 0)) < 900, view["message"]]
         gpu_time.SHORTEST = gpu_time.LONGEST = 120
     other = request_pair("builtin-target")
     with store.using(other) as load:
         *_, view = race_updates(store.thread, [load, load], PROMPT, [PLAIN, PLAIN], Event())
-        found["other"] = [view["phase"], tokens(view, 0), load.place]
-    with Tab(url, httpx.get(f"{url.rstrip('/')}/config").json()) as tab:
-        tab.press("run", panel(16))
-        *_, view = tab.start("run", panel(16))
-        found["page"] = [view["phase"], view["message"], tokens(view, 1)]
+        found["other"] = [view["phase"], tokens_of(view, 0), load.place]
+    with Tab(Page(url)) as tab:
+        *_, view = tab.run(prompt=WRITING, max__tokens=16)
+        found["page"] = [view["phase"], view["message"], tokens_of(view, 1)]
     page.close()
     print("FOUND " + json.dumps(found), flush=True)
 

@@ -6,19 +6,17 @@ every test, and a second call with the same file goes on where the first one end
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
+from specdemo.bench.harness import Args, Results, head, median_of, run_bench, write
 from specdemo.losslessness.certify import ERROR_RATE, TOKENS, certify
-from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
@@ -28,33 +26,18 @@ RULES = ("naive", "top_k", "typical", "sampling", "token_match", "block")
 STRIDE = 1_000_003  # between the seeds of tests
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.certificate", description=__doc__)
-    parser.add_argument("--pair", default="builtin")
-    parser.add_argument("--rules", nargs="+", default=list(RULES))
-    parser.add_argument("--domain", default=next(iter(by_domain())), help="whose first prompt is continued")
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=150, help="pairs of runs a test, at most")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a run")
-    parser.add_argument("--gamma", type=int, default=5)
-    parser.add_argument("--error-rate", type=float, default=ERROR_RATE)
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="of one thread each")
-    parser.add_argument("--json", type=Path, required=True, help="write the results here, test by test")
-    return parser.parse_args()
-
-
 @cache
 def _pair(name: str) -> ModelPair:
     torch.set_num_threads(1)
     return load_pair(name)
 
 
-def one(asked: dict[str, Any], rule: str, seed: int) -> dict[str, Any]:
+def one(settings: dict[str, Any], rule: str, seed: int) -> dict[str, Any]:
     """One test, in a process of its own."""
-    pair = _pair(asked["pair"])
-    settings = Settings(acceptance=rule, temperature=1.0, gamma=asked["gamma"], seed=seed * STRIDE)
-    prompt = by_domain()[asked["domain"]][0].prompt
-    found = certify(pair, prompt, settings, asked["runs"], asked["tokens"], asked["error_rate"])
+    pair = _pair(settings["pair"])
+    lane = Settings(acceptance=rule, temperature=1.0, gamma=settings["gamma"], seed=seed * STRIDE)
+    prompt = by_domain()[settings["domain"]][0].prompt
+    found = certify(pair, prompt, lane, settings["runs"], settings["tokens"], settings["error_rate"])
     return {
         "rule": rule,
         "seed": seed,
@@ -70,56 +53,63 @@ def summary(tests: list[dict[str, Any]]) -> dict[str, Any]:
     """Verdicts of each rule, with the pairs and the seconds that a test took."""
     rows = {}
     for rule in dict.fromkeys(t["rule"] for t in tests):
-        mine = [t for t in tests if t["rule"] == rule]
-        shifts = [t["detectable"]["shift"] for t in mine if t["detectable"]]
+        of_rule = [t for t in tests if t["rule"] == rule]
         rows[rule] = {
-            "tests": len(mine),
-            **{v: sum(t["verdict"] == v for t in mine) for v in ("passes", "differs", "undecided")},
-            "median_runs": median(t["runs"] for t in mine),
-            "most_runs": max(t["runs"] for t in mine),
-            "median_seconds": median(t["seconds"] for t in mine),
-            "least_p_value": min(t["p_value"] for t in mine),
-            "median_detectable_shift": median(shifts) if shifts else None,
+            "tests": len(of_rule),
+            **{v: sum(t["verdict"] == v for t in of_rule) for v in ("passes", "differs", "undecided")},
+            "median_runs": median(t["runs"] for t in of_rule),
+            "most_runs": max(t["runs"] for t in of_rule),
+            "median_seconds": median(t["seconds"] for t in of_rule),
+            "least_p_value": min(t["p_value"] for t in of_rule),
+            "median_detectable_shift": median_of(t["detectable"]["shift"] for t in of_rule if t["detectable"]),
         }
     return rows
 
 
-def main() -> None:
-    args = arguments()
-    asked = {
-        "pair": args.pair,
-        "domain": args.domain,
-        "runs": args.runs,
-        "tokens": args.tokens,
-        "gamma": args.gamma,
-        "error_rate": args.error_rate,
-        "temperature": 1.0,
-    }
-    tests: list[dict[str, Any]] = []
+def results(args: Args) -> Results:
+    """All tests, those of earlier calls included, and the summary."""
+    if args.json is None:
+        sys.exit("--json FILE is needed: the results are kept there test by test.")
+    args.domain = args.domain or next(iter(by_domain()))
+    kept = ("pair", "domain", "runs", "tokens", "gamma", "error_rate")
+    found = {**head(args, torch.device("cpu"), *kept, temperature=1.0), "summary": {}, "tests": []}
+    settings, tests = found["settings"], found["tests"]
     if args.json.exists():
-        found = json.loads(args.json.read_text(encoding="utf-8"))
-        if found["settings"] != asked:
-            raise SystemExit(f"{args.json} is of other settings; give another file.")
-        tests = found["tests"]
+        earlier = json.loads(args.json.read_text(encoding="utf-8"))
+        if earlier["settings"] != settings:
+            sys.exit(f"{args.json} is of other settings; give another file.")
+        tests += earlier["tests"]
     done = {(t["rule"], t["seed"]) for t in tests}
     todo = [(rule, seed) for seed in range(args.seeds) for rule in args.rules if (rule, seed) not in done]
     with ProcessPoolExecutor(args.processes) as pool:
-        found = pool.map(one, *zip(*((asked, *t) for t in todo), strict=True)) if todo else ()
-        for test in found:
-            tests.append(test)
-            results = {
-                "machine": machine_of(torch.device("cpu")),
-                "settings": asked,
-                "summary": summary(tests),
-                "tests": tests,
-            }
-            args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    for rule, row in summary(tests).items():
-        print(
-            f"{rule:<12} {row['passes']:>3} pass, {row['differs']:>3} differ of {row['tests']}; "
-            f"median {row['median_runs']:.0f} pairs (most {row['most_runs']}), {row['median_seconds']:.1f} s"
-        )
+        for job in [pool.submit(one, settings, rule, seed) for rule, seed in todo]:
+            tests.append(job.result())
+            write(args.json, {**found, "summary": summary(tests)})
+    return {**found, "summary": summary(tests)}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The results for people."""
+    return "\n".join(
+        f"{rule:<12} {row['passes']:>3} pass, {row['differs']:>3} differ of {row['tests']}; "
+        f"median {row['median_runs']:.0f} pairs (most {row['most_runs']}), {row['median_seconds']:.1f} s"
+        for rule, row in found["summary"].items()
+    )
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(
+        "certificate",
+        __doc__,
+        results,
+        table,
+        pair="builtin",
+        rules=list(RULES),
+        domain=None,
+        seeds=100,
+        runs=150,
+        tokens=TOKENS,
+        gamma=5,
+        error_rate=ERROR_RATE,
+        processes=None,
+    )

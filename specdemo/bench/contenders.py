@@ -1,17 +1,20 @@
-"""The ways to decode one prompt greedily that the bench compares."""
+"""The ways to decode a prompt greedily that benches compare, and how the speeds of two are compared."""
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from transformers import PreTrainedModel
 
+from specdemo.bench.forwards import now
 from specdemo.models.pair import ModelPair
+from specdemo.runs.race import race
 from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -37,6 +40,36 @@ class Sample:
 Contender = Callable[[list[int]], Sample]
 
 
+@dataclass(slots=True)
+class Samples:
+    """What contenders did: ``of[contender][repeat]`` holds one sample a prompt. Speeds are of all prompts."""
+
+    of: dict[str, list[list[Sample]]] = field(default_factory=dict)
+
+    def ratios(self, slow: str, fast: str, clock: str = "seconds") -> list[float]:
+        """How many times faster ``fast`` is in each repeat, by total times; none without a prompt."""
+        repeats = zip(self.of[slow], self.of[fast], strict=True)
+        return [_total(s, clock) / _total(f, clock) for s, f in repeats if s]
+
+    def ratio(self, slow: str, fast: str, clock: str = "seconds") -> float | None:
+        """The median of the same over the repeats."""
+        ratios = self.ratios(slow, fast, clock)
+        return median(ratios) if ratios else None
+
+    def tokens_per_second(self, contender: str) -> float | None:
+        """Prefill included; median over the repeats."""
+        rates = [sum(len(s.ids) for s in repeat) / _total(repeat) for repeat in self.of[contender] if repeat]
+        return median(rates) if rates else None
+
+    def traces(self, contender: str) -> list[Trace]:
+        """Of one of our contenders in the first repeat, one a prompt."""
+        return [sample.trace for sample in self.of[contender][0]]
+
+
+def _total(samples: list[Sample], clock: str = "seconds") -> float:
+    return sum(getattr(s, clock) for s in samples)
+
+
 def ours(pair: ModelPair, settings: Settings) -> Contender:
     """This project's decoding."""
 
@@ -53,8 +86,7 @@ def generate(pair: ModelPair, max_new_tokens: int, **options: Any) -> Contender:
 
     def decode(ids: list[int]) -> Sample:
         prompt = torch.tensor([ids], device=pair.device)
-        _wait(pair.device)
-        start = time.perf_counter()
+        start = now(pair.device)
         out = pair.target.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
@@ -63,19 +95,26 @@ def generate(pair: ModelPair, max_new_tokens: int, **options: Any) -> Contender:
             pad_token_id=0,
             **options,
         )
-        _wait(pair.device)
-        seconds = time.perf_counter() - start
+        seconds = now(pair.device) - start
         return Sample(out[0, len(ids) :].tolist(), seconds, seconds)
 
     return decode
 
 
 def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int | None) -> Contender:
-    """``generate`` with the draft as assistant, at a constant γ, or for None as transformers does by itself."""
+    """``generate`` with the draft as assistant, at a constant γ, or for None as transformers does by itself.
+
+    Its defaults begin with 20 tokens a round, stop where the draft is unsure, and adapt from run to run. They do
+    so in the assistant's configuration, so every run is given a copy of its own.
+    """
     decode = generate(pair, max_new_tokens, assistant_model=pair.draft)
+    constant = {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.0}
 
     def decode_with(ids: list[int]) -> Sample:
-        with assistant_settings(pair.draft, gamma):
+        config = copy.deepcopy(pair.draft.generation_config)
+        if gamma is not None:
+            config.update(num_assistant_tokens=gamma, **constant)
+        with patch.object(pair.draft, "generation_config", config):
             return decode(ids)
 
     return decode_with
@@ -86,26 +125,14 @@ def lookup_generate(pair: ModelPair, max_new_tokens: int, gamma: int, longest: i
     return generate(pair, max_new_tokens, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=longest)
 
 
-@contextmanager
-def assistant_settings(assistant: PreTrainedModel, gamma: int | None) -> Iterator[None]:
-    """γ drafted tokens every round; None leaves transformers' defaults, which begin at 20, stop where the draft is
-    unsure, and learn from run to run: what they learned is undone afterwards."""
-    config = assistant.generation_config
-    wanted = {
-        "num_assistant_tokens": gamma,
-        "num_assistant_tokens_schedule": "constant",
-        "assistant_confidence_threshold": 0.0,
-    }
-    before = {name: getattr(config, name) for name in wanted}
-    try:
-        for name, value in wanted.items() if gamma is not None else ():
-            setattr(config, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(config, name, value)
+def race_seconds(pair: ModelPair, prompt: str | list[int], lanes: Sequence[Settings]) -> list[float]:
+    """The lane clocks at the end of a race."""
+    seconds = [0.0] * len(lanes)
+    for lane, round_ in race(pair, prompt, lanes):
+        seconds[lane] = round_.seconds
+    return seconds
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def alone_seconds(pair: ModelPair, prompt: str | list[int], lanes: Sequence[Settings]) -> list[float]:
+    """The lane clocks at the end of the same lanes, each run alone."""
+    return [run(pair, prompt, settings).rounds[-1].seconds for settings in lanes]

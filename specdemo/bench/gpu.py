@@ -1,42 +1,46 @@
 """``python -m specdemo.bench.gpu``: CUDA graphs against eager and against transformers, on one GPU.
 
-Four questions, with random weights (how a draft comes to agree with its target: ``specdemo/bench/gpu_models.py``):
-how much faster speculative decoding is by graphs than eagerly, on a target of 24 layers × 896 and a draft of 4;
-how much faster than transformers' assisted generation at equal γ; what share of the memory's bandwidth plain
-decoding reaches on a bfloat16 model of 4 billion parameters; whether greedy ids in float32 are eager's. Contenders
-take turns, and every figure is a median with the least and the most. Graphs are captured in the first turn, which
-does not count. Needs a CUDA device.
+Four questions, with random weights (how a draft comes to agree with its target: ``random_models.py``): how much
+faster speculative decoding is by graphs than eagerly, on a target of 24 layers × 896 and a draft of 4; how much
+faster than transformers' assisted generation at equal γ; what share of the memory's bandwidth plain decoding
+reaches on a bfloat16 model of 4 billion parameters; whether greedy ids in float32 are eager's. Contenders take
+turns, and every figure is a median with the least and the most. Graphs are captured in the first turn, which does
+not count. Needs a CUDA device.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
-from datetime import date
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
 
 from specdemo.analysis.metrics import Metrics
-from specdemo.bench.contenders import Contender, Sample, assisted_generate, generate, ours
-from specdemo.bench.gpu_models import SEED, random_4b, random_pair
-from specdemo.bench.traffic import step_bytes
-from specdemo.machine import machine_of
+from specdemo.bench.contenders import Contender, Samples, assisted_generate, generate, ours
+from specdemo.bench.forwards import gpu_bandwidth, step_bytes
+from specdemo.bench.harness import Args, Results, columns, head, interleaved, run_bench, verdict
+from specdemo.bench.random_models import SEED, random_4b, random_pair
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 GRAPHS, EAGER = "speculative, graphs", "speculative, eager"
 PLAIN_GRAPHS, PLAIN_EAGER = "plain, graphs", "plain, eager"
+OURS = (GRAPHS, EAGER, PLAIN_GRAPHS, PLAIN_EAGER)
 ASSISTED, GENERATE = "transformers assisted", "transformers generate"
+RATIOS = {
+    "graphs_over_eager": (EAGER, GRAPHS),
+    "graphs_over_assisted": (ASSISTED, GRAPHS),
+    "plain_graphs_over_eager": (PLAIN_EAGER, PLAIN_GRAPHS),
+    "plain_graphs_over_generate": (GENERATE, PLAIN_GRAPHS),
+    "speculative_over_plain": (PLAIN_GRAPHS, GRAPHS),
+}
+"""How many times faster the second is over whole runs, prefill included."""
 OVER_EAGER, OVER_ASSISTED, OF_BANDWIDTH = 2.0, 2.0, 0.7
 PROMPT = 64
 """Tokens before the first."""
-READ_BYTES = 4_000_000_000
-"""Read for a measurement of bandwidth: many times what any GPU caches, and long against a launch."""
 
 
 def prompt(vocabulary: int, length: int = PROMPT) -> list[int]:
@@ -61,21 +65,10 @@ def contenders(pair: ModelPair, gamma: int, tokens: int) -> dict[str, Contender]
     }
 
 
-def interleaved(ways: dict[str, Contender], ids: list[int], repeats: int) -> dict[str, list[Sample]]:
-    """Samples by contender; all take turns in every repeat, and what comes first warms up and is not counted."""
-    samples: dict[str, list[Sample]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, decode in ways.items():
-            sample = decode(ids)
-            if repeat:
-                samples[name].append(sample)
-    return samples
-
-
-def ratio(samples: dict[str, list[Sample]], slow: str, fast: str) -> dict[str, float]:
-    """How many times faster ``fast`` is over whole runs, prefill included: median, least and most."""
-    found = [s.seconds / f.seconds for s, f in zip(samples[slow], samples[fast], strict=True)]
-    return _spread(found)
+def turns(ways: dict[str, Contender], ids: list[int], repeats: int) -> Samples:
+    """All contenders on one prompt; the first repeat, in which graphs are captured, does not count."""
+    found = interleaved({name: partial(decode, ids) for name, decode in ways.items()}, repeats)
+    return Samples({name: [[sample] for sample in samples] for name, samples in found.items()})
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
@@ -84,24 +77,20 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 def speculation(pair: ModelPair, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
     """Graphs against eager and against transformers on one pair, with the acceptance and the engines that ran."""
-    samples = interleaved(contenders(pair, gamma, tokens), prompt(pair.vocabulary), repeats)
-    traced = {name: runs[0].trace for name, runs in samples.items() if runs[0].trace is not None}
-    figures: dict[str, Metrics] = {name: trace.metrics() for name, trace in traced.items()}
+    samples = turns(contenders(pair, gamma, tokens), prompt(pair.vocabulary), repeats)
+    traces = {name: samples.traces(name)[0] for name in OURS}
+    figures: dict[str, Metrics] = {name: trace.metrics() for name, trace in traces.items()}
     return {
         "pair": pair.name,
         "dtype": pair.dtype,
         "gamma": gamma,
         "tokens": tokens,
-        "engines": {name: trace.engine for name, trace in traced.items()},
+        "engines": {name: trace.engine for name, trace in traces.items()},
         "acceptance_rate": {name: figures[name].acceptance_rate for name in (GRAPHS, EAGER)},
         "mean_acceptance_length": {name: figures[name].mean_acceptance_length for name in (GRAPHS, EAGER)},
         "overhead_share": {name: figures[name].other_share for name in figures},
-        "tokens_per_second": {n: median(len(s.ids) / s.seconds for s in runs) for n, runs in samples.items()},
-        "graphs_over_eager": ratio(samples, EAGER, GRAPHS),
-        "graphs_over_assisted": ratio(samples, ASSISTED, GRAPHS),
-        "plain_graphs_over_eager": ratio(samples, PLAIN_EAGER, PLAIN_GRAPHS),
-        "plain_graphs_over_generate": ratio(samples, GENERATE, PLAIN_GRAPHS),
-        "speculative_over_plain": ratio(samples, PLAIN_GRAPHS, GRAPHS),
+        "tokens_per_second": {name: samples.tokens_per_second(name) for name in samples.of},
+        **{name: _spread(samples.ratios(slow, fast)) for name, (slow, fast) in RATIOS.items()},
     }
 
 
@@ -124,44 +113,20 @@ def same_ids(pair: ModelPair, gammas: Sequence[int], tokens: int) -> dict[str, A
 def bandwidth_share(pair: ModelPair, tokens: int, repeats: int, bandwidth: float) -> dict[str, Any]:
     """Plain decoding by graphs and eagerly against the time of reading the weights and the cache once a token."""
     ways = {name: way for name, way in contenders(pair, 1, tokens).items() if name in (PLAIN_GRAPHS, PLAIN_EAGER)}
-    samples = interleaved(ways, prompt(pair.vocabulary), repeats)
+    samples = turns(ways, prompt(pair.vocabulary), repeats).of
     bound = step_bytes(pair.target, PROMPT + tokens // 2) / bandwidth
-    seconds = {name: [s.trace.metrics().tpot for s in runs] for name, runs in samples.items()}
+    seconds = {name: [s.trace.metrics().tpot for [s] in runs] for name, runs in samples.items()}
     return {
         "model": pair.name,
         "parameters": sum(p.numel() for p in pair.target.parameters()),
         "dtype": pair.dtype,
         "tokens": tokens,
-        "engines": {name: runs[0].trace.engine for name, runs in samples.items()},
+        "engines": {name: runs[0][0].trace.engine for name, runs in samples.items()},
         "seconds_per_token": {name: _spread(s) for name, s in seconds.items()},
         "bound_seconds": bound,
         "share_of_bandwidth": bound / median(seconds[PLAIN_GRAPHS]),
         "share_of_bandwidth_eager": bound / median(seconds[PLAIN_EAGER]),
     }
-
-
-def gpu_bandwidth(device: torch.device, repeats: int = 9) -> dict[str, float]:
-    """Bytes a second by the GPU's own stopwatch: of summing a large tensor, and of copying (read and written)."""
-    source = torch.ones(READ_BYTES // 4, device=device)
-    copy = torch.empty_like(source)
-    rates = {
-        "read": READ_BYTES / _gpu_seconds(lambda: source.sum(), repeats),
-        "copy": 2 * READ_BYTES / _gpu_seconds(lambda: copy.copy_(source), repeats),
-    }
-    return {**rates, "best": max(rates.values())}
-
-
-def _gpu_seconds(work: Callable[[], object], repeats: int) -> float:
-    seconds = []
-    for repeat in range(repeats + 1):
-        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begun.record()
-        work()
-        ended.record()
-        ended.synchronize()
-        if repeat:
-            seconds.append(begun.elapsed_time(ended) / 1000)
-    return median(seconds)
 
 
 def verdicts(results: dict[str, Any]) -> list[tuple[bool, str]]:
@@ -188,56 +153,38 @@ def verdicts(results: dict[str, Any]) -> list[tuple[bool, str]]:
 
 def table(results: dict[str, Any]) -> str:
     """The results for people."""
-    machine, speed, plain = results["machine"], results["speculation"], results["plain_4b"]
-    accepted = speed["acceptance_rate"][GRAPHS]
+    speed, plain = results["speculation"], results["plain_4b"]
+    accepted, rates = speed["acceptance_rate"][GRAPHS], speed["tokens_per_second"]
     lines = [
-        f"{machine['device']}, torch {machine['torch']} (CUDA {results['cuda']}), transformers "
-        f"{machine['transformers']}; memory {results['bandwidth']['best'] / 1e9:,.0f} GB/s",
+        f"CUDA {results['cuda']}; memory {results['bandwidth']['best'] / 1e9:,.0f} GB/s",
         f"{speed['pair']}, {speed['dtype']}, γ {speed['gamma']}, {speed['tokens']} tokens, acceptance "
         f"{accepted:.2f}; median (least to most) of {results['repeats']} interleaved repeats",
         "",
+        columns(
+            {"": "{name}", "tokens/s": "{rate:.0f}", "engine": "{engine}"},
+            ({"name": n, "rate": rate, "engine": speed["engines"].get(n, "")} for n, rate in rates.items()),
+        ),
+        "",
     ]
-    lines += [
-        f"{name:<24}{rate:>8.0f} tokens/s  {speed['engines'].get(name) or ''}"
-        for name, rate in speed["tokens_per_second"].items()
-    ]
-    names = ("graphs_over_eager", "graphs_over_assisted", "plain_graphs_over_eager", "plain_graphs_over_generate")
-    for name in (*names, "speculative_over_plain"):
-        found = speed[name]
-        lines.append(
-            f"{name.replace('_', ' '):<28}{found['median']:.2f}× ({found['least']:.2f} to {found['most']:.2f})"
-        )
+    line = "{:<28}{median:.2f}× ({least:.2f} to {most:.2f})"
+    lines += [line.format(name.replace("_", " "), **speed[name]) for name in RATIOS]
     if plain is not None:
         took = 1e3 * plain["seconds_per_token"][PLAIN_GRAPHS]["median"]
         lines.append(
             f"{plain['parameters'] / 1e9:.1f} billion parameters, {plain['dtype']}: {took:.2f} ms a token, bound "
             f"{1e3 * plain['bound_seconds']:.2f} ms; eager {plain['share_of_bandwidth_eager']:.0%} of it"
         )
-    return "\n".join([*lines, "", *(f"{'ok  ' if kept else 'MISS'} {said}" for kept, said in results["verdicts"])])
+    return "\n".join([*lines, "", *(verdict(*found) for found in results["verdicts"])])
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.gpu", description=__doc__)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--dtype", default="bfloat16", help="of the pair whose speed is measured")
-    parser.add_argument("--gamma", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--later", type=float, default=0.05, help="what the target's later layers are scaled with")
-    parser.add_argument("--small", action="store_true", help="without the 4B model: does it run at all?")
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = arguments()
+def measure(args: Args) -> Results:
+    """All figures as plain data."""
     if not torch.cuda.is_available():
         sys.exit("This bench measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU.")
     device = torch.device(args.device)
     exact = random_pair(device, torch.float32, later=args.later)
     results: dict[str, Any] = {
-        "date": date.today().isoformat(),
-        "machine": machine_of(device),
+        **head(args, device, "gamma", "tokens", "repeats", "later", "dtype"),
         "cuda": torch.version.cuda,
         "repeats": args.repeats,
         "later": args.later,
@@ -254,11 +201,13 @@ def main() -> None:
         large = ModelPair(random_4b(device), None, None, name="random, of the shape of Qwen3-4B")
         best = results["bandwidth"]["best"]
         results["plain_4b"] = bandwidth_share(large, args.tokens, args.repeats, best)
-    results["verdicts"] = verdicts(results)
-    print(table(results))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return {**results, "verdicts": verdicts(results)}
+
+
+def main() -> None:
+    """Run the bench."""
+    defaults = {"device": "cuda:0", "dtype": "bfloat16", "gamma": 5, "tokens": 256, "repeats": 5, "later": 0.05}
+    run_bench("gpu", __doc__, measure, table, **defaults, small=False)
 
 
 if __name__ == "__main__":

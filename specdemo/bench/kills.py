@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
-from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
-from weakref import WeakSet
 
-import httpx
 import psutil
+import torch
 
-from specdemo.bench.tab import Tab
-from specdemo.decoding.engines.eager import Runner
-from specdemo.machine import machine_of
+from specdemo.bench.forwards import EagerRunner, alive_runners
+from specdemo.bench.harness import Args, Results, as_json, head, run_bench
+from specdemo.bench.running_app import app_here
+from specdemo.bench.tab import Page, Tab
 from specdemo.models.request import request_pair
 from specdemo.runs.race import Race
 from specdemo.runs.store import PairStore
-from specdemo.trace import Round
 from specdemo.ui.jobs.stops import Stops
-from specdemo.ui.page import build, launch_options
 
 WAYS = ("stop", "close", "crash")
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 """What is raised in the models' thread by turns; two of the four are no ``Exception``."""
 PROMPT = "Write a story about a lighthouse keeper."
+RUN = {"prompt": PROMPT, "lane2__gamma": 4}
+"""What differs from the page's beginning: a plain lane and one with the draft model."""
 TOKENS = 400
 LATEST_ROUND = 120
 WARM_UP = 20
@@ -75,11 +72,11 @@ class Probe:
 
     def __init__(self) -> None:
         self.rounds = 0
-        self.runners: WeakSet[Runner] = WeakSet()
+        self.runners: Collection[Any] = ()
         self.known: tuple[float, int] | None = None
         self._fault: type[BaseException] | None = None
 
-    def arm(self, fault: type[BaseException]) -> None:
+    def arm(self, fault: type[BaseException] | None) -> None:
         """Raise this at the next forward of any model."""
         self._fault = fault
 
@@ -91,84 +88,84 @@ class Probe:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Look on, for as long as the context is open."""
-        init, forward, stop, forget = Runner.__init__, Runner.forward, Stops.stop, Stops.forget
-        step = Race.__next__
 
-        def counted(racing: Race) -> tuple[int, Round]:
-            item = step(racing)
-            self.rounds += 1
-            return item
-
-        def made(runner: Runner, *arguments: Any) -> None:
-            init(runner, *arguments)
-            self.runners.add(runner)
-
-        def crashing(runner: Runner, *arguments: Any, **options: Any) -> Any:
+        def crash() -> None:
             fault, self._fault = self._fault, None
             if fault is not None:
                 self.note()
                 raise fault("raised by the bench")
-            return forward(runner, *arguments, **options)
 
-        def stopped(stops: Stops, session: str) -> None:
-            stop(stops, session)
-            self.note()
-
-        def left(stops: Stops, session: str) -> None:
-            forget(stops, session)
-            self.note()
+        def count() -> None:
+            self.rounds += 1
 
         with (
-            patch.object(Race, "__next__", counted),
-            patch.multiple(Runner, __init__=made, forward=crashing),
-            patch.multiple(Stops, stop=stopped, forget=left),
+            alive_runners() as self.runners,
+            patch.object(Race, "__next__", observed(Race.__next__, afterwards=count)),
+            patch.object(EagerRunner, "forward", observed(EagerRunner.forward, before=crash)),
+            patch.object(Stops, "stop", observed(Stops.stop, afterwards=self.note)),
+            patch.object(Stops, "forget", observed(Stops.forget, afterwards=self.note)),
         ):
             yield
+
+
+def observed(
+    method: Callable[..., Any],
+    before: Callable[[], object] = lambda: None,
+    afterwards: Callable[[], object] = lambda: None,
+) -> Callable[..., Any]:
+    """The method, with something that is called before it and something once it returned."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        before()
+        result = method(*arguments, **options)
+        afterwards()
+        return result
+
+    return call
 
 
 class Bench:
     """The app in this process, and visitors who end their runs."""
 
     def __init__(self, url: str, store: PairStore, probe: Probe) -> None:
-        self._url, self._store, self._probe = url, store, probe
-        self._config = httpx.get(f"{url}/config", timeout=60).raise_for_status().json()
+        self._page, self._store, self._probe = Page(url), store, probe
         self._process = psutil.Process()
 
-    def machine(self) -> dict[str, Any]:
-        """What the figures depend on."""
+    @property
+    def device(self) -> torch.device:
+        """Where the pair runs."""
         with self._store.using(request_pair("builtin")) as load:
-            return machine_of(load.future.result().device)
+            return load.future.result().device
 
     def whole(self, tokens: int) -> dict[str, Any]:
         """A run that nobody ends; its last view."""
-        with Tab(self._url, self._config) as tab:
-            tab.press("run", panel(tokens))
-            *_, last = tab.start("run", panel(tokens))
+        with Tab(self._page) as tab:
+            *_, last = tab.run(**RUN, max__tokens=tokens)
         return last
 
     def kill(self, way: str, fault: type[BaseException] | None, at: int) -> Kill:
         """Start a run, end it after ``at`` rounds, and wait until the models' thread is free."""
-        with Tab(self._url, self._config) as tab:
-            tab.press("run", panel(TOKENS))
-            before = self._probe.rounds
-            updates = tab.start("run", panel(TOKENS))
-            self._await_round(before + at)
-            at, pressed, last = self._probe.rounds - before, time.perf_counter(), None
-            self._probe.known = None
+        probe = self._probe
+        with Tab(self._page) as tab:
+            before = probe.rounds
+            updates = tab.run(**RUN, max__tokens=TOKENS)
+            _until(lambda: probe.rounds >= before + at, "the round to be killed in was not reached")
+            at, pressed, last = probe.rounds - before, time.perf_counter(), None
+            probe.known = None
             if way == "crash":
-                self._probe.arm(fault)
+                probe.arm(fault)
             elif way == "stop":
-                tab.press("stop", panel(TOKENS)[:7])
+                tab.press("stop")
             if way == "close":
                 tab.close()
-                self._await_known()
+                _until(lambda: probe.known is not None, "the closed tab was not noticed")
             else:
                 *_, last = updates
             # Jobs of that thread are done in turn, so this one waits for whatever is left of the run.
             self._store.thread.submit(int).result(IDLE_SECONDS)
             idle = time.perf_counter()
-            since, rounds = self._probe.known
-            runners, decoded = self._await_freed(), self._probe.rounds - rounds
+            since, rounds = probe.known
+            runners, decoded = self._await_freed(), probe.rounds - rounds
         return Kill(
             way=way,
             fault=fault.__name__ if fault else None,
@@ -182,12 +179,6 @@ class Bench:
             resident=self._process.memory_info().rss,
         )
 
-    def _await_round(self, number: int) -> None:
-        _until(lambda: self._probe.rounds >= number, "the round to be killed in was not reached")
-
-    def _await_known(self) -> None:
-        _until(lambda: self._probe.known is not None, "the closed tab was not noticed")
-
     def _await_freed(self) -> int:
         """Caches that are left once the server's own threads had a moment to let go of them."""
         until = time.perf_counter() + 1
@@ -196,7 +187,7 @@ class Bench:
         return len(self._probe.runners)
 
 
-def _until(true: Any, failed: str) -> None:
+def _until(true: Callable[[], bool], failed: str) -> None:
     until = time.perf_counter() + IDLE_SECONDS
     while not true():
         if time.perf_counter() > until:
@@ -204,28 +195,16 @@ def _until(true: Any, failed: str) -> None:
         time.sleep(0.001)
 
 
-def panel(tokens: int) -> list[Any]:
-    """A plain lane and one with the draft model, as the panel's controls stand."""
-    options = [4, False, "exact", 10, 3, 0]
-    lanes = [value for method in ("plain", "draft", "none", "none") for value in (method, *options)]
-    return ["builtin", "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, "auto", tokens, *lanes]
-
-
 @contextmanager
 def running() -> Iterator[Bench]:
     """The app on a free port, with the builtin pair in memory."""
     store, probe = PairStore(), Probe()
-    demo = build(store)
     # Gradio keeps something of every visitor who left, up to so many; more have come when memory is first read.
-    options = {**launch_options(), "state_session_capacity": WARM_UP // 2}
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **options)
-    with store.using(request_pair("builtin")) as load:
-        load.future.result()
-    try:
+    with app_here(store, state_session_capacity=WARM_UP // 2) as url:
+        with store.using(request_pair("builtin")) as load:
+            load.future.result()
         with probe.watching():
-            yield Bench(url.rstrip("/"), store, probe)
-    finally:
-        demo.close()
+            yield Bench(url, store, probe)
 
 
 def plan(kills: int, seed: int) -> list[tuple[str, type[BaseException] | None, int]]:
@@ -254,12 +233,8 @@ def summary(kills: Sequence[Kill]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.kills", description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    args = parser.parse_args()
+def measure(args: Args) -> Results:
+    """All figures as plain data; prints those of each run as they come."""
     kills: list[Kill] = []
     with running() as bench:
         bench.whole(24)
@@ -268,13 +243,14 @@ def main() -> None:
             print(kills[-1], flush=True)
         gc.collect()
         last = bench.whole(24)
-        machine = bench.machine()
-    found = {"machine": machine, **summary(kills), "last_run": last["phase"]}
-    print(json.dumps(found, indent=1))
-    if args.json:
-        rows = [asdict(kill) for kill in kills]
-        args.json.write_text(json.dumps({**found, "all": rows}, indent=1) + "\n", encoding="utf-8")
+        found = {**head(args, bench.device, "kills", "seed"), **summary(kills), "last_run": last["phase"]}
+    return {**found, "all": [asdict(kill) for kill in kills]}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The results for people: all but those of single runs."""
+    return as_json({name: figure for name, figure in found.items() if name != "all"})
 
 
 if __name__ == "__main__":
-    main()
+    run_bench("kills", __doc__, measure, table, kills=100, seed=0)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 
-from specdemo.machine import machine_of
+from specdemo.bench.harness import Args, Results, head, run_bench
 from specdemo.models.request import PairRequest, request_pair
 from specdemo.runs.store import PairStore
 
@@ -24,37 +21,35 @@ def alternate(requests: list[PairRequest], loads: int, budget: int) -> dict[str,
         loads: how many times in all.
         budget: of the store, in bytes.
     """
-    store = PairStore(budget)
-    process = psutil.Process()
+    store, process = PairStore(budget), psutil.Process()
     resident, held = [], []
-    for number in range(loads):
-        with store.using(requests[number % len(requests)]) as load:
+    turns = [requests[number % len(requests)] for number in range(loads)]
+    for request in (*turns, turns[-1]):
+        start = time.perf_counter()
+        with store.using(request) as load:
             load.future.result()
+        seconds = time.perf_counter() - start
         resident.append(process.memory_info().rss)
         held.append([kept.request.name for kept in store.resident()])
-    start = time.perf_counter()
-    with store.using(requests[(loads - 1) % len(requests)]) as load:
-        load.future.result()
-    return {"budget": budget, "resident": resident, "held": held, "again_seconds": time.perf_counter() - start}
+    return {"budget": budget, "resident": resident[:loads], "held": held[:loads], "again_seconds": seconds}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.memory", description=__doc__)
-    parser.add_argument("--pairs", nargs="+", default=["builtin", "builtin-target"])
-    parser.add_argument("--loads", type=int, default=20)
-    parser.add_argument("--budget-mb", type=float, default=300, help="of the store; both default pairs need more")
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    args = parser.parse_args()
+def measure(args: Args) -> Results:
+    """All figures as plain data."""
     found = alternate([request_pair(name) for name in args.pairs], args.loads, round(args.budget_mb * 1e6))
-    resident = [f"{size / 1e6:.0f}" for size in found["resident"]]
-    print(f"resident memory after each load, MB: {' '.join(resident)}")
-    print(f"after load {args.loads} / after load 2: {found['resident'][-1] / found['resident'][1]:.3f}")
-    most = max(map(len, found["held"]))
-    print(f"pairs in memory, at most: {most}; the last pair again: {found['again_seconds']:.4f} s")
-    if args.json:
-        results = {"machine": machine_of(torch.device("cpu")), **found}
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return {**head(args, torch.device("cpu"), "pairs", "loads"), **found}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The results for people."""
+    resident = found["resident"]
+    return (
+        f"resident memory after each load, MB: {' '.join(f'{size / 1e6:.0f}' for size in resident)}\n"
+        f"after load {len(resident)} / after load 2: {resident[-1] / resident[1]:.3f}\n"
+        f"pairs in memory, at most: {max(map(len, found['held']))}; "
+        f"the last pair again: {found['again_seconds']:.4f} s"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    run_bench("memory", __doc__, measure, table, pairs=["builtin", "builtin-target"], loads=20, budget_mb=300.0)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
-import torch
-
+from specdemo.bench.harness import Args, Results, head, interleaved, load, run_bench
 from specdemo.losslessness.compare import compare
-from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import QUANTIZATIONS
-from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import examples
 from specdemo.runs.single import run
 from specdemo.settings import Settings
+
+UNQUANTIZED = "none"
 
 
 def measure(pairs: dict[str, ModelPair], tokens: int, repeats: int, gamma: int) -> dict[str, Any]:
@@ -27,35 +25,35 @@ def measure(pairs: dict[str, ModelPair], tokens: int, repeats: int, gamma: int) 
     Speeds are ratios of one repeat, medians over the repeats: a plain step against the unquantised one, and
     speculation against plain decoding of the same weights.
     """
-    plain = Settings(strategy="autoregressive", max_new_tokens=tokens)
-    draft = Settings(gamma=gamma, max_new_tokens=tokens)
-    verdicts: dict[str, Counter[str]] = {name: Counter() for name in pairs}
-    steps: dict[str, list[float]] = {name: [] for name in pairs}
-    speedups: dict[str, list[float]] = {name: [] for name in pairs}
-    for _ in range(repeats):
-        spent = {name: [0.0, 0] for name in pairs}
-        drafted = {name: [0.0, 0] for name in pairs}
-        for example in examples():
-            for name, pair in pairs.items():
-                slow, fast = (run(pair, example.prompt, settings) for settings in (plain, draft))
-                verdicts[name][compare(slow, fast).outcome] += 1
-                for trace, total in ((slow, spent[name]), (fast, drafted[name])):
-                    total[0] += trace.rounds[-1].seconds - trace.rounds[0].seconds
-                    total[1] += trace.metrics().emitted
-        for name in pairs:
-            rates = [count / seconds for seconds, count in (spent[name], drafted[name])]
-            steps[name].append(rates[0])
-            speedups[name].append(rates[1] / rates[0])
-    first = next(iter(pairs))
+    lanes = [Settings(strategy="autoregressive"), Settings(gamma=gamma)]
+    lanes = [replace(settings, max_new_tokens=tokens) for settings in lanes]
+    prompts = [example.prompt for example in examples()]
+    ways = {(p, name): partial(_both, pair, p, lanes) for p in prompts for name, pair in pairs.items()}
+    runs = interleaved(ways, repeats, warm_up=0)
+    # In each repeat, tokens a second over all prompts: plain and drafted.
+    rates = {name: [_rates([runs[p, name][r][1] for p in prompts]) for r in range(repeats)] for name in pairs}
+    of_plain = [plain for plain, _ in rates[UNQUANTIZED]]
     return {
         name: {
             **_bytes(pair),
-            "verdicts": dict(verdicts[name]),
-            "step_speed": median(a / b for a, b in zip(steps[name], steps[first], strict=True)),
-            "speedup": median(speedups[name]),
+            "verdicts": dict(Counter(outcome for p in prompts for outcome, _ in runs[p, name])),
+            "step_speed": median(plain / other for (plain, _), other in zip(rates[name], of_plain, strict=True)),
+            "speedup": median(drafted / plain for plain, drafted in rates[name]),
         }
         for name, pair in pairs.items()
     }
+
+
+def _both(pair: ModelPair, prompt: str, lanes: list[Settings]) -> tuple[str, list[tuple[int, float]]]:
+    """How the two outputs compare; of each, the tokens and the seconds after the prefill."""
+    traces = [run(pair, prompt, settings) for settings in lanes]
+    spent = [(t.metrics().emitted, t.rounds[-1].seconds - t.rounds[0].seconds) for t in traces]
+    return compare(*traces).outcome, spent
+
+
+def _rates(prompts: list[list[tuple[int, float]]]) -> list[float]:
+    """Tokens a second of each lane."""
+    return [sum(tokens for tokens, _ in lane) / sum(s for _, s in lane) for lane in zip(*prompts, strict=True)]
 
 
 def _bytes(pair: ModelPair) -> dict[str, Any]:
@@ -66,37 +64,30 @@ def _bytes(pair: ModelPair) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.quantization", description=__doc__)
-    parser.add_argument("--pair", default="builtin")
-    parser.add_argument("--dtype", default=None)
-    parser.add_argument("--device", default=None)
-    parser.add_argument("--gamma", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
+def results(args: Args) -> Results:
+    """All figures as plain data."""
     pairs = {
-        name: load_pair(args.pair, args.device, args.dtype, target_quantization=name, draft_quantization=name)
-        for name in ("none", *QUANTIZATIONS)
+        name: load(args, target_quantization=name, draft_quantization=name)
+        for name in (UNQUANTIZED, *QUANTIZATIONS)
     }
-    found = measure(pairs, args.tokens, args.repeats, args.gamma)
-    for name, figures in found.items():
+    pair = pairs[UNQUANTIZED]
+    weights = measure(pairs, args.tokens, args.repeats, args.gamma)
+    return {**head(args, pair.device, "gamma", "tokens", "repeats", dtype=pair.dtype), "weights": weights}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The results for people."""
+    lines = []
+    for name, figures in found["weights"].items():
         saved = ", ".join(f"{role} {share:.0%}" for role, share in figures["saved"].items())
         verdicts = ", ".join(f"{count} {outcome}" for outcome, count in figures["verdicts"].items())
-        print(
+        lines.append(
             f"{name:7} {sum(figures['bytes'].values()) / 1e6:6.1f} MB (saved: {saved}); plain step "
             f"{figures['step_speed']:.2f}× unquantised; speculation {figures['speedup']:.2f}×; {verdicts}"
         )
-    if args.json:
-        pair = pairs["none"]
-        settings = {"dtype": pair.dtype, "gamma": args.gamma, "tokens": args.tokens, "repeats": args.repeats}
-        results = {"machine": machine_of(pair.device), "settings": settings, "weights": found}
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    defaults = {"pair": "builtin", "device": None, "dtype": None, "gamma": 4, "tokens": 32, "repeats": 5}
+    run_bench("quantization", __doc__, results, table, **defaults, threads=None)

@@ -6,16 +6,15 @@ comes from the server, and counts the gaps between frames; first with the page a
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from playwright.sync_api import Page, sync_playwright
 
-from specdemo.ui.page import build, launch_options
+from specdemo.bench.harness import Args, Results, as_json, head, run_bench
+from specdemo.bench.running_app import app_here
 
 WATCH = """() => {
   window.gaps = []; let last = performance.now();
@@ -50,20 +49,9 @@ def _running(page: Page) -> bool:
     return page.locator("#sweep-status .job-state").get_attribute("data-phase") in ("loading", "running")
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.responsive", description=__doc__)
-    parser.add_argument("--browser", default="/usr/bin/chromium", help="Chromium's executable")
-    parser.add_argument("--seconds", type=float, default=30.0, help="to watch, at rest and in a sweep each")
-    parser.add_argument("--port", type=int, default=7895)
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = arguments()
-    app = build()
-    _, url, _ = app.launch(prevent_thread_lock=True, quiet=True, server_port=args.port, **launch_options())
-    with sync_playwright() as playwright:
+def measure(args: Args) -> Results:
+    """All figures as plain data."""
+    with app_here(server_port=args.port) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(url)
@@ -77,11 +65,9 @@ def main() -> None:
         found["in_a_sweep"] = answers(page, args.seconds, sweeping=True)
         page.locator("#sweep-stop").click()
         browser.close()
-    app.close()
-    print(json.dumps(found, indent=1))
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return {**head(args, torch.device("cpu"), "seconds"), **found}
 
 
 if __name__ == "__main__":
-    main()
+    defaults = {"browser": "/usr/bin/chromium", "seconds": 30.0, "port": 7895}
+    run_bench("responsive", __doc__, measure, as_json, **defaults)

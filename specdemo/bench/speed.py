@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -11,61 +12,72 @@ from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
 from specdemo.bench.contenders import (
     Contender,
     Sample,
+    Samples,
+    alone_seconds,
     assisted_generate,
     generate,
     lookup_generate,
     ours,
+    race_seconds,
 )
+from specdemo.bench.harness import extremes, interleaved
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
 from specdemo.runs.prompts import Example
 from specdemo.settings import Settings
 
 ACCEPTANCE_GAMMA = 4
+PLAIN, GENERATE = "autoregressive", "generate"
 ADAPTIVE = "adaptive γ"
 ASSISTED_DEFAULT = "assisted, defaults"
 LOOKUP, LOOKUP_GENERATE = "prompt lookup", "prompt lookup of generate"
 LOOKUP_GAMMA = 8
-Log = Callable[[str], None]
+PARTS = ("", "_spread", "_wall")
+"""What a comparison's figures add to its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure: the γ of our contenders, those of transformers' assisted ones, tokens a run, repeats."""
+
+    gammas: Sequence[int]
+    assisted_gammas: Sequence[int]
+    tokens: int
+    repeats: int
 
 
 @dataclass(slots=True)
-class DomainResult:
-    """Samples of one domain: ``samples[contender][repeat]`` holds one Sample a counted prompt."""
+class DomainResult(Samples):
+    """Samples of one domain, of the prompts that count; ``distinct``: share of distinct 4-grams by prompt."""
 
-    domain: str
+    domain: str = ""
     counted: list[str] = field(default_factory=list)
     distinct: dict[str, float] = field(default_factory=dict)
-    samples: dict[str, list[list[Sample]]] = field(default_factory=dict)
-
-    def ratio(self, slow: str, fast: str, clock: str = "seconds") -> float | None:
-        """How many times faster ``fast`` is: median over the repeats of the ratio of total times."""
-        ratios = self.ratios(slow, fast, clock)
-        return median(ratios) if ratios else None
-
-    def ratios(self, slow: str, fast: str, clock: str = "seconds") -> list[float]:
-        """The same of every repeat; none if no prompt counts."""
-        if not self.counted:
-            return []
-        pairs = zip(self.samples[slow], self.samples[fast], strict=True)
-        return [_total(s, clock) / _total(f, clock) for s, f in pairs]
-
-    def tokens_per_second(self, contender: str) -> float | None:
-        """Tokens of all counted prompts over their seconds, prefill included; median over the repeats."""
-        if not self.counted:
-            return None
-        return median(sum(len(s.ids) for s in r) / _total(r, "seconds") for r in self.samples[contender])
 
     def acceptance(self, contender: str) -> float | None:
         """Σ accepted / Σ drafted over the counted prompts."""
-        if not self.counted:
-            return None
-        metrics = [s.trace.metrics() for s in self.samples[contender][0]]
-        return sum(m.accepted for m in metrics) / sum(m.proposed for m in metrics)
+        metrics = [trace.metrics() for trace in self.traces(contender)]
+        return sum(m.accepted for m in metrics) / sum(m.proposed for m in metrics) if metrics else None
 
+    def compared(self, slow: str, fast: str) -> dict[str, Any]:
+        """How many times faster ``fast`` is, the least and the most of it, and the same by wall time."""
+        wall = self.ratio(slow, fast, "wall_seconds")
+        return dict(zip(PARTS, (self.ratio(slow, fast), extremes(self.ratios(slow, fast)), wall), strict=True))
 
-def _total(samples: list[Sample], clock: str) -> float:
-    return sum(getattr(s, clock) for s in samples)
+    def costs(self, gamma: int) -> dict[str, float | None]:
+        """c, v(γ) and the share of a round outside the models' forwards, medians over the prompts."""
+        traces, baselines = self.traces(speculative(gamma)), self.traces(PLAIN)
+        if not traces:
+            return {}
+        figures = [trace.metrics(baseline) for trace, baseline in zip(traces, baselines, strict=True)]
+        shares = [m.other_seconds / (m.draft_seconds + m.verify_seconds + m.other_seconds) for m in figures]
+        return {
+            "gamma": gamma,
+            "draft_cost": median(m.draft_cost for m in figures),
+            "verify_cost": median(m.verify_cost for m in figures),
+            "other_share": median(shares),
+            "mean_acceptance_length": median(m.mean_acceptance_length for m in figures),
+        }
 
 
 def speculative(gamma: int) -> str:
@@ -78,97 +90,76 @@ def assisted(gamma: int) -> str:
     return f"assisted γ={gamma}"
 
 
-def measure_domain(
-    pair: ModelPair,
-    domain: str,
-    prompts: list[Example],
-    gammas: Sequence[int],
-    assisted_gammas: Sequence[int],
-    tokens: int,
-    repeats: int,
-    log: Log,
-) -> DomainResult:
-    """Run all contenders in turn, ``repeats`` times over, on the prompts whose output does not loop."""
-    result = DomainResult(domain)
-    plain = Settings(strategy="autoregressive", max_new_tokens=tokens)
-    counted = []
+def measure_domain(pair: ModelPair, domain: str, prompts: list[Example], plan: Plan) -> DomainResult:
+    """Run all contenders in turn on the prompts whose output does not loop."""
+    result = DomainResult(domain=domain)
+    contenders, counted = _contenders(pair, plan), []
     for example in prompts:
         ids = encode(pair, example.prompt)
-        result.distinct[example.title] = distinct_share(ours(pair, plain)(ids).ids)
+        result.distinct[example.title] = distinct_share(contenders[PLAIN](ids).ids)
         if result.distinct[example.title] >= LEAST_DISTINCT:
             counted.append(ids)
             result.counted.append(example.title)
+
+    def all_prompts(decode: Contender) -> list[Sample]:
+        return [decode(ids) for ids in counted]
+
+    ways = {name: partial(all_prompts, decode) for name, decode in contenders.items()}
+    result.of = interleaved(ways, plan.repeats, warm_up=0, label=domain)
+    return result
+
+
+def _contenders(pair: ModelPair, plan: Plan) -> dict[str, Contender]:
+    tokens = plan.tokens
     lookup = Settings(drafter="prompt_lookup", gamma=LOOKUP_GAMMA, max_new_tokens=tokens)
-    contenders: dict[str, Contender] = {
-        "autoregressive": ours(pair, plain),
-        "generate": generate(pair, tokens),
-        **{speculative(g): ours(pair, Settings(gamma=g, max_new_tokens=tokens)) for g in gammas},
+    return {
+        PLAIN: ours(pair, Settings(strategy="autoregressive", max_new_tokens=tokens)),
+        GENERATE: generate(pair, tokens),
+        **{speculative(g): ours(pair, Settings(gamma=g, max_new_tokens=tokens)) for g in plan.gammas},
         ADAPTIVE: ours(pair, Settings(adaptive_gamma=True, max_new_tokens=tokens)),
-        **{assisted(g): assisted_generate(pair, tokens, g) for g in assisted_gammas},
+        **{assisted(g): assisted_generate(pair, tokens, g) for g in plan.assisted_gammas},
         ASSISTED_DEFAULT: assisted_generate(pair, tokens, None),
         LOOKUP: ours(pair, lookup),
         LOOKUP_GENERATE: lookup_generate(pair, tokens, lookup.gamma, lookup.lookup_ngram),
     }
-    for repeat in range(repeats):
-        for name, decode in contenders.items():
-            result.samples.setdefault(name, []).append([decode(ids) for ids in counted])
-        log(f"{domain}: repeat {repeat + 1}/{repeats}")
-    return result
 
 
-def summary(result: DomainResult, gammas: Sequence[int], assisted_gammas: Sequence[int]) -> dict[str, Any]:
+def summary(result: DomainResult, plan: Plan) -> dict[str, Any]:
     """The figures of one domain as plain data."""
-    speedups = {g: result.ratio("autoregressive", speculative(g)) for g in gammas}
-    best = max(gammas, key=lambda g: speedups[g] or 0.0)
-    first = {n: [s.ids for s in runs[0]] for n, runs in result.samples.items()}
+    speedups = {g: result.ratio(PLAIN, speculative(g)) for g in plan.gammas}
+    best = max(plan.gammas, key=lambda g: speedups[g] or 0.0)
+    over_assisted = {g: result.compared(assisted(g), speculative(g)) for g in plan.assisted_gammas}
+    first = {name: [s.ids for s in repeats[0]] for name, repeats in result.of.items()}
     return {
         "domain": result.domain,
         "counted_prompts": result.counted,
         "distinct_4grams": result.distinct,
         "speedup_by_gamma": speedups,
         "best_gamma": best,
-        "speedup": speedups[best],
-        "speedup_spread": _spread(result.ratios("autoregressive", speculative(best))),
-        "tokens_per_second": {name: result.tokens_per_second(name) for name in result.samples},
+        "tokens_per_second": {name: result.tokens_per_second(name) for name in result.of},
         "adaptive_over_best": result.ratio(speculative(best), ADAPTIVE),
-        "speedup_wall": result.ratio("autoregressive", speculative(best), "wall_seconds"),
         "acceptance_rate_gamma_4": result.acceptance(speculative(ACCEPTANCE_GAMMA)),
-        "autoregressive_over_generate": result.ratio("generate", "autoregressive"),
-        "autoregressive_over_generate_spread": _spread(result.ratios("generate", "autoregressive")),
-        "autoregressive_over_generate_wall": result.ratio("generate", "autoregressive", "wall_seconds"),
-        "speculative_over_assisted": {g: result.ratio(assisted(g), speculative(g)) for g in assisted_gammas},
-        "speculative_over_assisted_wall": {
-            g: result.ratio(assisted(g), speculative(g), "wall_seconds") for g in assisted_gammas
-        },
-        "speculative_over_assisted_spread": {
-            g: _spread(result.ratios(assisted(g), speculative(g))) for g in assisted_gammas
-        },
         "best_over_assisted_defaults": result.ratio(ASSISTED_DEFAULT, speculative(best)),
         "lookup_over_generate_lookup": result.ratio(LOOKUP_GENERATE, LOOKUP),
-        "all_outputs_identical": all(ids == first["autoregressive"] for ids in first.values()),
-        "costs": _costs(result, best),
-        "costs_by_gamma": {g: _costs(result, g) for g in gammas},
+        **{f"speedup{part}": figure for part, figure in result.compared(PLAIN, speculative(best)).items()},
+        **{f"autoregressive_over_generate{p}": figure for p, figure in result.compared(GENERATE, PLAIN).items()},
+        **{f"speculative_over_assisted{p}": {g: over[p] for g, over in over_assisted.items()} for p in PARTS},
+        "all_outputs_identical": all(ids == first[PLAIN] for ids in first.values()),
+        "costs": result.costs(best),
+        "costs_by_gamma": {g: result.costs(g) for g in plan.gammas},
     }
 
 
-def _spread(ratios: list[float]) -> list[float] | None:
-    """The least and the most."""
-    return [min(ratios), max(ratios)] if ratios else None
-
-
-def _costs(result: DomainResult, gamma: int) -> dict[str, float | None]:
-    """c, v(γ) and the share of a round outside the models' forwards, medians over the prompts."""
-    if not result.counted:
-        return {}
-    baselines = [s.trace for s in result.samples["autoregressive"][0]]
-    traces = [s.trace for s in result.samples[speculative(gamma)][0]]
-    figures = [t.metrics(b) for t, b in zip(traces, baselines, strict=True)]
-    return {
-        "gamma": gamma,
-        "draft_cost": median(m.draft_cost for m in figures),
-        "verify_cost": median(m.verify_cost for m in figures),
-        "other_share": median(
-            m.other_seconds / (m.draft_seconds + m.verify_seconds + m.other_seconds) for m in figures
-        ),
-        "mean_acceptance_length": median(m.mean_acceptance_length for m in figures),
+def race_over_alone(pair: ModelPair, prompt: str, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
+    """Ratio of the lane clock in a race to the clock of the same lane run alone; medians over the repeats."""
+    ids = encode(pair, prompt)
+    lanes = {
+        "autoregressive": Settings(strategy="autoregressive", max_new_tokens=tokens),
+        "speculative": Settings(gamma=gamma, max_new_tokens=tokens),
     }
+    ways = {way: partial(way, pair, ids, list(lanes.values())) for way in (alone_seconds, race_seconds)}
+    clocks = interleaved(ways, repeats, warm_up=0)
+    repeated = zip(clocks[race_seconds], clocks[alone_seconds], strict=True)
+    ratios = [[r / a for r, a in zip(raced, alone, strict=True)] for raced, alone in repeated]
+    by_lane = dict(zip(lanes, map(list, zip(*ratios, strict=True)), strict=True))
+    return {**{lane: median(found) for lane, found in by_lane.items()}, "all": by_lane}

@@ -5,20 +5,13 @@ Every domain is swept twice. The first sweep predicts and recommends; the second
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from datetime import date
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.machine import machine_of
+from specdemo.bench.harness import Args, Results, columns, head, load, run_bench, verdict
 from specdemo.models.pair import ModelPair
-from specdemo.runs.load import load_pair
-from specdemo.runs.prompts import Example, by_domain
+from specdemo.runs.prompts import by_domain
 from specdemo.runs.sweep import sweep
 from specdemo.settings import Settings
 
@@ -28,11 +21,11 @@ ADVICE_WITHIN = 0.03
 
 
 def measure(
-    pair: ModelPair, prompts: list[Example], gammas: range, tokens: int, repeats: int
+    pair: ModelPair, prompts: list[str], gammas: range, tokens: int, repeats: int
 ) -> tuple[SweepReport, float]:
     """One sweep, and the seconds it took by the wall clock."""
     began = time.perf_counter()
-    report = sweep(pair, [e.prompt for e in prompts], Settings(max_new_tokens=tokens), gammas, repeats)
+    report = sweep(pair, prompts, Settings(max_new_tokens=tokens), gammas, repeats)
     return report, time.perf_counter() - began
 
 
@@ -65,76 +58,55 @@ def judge(domain: str, first: SweepReport, second: SweepReport) -> dict[str, Any
     }
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.sweep", description=__doc__)
-    parser.add_argument("--pair", default="builtin")
-    parser.add_argument("--gammas", type=int, nargs=2, default=(2, 8), metavar=("FROM", "TO"))
-    parser.add_argument("--tokens", type=int, default=64, help="tokens a run")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--prompts", type=int, default=4, help="prompts a domain")
-    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    return parser.parse_args()
-
-
-def main() -> None:
-    args = arguments()
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    pair = load_pair(args.pair)
+def results(args: Args) -> Results:
+    """All figures as plain data; prints those of each domain as they come."""
+    pair = load(args)
     gammas = range(args.gammas[0], args.gammas[1] + 1)
     seconds, domains = 0.0, []
-    for domain, prompts in by_domain().items():
-        chosen = prompts[: args.prompts]
-        first, took = measure(pair, chosen, gammas, args.tokens, args.repeats)
-        second, _ = measure(pair, chosen, gammas, args.tokens, args.repeats)
+    for domain, examples in by_domain().items():
+        prompts = [example.prompt for example in examples[: args.prompts]]
+        first, took = measure(pair, prompts, gammas, args.tokens, args.repeats)
+        second, _ = measure(pair, prompts, gammas, args.tokens, args.repeats)
         seconds += took
         domains.append(judge(domain, first, second))
         print(table(domains[-1]), flush=True)
     errors = [abs(row["predicted_over_measured"] - 1) for d in domains for row in d["rows"]]
-    results = {
-        "date": date.today().isoformat(),
-        "machine": machine_of(pair.device),
-        "pair": args.pair,
-        "settings": {"tokens": args.tokens, "repeats": args.repeats, "prompts": args.prompts, "temperature": 0},
+    return {
+        **head(args, pair.device, "tokens", "repeats", "prompts", temperature=0),
         "wall_seconds": seconds,
         "worst_prediction": max(errors),
         "worst_advice": min(d["advice"] for d in domains),
         "domains": domains,
     }
-    print(conclusion(results))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+COLUMNS = {
+    "γ": "{gamma}",
+    "measured": "{speedup:.2f}×",
+    "again": "{speedup_when_judged:.2f}×",
+    "predicted": "{predicted:.2f}×",
+    "ratio": "{predicted_over_measured:.3f}",
+    "τ/(γc+v)": "{without_short_rounds_and_overhead:.3f}",
+}
 
 
 def table(domain: dict[str, Any]) -> str:
     """One domain for people."""
-    lines = [f"{domain['domain']}: γ = {domain['recommended']} recommended, {domain['advice']:.1%} of the best"]
-    lines.append(f"{'γ':>3}{'measured':>10}{'again':>8}{'predicted':>11}{'ratio':>8}{'τ/(γc+v)':>10}")
-    for row in domain["rows"]:
-        lines.append(
-            f"{row['gamma']:>3}{row['speedup']:>9.2f}×{row['speedup_when_judged']:>7.2f}×{row['predicted']:>10.2f}×"
-            f"{row['predicted_over_measured']:>8.3f}{row['without_short_rounds_and_overhead']:>10.3f}"
-        )
+    title = f"{domain['domain']}: γ = {domain['recommended']} recommended, {domain['advice']:.1%} of the best"
+    return f"{title}\n{columns(COLUMNS, domain['rows'])}"
+
+
+def conclusion(found: dict[str, Any]) -> str:
+    """Figures against their bars."""
+    wall, prediction, advice = (found[n] for n in ("wall_seconds", "worst_prediction", "worst_advice"))
+    lines = [
+        verdict(wall <= LONGEST_SECONDS, f"sweep of all domains {wall:.0f} s"),
+        verdict(prediction <= PREDICTION_WITHIN, f"prediction off by at most {prediction:.1%}"),
+        verdict(advice >= 1 - ADVICE_WITHIN, f"advice at least {advice:.1%} of the best"),
+    ]
     return "\n".join(lines)
 
 
-def conclusion(results: dict[str, Any]) -> str:
-    """Figures against their bars."""
-    figures = (
-        (f"sweep of all domains {results['wall_seconds']:.0f} s", results["wall_seconds"] <= LONGEST_SECONDS),
-        (
-            f"prediction off by at most {results['worst_prediction']:.1%}",
-            results["worst_prediction"] <= PREDICTION_WITHIN,
-        ),
-        (
-            f"advice at least {results['worst_advice']:.1%} of the best",
-            results["worst_advice"] >= 1 - ADVICE_WITHIN,
-        ),
-    )
-    return "\n".join(f"{'ok  ' if holds else 'MISS'} {text}" for text, holds in figures)
-
-
 if __name__ == "__main__":
-    main()
+    defaults = {"pair": "builtin", "gammas": (2, 8), "tokens": 64, "repeats": 3, "prompts": 4, "threads": None}
+    run_bench("sweep", __doc__, results, conclusion, **defaults)

@@ -1,10 +1,12 @@
-"""A browser's tab without a browser: the same requests to the running app, and the same ways to leave it."""
+"""A visitor of the running app without a browser: the same requests as a tab's, and the same ways to leave."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -12,32 +14,49 @@ import httpx
 from gradio_client.utils import apply_diff
 
 
-def events(config: dict[str, Any], name: str, trigger: str = "click") -> list[dict[str, Any]]:
-    """What follows when a component is pressed: its own events, then those that follow them.
+class Page:
+    """The page as the app serves it.
 
-    Args:
-        config: the page's, as the app serves it.
-        name: of the component in the page.
-        trigger: what happens to it.
+    Attributes:
+        url: of the app, without a slash at the end.
+        config: Gradio's description of the components and the events.
+        components: the components by number.
+        named: the components' numbers by name (``elem_id``).
     """
-    number = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == name)
-    every = [d for d in config["dependencies"] if d["backend_fn"]]
-    chain = [d for d in every if [number, trigger] in d["targets"]]
-    for event in chain:
-        chain += [d for d in every if d["trigger_after"] == event["id"] and d not in chain]
-    return chain
 
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.config = httpx.get(f"{self.url}/config", timeout=60).raise_for_status().json()
+        self.components = {c["id"]: c for c in self.config["components"]}
+        self.named = {c["props"].get("elem_id"): c["id"] for c in self.config["components"]}
 
-def reading(found: list[dict[str, Any]], *, queued: bool) -> dict[str, Any]:
-    """Of events that wait in the queue, or of those that do not, the one that reads most of the page."""
-    return max((d for d in found if (d["queue"] is not False) == queued), key=lambda d: len(d["inputs"]))
+    def events(self, name: str, trigger: str = "click") -> list[dict[str, Any]]:
+        """What follows a trigger of a component: its own events, then those that follow them."""
+        every = [d for d in self.config["dependencies"] if d["backend_fn"]]
+        chain = [d for d in every if [self.named[name], trigger] in d["targets"]]
+        for event in chain:
+            chain += [d for d in every if d["trigger_after"] == event["id"] and d not in chain]
+        return chain
+
+    def event(self, name: str, trigger: str = "click", *, queued: bool = True) -> dict[str, Any]:
+        """Of those that wait in the queue, or of those that do not, the one that reads most of the page."""
+        found = [d for d in self.events(name, trigger) if (d["queue"] is not False) == queued]
+        return max(found, key=lambda d: len(d["inputs"]))
+
+    def values(self, event: dict[str, Any], **changed: Any) -> list[Any]:
+        """What the page sends with an event: every input as it stands at first, or as ``changed`` says.
+
+        ``changed``: by name, with ``__`` for a hyphen; components that the event does not read are left out.
+        """
+        ids = {self.named[name.replace("__", "-")]: value for name, value in changed.items()}
+        return [ids.get(i, self.components[i]["props"].get("value")) for i in event["inputs"]]
 
 
 class Tab:
-    """One visitor of the app at ``url``; a context manager that leaves as a closed tab does."""
+    """One visitor of the app; a context manager that leaves as a closed tab does."""
 
-    def __init__(self, url: str, config: dict[str, Any]) -> None:
-        self.url, self._config = f"{url.rstrip('/')}/gradio_api", config
+    def __init__(self, page: Page) -> None:
+        self._page, self._url = page, f"{page.url}/gradio_api"
         self._session = uuid4().hex
         self._open = ExitStack()
 
@@ -54,18 +73,24 @@ class Tab:
         """The tab is closed, in the middle of whatever it does."""
         self._open.close()
 
-    def press(self, button: str, data: list[Any]) -> None:
+    def press(self, button: str, **changed: Any) -> None:
         """What a button does at once, such as Stop."""
-        event = reading(events(self._config, button), queued=False)
-        body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
-        httpx.post(f"{self.url}/run/predict", json=body, timeout=60).raise_for_status()
+        self._send("/run/predict", self._page.event(button, queued=False), changed)
 
-    def start(self, button: str, data: list[Any]) -> Iterator[Any]:
+    def start(self, button: str, **changed: Any) -> Iterator[Any]:
         """What it computes then; yields the first of its outputs as the page has it after every update."""
-        event = reading(events(self._config, button), queued=True)
-        body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
-        httpx.post(f"{self.url}/queue/join", json=body, timeout=60).raise_for_status()
+        self._send("/queue/join", self._page.event(button), changed)
         return self._outputs()
+
+    def run(self, **changed: Any) -> Iterator[dict[str, Any]]:
+        """Press Run; yields the race's view after every update."""
+        self.press("run", **changed)
+        return self.start("run", **changed)
+
+    def _send(self, path: str, event: dict[str, Any], changed: dict[str, Any]) -> None:
+        data = self._page.values(event, **changed)
+        body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
+        httpx.post(self._url + path, json=body, timeout=60).raise_for_status()
 
     def _outputs(self) -> Iterator[Any]:
         shown: list[Any] = []
@@ -85,5 +110,29 @@ class Tab:
 
     def _stream(self, path: str) -> Iterator[str]:
         client = self._open.enter_context(httpx.Client(timeout=120))
-        answer = self._open.enter_context(client.stream("GET", self.url + path))
+        answer = self._open.enter_context(client.stream("GET", self._url + path))
         return answer.iter_lines()
+
+
+def rounds_of(view: dict[str, Any], lane: int) -> list[dict[str, Any]]:
+    """The rounds of one lane in a race's view."""
+    rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk)]
+    return [round_ for round_ in rounds if round_["lane"] == lane]
+
+
+def tokens_of(view: dict[str, Any], lane: int) -> list[int]:
+    """The output ids of one lane in a race's view."""
+    return [t["id"] for r in rounds_of(view, lane) for t in r["tokens"] if t["kind"] != "rejected"]
+
+
+def race(url: str, **changed: Any) -> tuple[float, list[float]]:
+    """A race in a tab of its own: seconds from Run to the first token, and the clocks of both lanes at the end."""
+    with Tab(_page(url)) as tab:
+        began, first = time.perf_counter(), 0.0
+        for view in tab.run(**changed):
+            if view["rounds"] and not first:
+                first = time.perf_counter() - began
+        return first, [rounds_of(view, lane)[-1]["seconds"] for lane in (0, 1)]
+
+
+_page = cache(Page)

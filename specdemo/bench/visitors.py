@@ -1,34 +1,29 @@
 """``python -m specdemo.bench.visitors``: what happens when many use a public page at once?
 
 The app runs in a process of its own, in public mode, on the builtin pair. Visitors (gradio_client) race again and
-again, each with prompts and an address of their own; who is refused comes back later. Counted are
-answers, refusals and failures, answers that are not the visitor's own, how long the page takes to load
-meanwhile, and the server's memory before and after.
+again, each with prompts and an address of their own; who is refused comes back later. Counted are answers,
+refusals and failures, answers that are not the visitor's own, how long the page takes to load meanwhile, and the
+server's memory before and after.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
-from typing import Any
 
 import httpx
 import psutil
+import torch
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from specdemo.machine import machine_of
+from specdemo.bench.harness import Args, Results, as_json, head, run_bench
+from specdemo.bench.running_app import app_process
 
-APP = Path(__file__).parents[2] / "app.py"
 REFUSED = ("Too many runs are waiting", "jobs here already", "jobs from your network")
 COME_BACK_SECONDS = (2.0, 6.0)
 SETTLE_SECONDS = 10.0
@@ -97,12 +92,10 @@ class Visitors:
     def crowd(self, visitors: int, seconds: float) -> None:
         """All at once, for a time; ends when the last has its answer."""
         until = time.monotonic() + seconds
-        threads = [threading.Thread(target=self.visit, args=(n, until)) for n in range(visitors)]
-        threads.append(threading.Thread(target=self.look, args=(until,)))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(visitors + 1) as pool:
+            visits = [pool.submit(self.visit, number, until) for number in range(visitors)]
+            for job in (pool.submit(self.look, until), *visits):
+                job.result()
 
 
 def memory(process: psutil.Process) -> float:
@@ -111,7 +104,7 @@ def memory(process: psutil.Process) -> float:
     return sum(p.memory_info().rss for p in (process, *process.children(recursive=True))) / 1e6
 
 
-def measure(url: str, server: psutil.Process, args: argparse.Namespace) -> dict[str, Any]:
+def crowds(url: str, server: psutil.Process, args: Args) -> Results:
     """A first crowd for what is only paid once, then the one that counts."""
     Visitors(url, args.tokens).crowd(args.visitors, args.warm_up)
     before = memory(server)
@@ -128,49 +121,13 @@ def measure(url: str, server: psutil.Process, args: argparse.Namespace) -> dict[
     }
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.visitors", description=__doc__)
-    parser.add_argument("--visitors", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=120.0, help="in which visitors ask")
-    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds of a first crowd that is not counted")
-    parser.add_argument("--tokens", type=int, default=16, help="of each lane")
-    parser.add_argument("--port", type=int, default=7896)
-    parser.add_argument("--json", type=Path, default=None, help="write the results here")
-    return parser.parse_args()
-
-
-def main() -> None:
-    import torch
-
-    args = arguments()
-    url = f"http://127.0.0.1:{args.port}/"
-    environment = {**os.environ, "SPECDEMO_PUBLIC": "1", "GRADIO_SERVER_PORT": str(args.port)}
-    app = subprocess.Popen([sys.executable, str(APP)], cwd=APP.parent, env=environment, stdout=subprocess.DEVNULL)
-    try:
-        _await(url)
-        results = {
-            "machine": machine_of(torch.device("cpu")),
-            "settings": {n: getattr(args, n) for n in ("visitors", "seconds", "warm_up", "tokens")},
-            **measure(url, psutil.Process(app.pid), args),
-        }
-    finally:
-        app.terminate()
-        app.wait(30)
-    text = json.dumps(results, indent=1)
-    print(text)
-    if args.json:
-        args.json.write_text(text + "\n", encoding="utf-8")
-
-
-def _await(url: str) -> None:
-    for _ in range(240):
-        try:
-            httpx.get(url)
-            return
-        except httpx.HTTPError:
-            time.sleep(0.5)
-    raise SystemExit(f"The app did not start at {url}.")
+def measure(args: Args) -> Results:
+    """All figures as plain data."""
+    with app_process(args.port, SPECDEMO_PUBLIC="1") as (url, app):
+        found = crowds(f"{url}/", psutil.Process(app.pid), args)
+    return {**head(args, torch.device("cpu"), "visitors", "seconds", "warm_up", "tokens"), **found}
 
 
 if __name__ == "__main__":
-    main()
+    defaults = {"visitors": 50, "seconds": 120.0, "warm_up": 30.0, "tokens": 16, "port": 7896}
+    run_bench("visitors", __doc__, measure, as_json, **defaults)

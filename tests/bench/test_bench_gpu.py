@@ -10,7 +10,7 @@ from tape import Taped
 
 from specdemo.bench import gpu
 from specdemo.bench.contenders import Sample
-from specdemo.bench.gpu_models import random_pair
+from specdemo.bench.random_models import random_pair
 from specdemo.decoding.engines import graph_capture, graph_pool
 from specdemo.models.pair import ModelPair
 
@@ -52,12 +52,7 @@ def test_all_contenders_decode_the_same_number_of_tokens_by_the_engines_they_nam
     """Guards the comparison itself."""
     pair = small()
     found = gpu.speculation(pair, 3, 16, 2)
-    assert found["engines"] == {
-        gpu.GRAPHS: "graphs",
-        gpu.EAGER: "eager",
-        gpu.PLAIN_GRAPHS: "graphs",
-        gpu.PLAIN_EAGER: "eager",
-    }
+    assert found["engines"] == dict(zip(gpu.OURS, ("graphs", "eager") * 2, strict=True))
     for decode in gpu.contenders(pair, 3, 16).values():
         assert len(decode(gpu.prompt(pair.vocabulary)).ids) == 16
     same = gpu.same_ids(pair, (1, 4), 24)
@@ -75,10 +70,10 @@ def test_contenders_take_turns_and_the_first_does_not_count() -> None:
 
         return decode
 
-    samples = gpu.interleaved({"a": way("a"), "b": way("b")}, [1], 2)
+    samples = gpu.turns({"a": way("a"), "b": way("b")}, [1], 2)
     assert order == ["a", "b"] * 3
-    expected = {"median": pytest.approx((4 / 3 + 6 / 5) / 2), "least": 1.2, "most": 4 / 3}
-    assert gpu.ratio(samples, "b", "a") == expected
+    assert samples.ratios("b", "a") == [4 / 3, 6 / 5]
+    assert samples.ratio("b", "a") == pytest.approx((4 / 3 + 6 / 5) / 2)
 
 
 def test_the_bandwidth_bound_is_the_time_of_reading_everything_once(taped: None) -> None:

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 import specdemo
-from specdemo.bench.kills import FAULTS, PROMPT, Bench, panel, plan, running
-from specdemo.bench.tab import Tab
+from specdemo.bench.kills import FAULTS, PROMPT, Bench, plan, running
+from specdemo.bench.tab import Page, Tab
 from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.errors import PairError
@@ -220,9 +220,8 @@ def test_the_app_ends_cleanly_in_the_middle_of_a_run(number: signal.Signals) -> 
     """Ctrl-C, and the signal by which Spaces and containers stop a program; a long run must not hold it up."""
     app, url = started()
     try:
-        with Tab(url, httpx.get(f"{url}/config", timeout=30).json()) as tab:
-            tab.press("run", panel(1000))
-            for view in tab.start("run", panel(1000)):
+        with Tab(Page(url)) as tab:
+            for view in tab.run(prompt=PROMPT, max__tokens=1000):
                 if view["rounds"]:
                     break
             children = psutil.Process(app.pid).children(recursive=True)

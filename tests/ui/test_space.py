@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,10 +18,10 @@ import httpx
 import pytest
 import yaml
 from huggingface_hub import SpaceHardware
+from wire import Wire
 
 import specdemo
-from specdemo.bench.tab import events, reading
-from specdemo.bench.visitor import Visitor
+from specdemo.bench.tab import Page, Tab, tokens_of
 from specdemo.cli.main import main
 from specdemo.cli.space import LARGEST, ROOT, space_files
 
@@ -225,27 +226,20 @@ def wait_for(url: str, app: subprocess.Popen, log: Path) -> str:
     raise AssertionError(f"no page within {START_SECONDS} s: {log.read_text()}")
 
 
-def panel(pair: str = "builtin", tokens: int = 24) -> list[Any]:
-    """The panel's values as the page sends them."""
-    options = [4, False, "exact", 10, 3, 0]
-    lanes = [value for method in ("plain", "draft", "none", "none") for value in (method, *options)]
-    return [pair, "", "", "none", "none", "auto", "best", PROMPT, 0, 0, 1, 0, True, "auto", tokens, *lanes]
-
-
 def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:
     """The whole way with the Space's variables, a clean environment and the folder as the only source."""
     url, log = space
-    _, rounds = Visitor(url).race(panel())
+    with Tab(Page(url)) as tab:
+        *_, view = tab.run(prompt=PROMPT, max__tokens=24, lane2__gamma=4)
     expected = specdemo.run(specdemo.load_pair(), PROMPT, specdemo.Settings(max_new_tokens=24, gamma=4))
     for lane in (0, 1):
-        tokens = [t for r in rounds if r["lane"] == lane for t in r["tokens"] if t["kind"] != "rejected"]
-        assert [t["id"] for t in tokens] == list(expected.token_ids)
+        assert tokens_of(view, lane) == list(expected.token_ids)
     assert "Traceback" not in re.sub(CLOSED_LOOPS, "", log.read_text())
 
 
 def test_a_space_is_public(space: tuple[str, Path]) -> None:
     """Guards against strangers who make a Space download what they like."""
-    config = Visitor(space[0]).config
+    config = Page(space[0]).config
     [pairs] = [c["props"]["choices"] for c in config["components"] if c["props"].get("elem_id") == "pair"]
     assert len(pairs) > 5
     assert not [label for label, _ in pairs if "own models" in label]
@@ -254,9 +248,10 @@ def test_a_space_is_public(space: tuple[str, Path]) -> None:
 def test_the_token_is_never_shown(space: tuple[str, Path]) -> None:
     """Guards HF_TOKEN: in the page, in a refused pair's message, in the log."""
     url, log = space
-    visitor = Visitor(url)
-    look = reading(events(visitor.config, "dtype", "change"), queued=True)
-    card = visitor.answers(look, panel("llama3")[:7])  # gated, and the hub cannot be reached
+    wire = Wire(url)
+    look = wire.event("dtype", "change")
+    shown = list(wire.send(look, wire.values(look, pair="llama3")))  # gated, and the hub cannot be reached
+    card = json.dumps(shown, ensure_ascii=False)
     assert "hub cannot be reached" in card
     for name in ("", "/config", "/gradio_api/info"):
         assert TOKEN not in httpx.get(url + name, timeout=30).text

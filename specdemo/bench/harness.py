@@ -1,0 +1,176 @@
+"""What all benches share: their options, contenders that take turns, and results as JSON and as text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import torch
+
+from specdemo.machine import machine_of
+from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
+
+Args = argparse.Namespace
+Results = dict[str, Any]
+Name = TypeVar("Name")
+Value = TypeVar("Value")
+MACHINE = "{device} ({processor}), {threads} threads, torch {torch}, transformers {transformers}"
+TYPES = {"threads": int, "processes": int, "json": Path}
+"""Of options that may have no default; those of the others are their defaults'."""
+HELP = {
+    "assisted_gammas": "tokens drafted a round by transformers, each measured",
+    "browser": "Chromium's executable",
+    "budget_mb": "of the store; both default pairs need more",
+    "context": "tokens before those that are measured",
+    "domain": "whose first prompt is continued",
+    "dtypes": "default: float32, and bfloat16 where the CPU has instructions for it",
+    "gamma": "tokens drafted a round",
+    "gammas": "tokens drafted a round, each measured; for a sweep the first and the last",
+    "groups": "heads of keys and values",
+    "json": "write the results to this file",
+    "later": "the factor on the target's later layers",
+    "pair": "an id of the catalogue, or TARGET + DRAFT",
+    "processes": "of one thread each",
+    "prompts": "prompts of each domain",
+    "repeats": "counted runs of each contender",
+    "runs": "runs of each rule, or pairs of runs of each test",
+    "seconds": "that are measured",
+    "sizes": "rows decoded together",
+    "small": "without the 4B model: does it run at all?",
+    "steps": "tokens of each repeat",
+    "threads": "CPU threads; default: torch's",
+    "tokens": "new tokens of each run",
+    "warm_up": "seconds before those that count",
+}
+
+
+def run_bench(
+    name: str,
+    about: str | None,
+    measure: Callable[[Args], Results],
+    table: Callable[[Results], str],
+    **options: Any,
+) -> None:
+    """Read the command line, measure, print the machine and the results, and write all of it as JSON.
+
+    Args:
+        name: the module's inside this package; empty for the package itself.
+        about: the module's docstring.
+        measure: its results, from the options' values.
+        table: the results for people.
+        options: their defaults, beside ``--json``. A list takes one or more values, a tuple two. ``threads``, if
+            it is one number, is set before anything is measured.
+    """
+    parser = argparse.ArgumentParser(f"python -m specdemo.bench.{name}".removesuffix("."), description=about)
+    for option, default in {**options, "json": None}.items():
+        flag, text = f"--{option.replace('_', '-')}", HELP.get(option)
+        if default is False:
+            parser.add_argument(flag, action="store_true", help=text)
+            continue
+        several = isinstance(default, list | tuple)
+        kind = TYPES.get(option) or (str if default is None else type(default[0] if several else default))
+        count = {list: "+", tuple: 2}.get(type(default))
+        parser.add_argument(flag, type=kind, nargs=count, default=default, help=text)
+    args = parser.parse_args()
+    if isinstance(getattr(args, "threads", None), int):
+        torch.set_num_threads(args.threads)
+    results = measure(args)
+    print(MACHINE.format(**results["machine"]), table(results), sep="\n")
+    write(args.json, results)
+
+
+def load(args: Args, **quantization: str) -> ModelPair:
+    """The pair that the options name; ``quantization``: further arguments of ``load_pair``."""
+    device, dtype = (getattr(args, name, None) for name in ("device", "dtype"))
+    return load_pair(args.pair, device, dtype, **quantization)
+
+
+def interleaved(
+    contenders: Mapping[Name, Callable[[], Value]], repeats: int, warm_up: int = 1, label: str | None = None
+) -> dict[Name, list[Value]]:
+    """What each contender gives in each repeat; a machine that slows down slows all of them alike.
+
+    Args:
+        contenders: all of them run once in every repeat, in this order.
+        repeats: that count.
+        warm_up: repeats before those.
+        label: says on the error stream how far it is.
+    """
+    found: dict[Name, list[Value]] = {name: [] for name in contenders}
+    for repeat in range(1 - warm_up, repeats + 1):
+        for name, contender in contenders.items():
+            value = contender()
+            if repeat > 0:
+                found[name].append(value)
+        if label is not None and repeat > 0:
+            print(f"{label}: repeat {repeat}/{repeats}", file=sys.stderr, flush=True)
+    return found
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def extremes(values: Sequence[float]) -> list[float] | None:
+    """The least and the most."""
+    return [min(values), max(values)] if values else None
+
+
+def head(args: Args, device: torch.device, *names: str, **more: Any) -> Results:
+    """What stands before the figures: the date, the machine, the pair and the settings.
+
+    Args:
+        args: the options' values.
+        device: where the models ran.
+        names: of the options that are settings.
+        more: settings that are no options.
+    """
+    pair = {"pair": args.pair} if "pair" in args else {}
+    settings = {name: getattr(args, name) for name in names} | more
+    return {"date": date.today().isoformat(), "machine": machine_of(device), **pair, "settings": settings}
+
+
+def as_json(results: Results) -> str:
+    """The text of a results file; benches without a table print it."""
+    return json.dumps(results, indent=1, ensure_ascii=False)
+
+
+def write(path: Path | None, results: Results) -> None:
+    """Write the results as JSON; None writes nothing."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(as_json(results) + "\n", encoding="utf-8")
+
+
+def spread(middle: str, ends: str, unit: str = "×") -> str:
+    """The format of a median with the least and the most, by their names, such as ``1.76× (1.70 to 1.81)``."""
+    return f"{{{middle}:.2f}}{unit} ({{{ends}[0]:.2f}} to {{{ends}[1]:.2f}})"
+
+
+def columns(formats: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
+    """A table: the first column begins at the left, the others end at the right.
+
+    Args:
+        formats: by the column's title, what ``str.format`` makes a cell of.
+        rows: the values that the formats name.
+    """
+    lines = [list(formats), *([form.format(**row) for form in formats.values()] for row in rows)]
+    widths = [max(len(cell) for cell in column) + 2 for column in zip(*lines, strict=True)]
+    return "\n".join(
+        first.ljust(widths[0]) + "".join(cell.rjust(w) for cell, w in zip(rest, widths[1:], strict=True))
+        for first, *rest in lines
+    )
+
+
+def verdict(kept: bool, claim: str) -> str:
+    """A claim about the figures, and whether they keep it."""
+    return f"{'ok  ' if kept else 'MISS'} {claim}"
