@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -57,17 +58,42 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def watch(page: Page, problems: list[str]) -> None:
+    """Note the script errors and dialogs of a page, which fail the test."""
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+
+
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A fresh visitor on the loaded page; a script error or a dialog fails the test."""
+    """A fresh visitor on the loaded page."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     visitor = context.new_page()
     problems: list[str] = []
-    visitor.on("pageerror", lambda error: problems.append(str(error)))
-    visitor.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+    watch(visitor, problems)
     visitor.goto(address)
     wait_until_read(visitor)
     yield visitor
+    context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
+    """Opens a file from disk with the network off; an error message or any request fails the test too."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_offline(True)
+    problems: list[str] = []
+
+    def open_file(path: Path) -> Page:
+        page = context.new_page()
+        watch(page, problems)
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else problems.append(r.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
     context.close()
     assert problems == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from playwright.sync_api import Page, TimeoutError, expect
+from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 RUN_MS = 60_000
 
@@ -16,14 +16,28 @@ def wait_until_read(page: Page) -> None:
 
 
 def set_length(page: Page, tokens: int) -> None:
-    field = page.locator("#max-tokens input[type=number]")
-    field.fill(str(tokens))
+    fill(page.locator("#max-tokens input[type=number]"), tokens)
+
+
+def fill(field: Locator, value: float | str) -> None:
+    """Fill in a field and leave it, which is when the page hears of it."""
+    field.fill(str(value))
     field.press("Tab")
+
+
+def wait_for_phase(page: Page, phase: str) -> None:
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+
+
+def wait_for_tokens(page: Page, lane: int, count: int) -> None:
+    """Until a lane shows more than ``count`` tokens."""
+    enough = "([lane, count]) => document.querySelectorAll(`[data-lane='${lane}'] .t`).length > count"
+    page.wait_for_function(enough, arg=[lane, count], timeout=RUN_MS)
 
 
 def press_run_and_wait(page: Page, phase: str = "done") -> None:
     page.locator("#run").click()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    wait_for_phase(page, phase)
     expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
 
 
@@ -45,6 +59,11 @@ def fill_numbers(page: Page, tab: str, prefix: str, numbers: dict[str, float]) -
     """Open a tab and fill in its fields, which are called ``prefix-name``."""
     page.get_by_role("tab", name=tab).click()
     for name, value in numbers.items():
-        field = page.locator(f"#{prefix}-{name} input")
-        field.fill(str(value))
-        field.press("Tab")
+        fill(page.locator(f"#{prefix}-{name} input"), value)
+
+
+def shown_tokens(page: Page, lane: int) -> list[list[str]]:
+    """Kind and text of every token of a lane, as they stand on the page."""
+    return page.locator(f"[data-lane='{lane}'] .t").evaluate_all(
+        "es => es.map(e => [[...e.classList].find(c => c.startsWith('t-')).slice(2), e.textContent])"
+    )

@@ -22,7 +22,7 @@ from specdemo.ui.links.page import connect_links, link_css, link_head
 from specdemo.ui.panel.controls import create_controls
 from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
-from specdemo.ui.tabs.batch import batch_css, create_batch_tab
+from specdemo.ui.tabs.batch import create_batch_tab
 from specdemo.ui.tabs.losslessness import create_losslessness_tab
 from specdemo.ui.tabs.race import create_race_tab, race_head
 from specdemo.ui.tabs.sweep import create_sweep_tab
@@ -98,7 +98,7 @@ def launch_options() -> dict[str, Any]:
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),
-        "head": f"<style>{own}{race_css()}{batch_css()}{link_css()}</style>{race_head()}{link_head()}",
+        "head": f"<style>{own}{race_css()}{link_css()}</style>{race_head()}{link_head()}",
         "footer_links": [],
         # What Gradio keeps of a visitor, about 0.4 MB; it makes room for 10,000 if nothing is said.
         "state_session_capacity": SESSIONS,

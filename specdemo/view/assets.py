@@ -1,4 +1,4 @@
-"""The race view's own files, for the page and for an exported replay alike: one set of scripts and styles."""
+"""The scripts and styles of the views, which the page and exported replays share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,36 @@ from importlib.util import find_spec
 from pathlib import Path
 
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("race-chart.js", "race-timeline.js", "race-tokens.js", "race-png.js", "race.js", "race-player.js")
-STYLES = ("race.css", "race-player.css", "race-png.css")
+SCRIPTS = (
+    "dom.js",
+    "race-chart.js",
+    "race-timeline.js",
+    "race-tokens.js",
+    "race-png.js",
+    "race.js",
+    "race-player.js",
+    "batch.js",
+)
+"""In the order in which they must be loaded."""
+STYLES = ("race.css", "race-player.css", "batch.css")
 
 
 def race_scripts() -> list[str]:
-    """The scripts, in the order in which they must be loaded."""
+    """The text of each script, in the order of loading."""
     return [(WEB / name).read_text(encoding="utf-8") for name in SCRIPTS]
 
 
 def race_css() -> str:
-    """The styles."""
+    """All styles in one text."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in STYLES)
 
 
 def plotly_js() -> Path:
-    """Plotly's script, as its wheel brings it."""
+    """Path of Plotly's script in the installed package.
+
+    Raises:
+        ModuleNotFoundError: Plotly is not installed.
+    """
     found = find_spec("plotly")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("plotly is not installed; run: pip install -r requirements.txt")

@@ -19,8 +19,8 @@ def fill(page: Page, **numbers: float) -> None:
 
 
 def ended(page: Page, phase: str) -> str:
-    expect(page.locator("#batch-status .job-state")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
-    expect(page.locator("#batch-run")).to_be_enabled(timeout=RUN_MS)
+    expect(page.locator("#batch-status .job-state")).to_have_attribute("data-phase", phase)
+    expect(page.locator("#batch-run")).to_be_enabled()
     return page.locator("#batch-status").inner_text()
 
 

@@ -10,18 +10,22 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browsing import RUN_MS, choose, set_length, wait_until_read
+from browser_fixtures import watch
+from browsing import RUN_MS, choose, set_length, wait_for_phase, wait_for_tokens, wait_until_read
 from hypothesis import HealthCheck, given, settings
-from link_states import HOSTILE, states
+from hypothesis import strategies as st
+from link_states import HOSTILE, states, texts
 from playwright.sync_api import Browser, Error, Page, expect
 
 import specdemo
 from specdemo.ui.links.fields import link_fields
-from specdemo.ui.links.links import from_query, to_query, too_long
+from specdemo.ui.links.links import LONGEST_QUERY, from_query
 from specdemo.ui.tabs.recordings_panel import shipped
 
 pytest_plugins = ["browser_fixtures"]
 
+# One page serves all examples: what it writes for a state does not depend on the state before.
+CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 PROMPT = HOSTILE[0] + "\n" + HOSTILE[1].replace("\r", "") + "שלום 你好 🙂"
 EVERY_CONTROL = {
     **from_query({})[0],
@@ -87,7 +91,7 @@ def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
 
     def opened(query: str) -> Page:
         page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
+        watch(page, problems)
         page.on("response", lambda r: r.status >= 500 and problems.append(f"{r.status} {r.request.post_data}"))
         page.add_init_script(
             "window.runs = 0; addEventListener('click', e => e.target.closest?.('#run') && window.runs++, true)"
@@ -105,12 +109,14 @@ def query_of(page: Page) -> str:
     return urlsplit(page.url).query
 
 
+def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
+    """The query that the page writes for these values, and the texts that it leaves out as too long."""
+    found = page.evaluate("values => SpecDemoLinks.toQuery(values)", values)
+    return found["query"], found["left"]
+
+
 def wait_for_query(page: Page, query: str) -> None:
     page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
-
-
-def phase(page: Page, name: str) -> None:
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", name, timeout=RUN_MS)
 
 
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
@@ -119,10 +125,9 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     assert as_before == ["acceptance", "losslessness.rule", "view", "recording", "speed", "autorun"], (
         "all but the coupled ones"
     )
-    query = to_query(EVERY_CONTROL)
-    page = visit(
-        "gamma=2&" + query.replace("gamma=2&", "", 1) + "&foo=1&__theme=light"
-    )  # not as the page writes it
+    query, _ = written(visit(""), EVERY_CONTROL)
+    # Not in the order in which the page writes it.
+    page = visit("gamma=2&" + query.replace("gamma=2&", "", 1) + "&foo=1&__theme=light")
     browser_writes = "foo=1&__theme=light&" + query.replace("'", "%27")
     wait_for_query(page, browser_writes)
     expect(page.locator(".link-notices p")).to_have_text("“foo” is no parameter of this page.")
@@ -132,7 +137,7 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
     page.reload()
     page.locator("#prompt textarea").wait_for(timeout=RUN_MS)
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=RUN_MS)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     expect(page.locator("#lane2-acceptance input")).to_have_value("exact match · lossless")
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("2")
     page.get_by_role("tab", name="Lane 3").click()
@@ -145,26 +150,65 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
 
 
-def test_browser_and_server_write_the_same_links(page: Page) -> None:
-    """Guards the second writer: what the page puts into the address is what the server means."""
+def read(query: str) -> tuple[dict[str, Any], list[str]]:
+    """As the server reads a link."""
+    return from_query(dict(parse_qsl(query, keep_blank_values=True)))
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-    @given(states())
-    def same(state: dict[str, Any]) -> None:
-        written = page.evaluate("values => SpecDemoLinks.toQuery(values)", state)
-        assert written == {"query": to_query(state), "left": too_long(state)}
 
-    same()
-    long = {**EVERY_CONTROL, "prompt": "好" * 2000, "sweep.own": "é" * 300, "batch.own": "o" * 3500}
-    written = page.evaluate("values => SpecDemoLinks.toQuery(values)", long)
-    assert written == {"query": to_query(long), "left": too_long(long)}
-    assert too_long(long) == ["prompt", "batch.own"]
+@settings(max_examples=150, suppress_health_check=CHECKS, deadline=None)
+@given(state=states())
+def test_every_state_comes_back_from_its_link(page: Page, state: dict[str, Any]) -> None:
+    """The promise of a link: all controls, any text, no notice."""
+    query, left = written(page, state)
+    assert (read(query), left) == ((state, []), [])
+
+
+@settings(max_examples=100, suppress_health_check=CHECKS, deadline=None)
+@given(
+    query=st.dictionaries(
+        st.one_of(st.sampled_from([f.name for f in link_fields()]), texts),
+        st.one_of(texts, st.from_regex(r"-?\d+")),
+    )
+)
+def test_what_any_link_gives_comes_back_from_the_link_that_the_page_then_writes(
+    page: Page, query: dict[str, str]
+) -> None:
+    """Guards the page against strangers' links: however one is read, the address then says the same."""
+    values, _ = from_query(query)
+    assert read(written(page, values)[0]) == (values, [])
+
+
+def test_the_page_as_it_begins_needs_no_link(page: Page) -> None:
+    assert written(page, from_query({})[0]) == ("", [])
+
+
+def test_numbers_are_written_without_an_exponent_and_with_four_decimals(page: Page) -> None:
+    values = {**from_query({})[0], "temperature": 0.123456, "top-p": 0.05, "seed": 2**53 - 1}
+    query, _ = written(page, values)
+    assert query.split("&")[:3] == ["temperature=0.1235", "top-p=0.05", "seed=9007199254740991"]
+
+
+def test_texts_too_long_for_a_link_are_left_out(page: Page) -> None:
+    """Guards servers on the way, which refuse long addresses; the longest text goes first, and the rest stays."""
+    first = from_query({})[0]
+    values = {**first, "prompt": "好" * 2000, "sweep.own": "fits", "gamma": 3}
+    query, left = written(page, values)
+    assert left == ["prompt"]
+    assert read(query) == ({**values, "prompt": first["prompt"]}, [])
+    for prompt, own, expected in (
+        ("p" * 3000, "", ["batch.own"]),
+        ("好" * 2000, "é" * 300, ["prompt", "batch.own"]),
+    ):
+        values = {**EVERY_CONTROL, "prompt": prompt, "sweep.own": own, "batch.own": "o" * 3500}
+        query, left = written(page, values)
+        assert left == expected
+        assert len(query) <= LONGEST_QUERY
 
 
 def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], Page]) -> None:
     """Guards the order on a slow machine: the answer of the server is older than what a hand did meanwhile."""
     page = visit("view=talk")
-    expect(page.locator(".talk-keys")).to_be_visible(timeout=RUN_MS)
+    expect(page.locator(".talk-keys")).to_be_visible()
     query = page.evaluate(
         """() => {
           const links = window.SpecDemoLinks;
@@ -186,11 +230,11 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
     page.locator("#prompt textarea").fill("tea & biscuits")
     page.locator("#sampling button").first.click()
     page.locator("#temperature input[type=number]").fill("0.8")
-    expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless", timeout=RUN_MS)
+    expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless")
     # What goes with a temperature or a pair need not be written.
     wait_for_query(page, "__sign=secret&__theme=light&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
     choose(page, "pair", "builtin target alone")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
     chosen = "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3"
     wait_for_query(page, f"__sign=secret&__theme=light&{chosen}")
     for clipboard in (True, False):
@@ -206,7 +250,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
         assert "__theme=light" in link
         read, _ = from_query(dict(parse_qsl(urlsplit(link).query)))
         assert (read["gamma"], read["pair"]) == (3 if clipboard else 4, "builtin-target")
-        expect(page.locator("#copy-link")).to_have_text("Copy link", timeout=RUN_MS)
+        expect(page.locator("#copy-link")).to_have_text("Copy link")
     page.locator("#prompt textarea").fill("好" * 2000)
     page.locator("#copy-link").click()
     expect(page.locator(".link-notices")).to_contain_text("prompt: too long for a link, so it is left out.")
@@ -216,7 +260,7 @@ def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], 
     """Guards against strangers' links: markup in them is text, and the page stays as it begins."""
     page = visit("gamma=99&%3Cimg+src=x%3E=1&seed=%24%7B1%2B1%7D&temperature=NaN")
     lines = page.locator(".link-notices p")
-    expect(lines).to_have_count(4, timeout=RUN_MS)
+    expect(lines).to_have_count(4)
     expect(page.locator(".link-notices")).to_contain_text("gamma: “99” is ignored; it must be a whole number")
     expect(page.locator(".link-notices")).to_contain_text("“<img src” is no parameter of this page.")
     expect(page.locator(".link-notices")).to_contain_text("${1+1}")
@@ -233,7 +277,7 @@ def tokens(page: Page) -> int:
 def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Page]) -> None:
     """The whole stage: autorun once, large type that fits, hold a live run and step in it, go on, stop, leave."""
     page = visit("view=talk&autorun=1&length=1000&prompt=def%20fibonacci(n)%3A")
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"1\"] .t').length > 30", timeout=RUN_MS)
+    wait_for_tokens(page, 1, 30)
     expect(page.locator("#panel")).to_be_hidden()
     expect(page.locator("#recordings")).to_be_hidden()
     size = "e => parseFloat(getComputedStyle(e).fontSize)"
@@ -249,7 +293,7 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     expect(page.locator("[data-role=recorded]")).to_contain_text("Paused; decoding goes on")
     held = tokens(page)
     clock = page.locator("[data-role=time]").inner_text()
-    expect(page.locator("[data-role=time]")).not_to_have_text(clock, timeout=RUN_MS)  # more came meanwhile
+    expect(page.locator("[data-role=time]")).not_to_have_text(clock)  # more came meanwhile
     assert tokens(page) == held, "what is held stands still"
     for _ in range(3):
         page.keyboard.press("ArrowLeft")
@@ -265,10 +309,10 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     page.wait_for_function(
         "held => document.querySelectorAll('#race .t').length > held + 10", arg=held, timeout=RUN_MS
     )
-    expect(page.locator("[data-role=player]")).to_be_hidden(timeout=RUN_MS)  # it has caught up
-    phase(page, "running")
+    expect(page.locator("[data-role=player]")).to_be_hidden()  # it has caught up
+    wait_for_phase(page, "running")
     page.keyboard.press("s")
-    phase(page, "stopped")
+    wait_for_phase(page, "stopped")
     assert page.evaluate("window.runs") == 1, "writing the address starts nothing again"
     page.keyboard.press("ArrowLeft")
     expect(page.locator("[data-role=recorded]")).to_contain_text("just ended")
@@ -323,11 +367,11 @@ def test_keys_mean_nothing_while_typing_and_run_in_the_talk_view(visit: Callable
     expect(page.locator("#panel")).to_be_hidden()
     wait_for_query(page, "prompt=trsx%20T&length=6&view=talk")
     page.keyboard.press("r")
-    phase(page, "done")
+    wait_for_phase(page, "done")
     assert page.evaluate("window.runs") == 1
     page.keyboard.press(" ")  # plays what just ended once more
     expect(page.locator("[data-role=player]")).to_be_visible()
-    phase(page, "done")
+    wait_for_phase(page, "done")
     page.keyboard.press("t")
     expect(page.locator("#panel")).to_be_visible()
 
@@ -335,7 +379,7 @@ def test_keys_mean_nothing_while_typing_and_run_in_the_talk_view(visit: Callable
 def test_a_link_opens_a_recording_and_a_run_takes_it_out_again(visit: Callable[[str], Page]) -> None:
     """A speaker must not depend on luck; nor must a link show what is no longer there."""
     page = visit("recording=2&view=talk")
-    expect(page.locator("[data-role=player] strong")).to_have_text(shipped()[1].title, timeout=RUN_MS)
+    expect(page.locator("[data-role=player] strong")).to_have_text(shipped()[1].title)
     page.keyboard.press("t")
     set_length(page, 4)
     page.locator("#run").click()
@@ -358,7 +402,7 @@ def test_in_a_space_the_outer_address_follows(browser: Browser, address: str) ->
     )
     outer.goto("https://huggingface.co/spaces/somebody/specdemo?gamma=3")
     inner = outer.frame_locator("iframe")
-    expect(inner.locator("#lane2-gamma input[type=number]")).to_have_value("3", timeout=RUN_MS)
+    expect(inner.locator("#lane2-gamma input[type=number]")).to_have_value("3")
     inner.locator("#prompt textarea").fill("tea & biscuits")
     outer.wait_for_function("window.heard.includes('?prompt=tea%20%26%20biscuits&gamma=3')", timeout=RUN_MS)
     assert "secret" not in outer.evaluate("JSON.stringify(window.heard)")
@@ -392,7 +436,7 @@ def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path
     assert image_size(content)[0] == 2 * width
     page.goto((tmp_path / "replay.html").as_uri())
     page.locator("[data-role=seek]").evaluate("e => { e.value = 999; e.dispatchEvent(new Event('input')); }")
-    phase(page, "done")
+    wait_for_phase(page, "done")
     for card, beginning in (
         (".race-below .race-card", "specdemo-tokens-per-second"),
         (".race-after .race-card", "specdemo-where"),
@@ -406,17 +450,6 @@ def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path
 
 def test_the_names_in_the_table_are_stable() -> None:
     """Links live longer than versions: a name that is gone breaks those that people have shared."""
-    names = {f.name for f in link_fields()}
-    assert {
-        "pair",
-        "target",
-        "draft",
-        "prompt",
-        "gamma",
-        "method",
-        "acceptance",
-        "temperature",
-        "autorun",
-        "view",
-    } <= names
-    assert {"sweep.from", "batch.rows", "losslessness.rule", "lane3.method", "recording", "tab"} <= names
+    kept = "pair target draft prompt gamma method acceptance temperature autorun view sweep.from batch.rows"
+    kept += " losslessness.rule lane3.method recording tab"
+    assert set(kept.split()) <= {f.name for f in link_fields()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from browsing import RUN_MS, choose, press_run_and_wait, set_length, wait_until_read
+from browsing import choose, fill, press_run_and_wait, set_length, wait_for_phase, wait_for_tokens, wait_until_read
 from playwright.sync_api import Browser, Page, Route, expect
 
 import specdemo
@@ -39,8 +39,8 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
     page.locator(f"#example-{domain}").click()
     set_length(page, 96)
     page.locator("#run").click()
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"1\"] .t').length > 10", timeout=RUN_MS)
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    wait_for_tokens(page, 1, 10)
+    wait_for_phase(page, "done")
     for lane in (0, 1):
         tokens = page.locator(f"[data-lane='{lane}'] [data-stat=tokens]").inner_text()
         assert 1 < int(tokens) <= 96
@@ -64,9 +64,9 @@ def test_the_chart_grows_while_the_race_runs(page: Page) -> None:
     expect(page.locator("#prompt textarea")).to_have_value(re.compile("def "))
     set_length(page, 400)
     page.locator("#run").click()
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 60", timeout=RUN_MS)
+    wait_for_tokens(page, 0, 60)
     early = chart_lengths(page)
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    wait_for_phase(page, "done")
     page.wait_for_timeout(500)
     late = chart_lengths(page)
     assert len(late) == 2
@@ -77,14 +77,14 @@ def test_stop_ends_the_run_and_leaves_the_page_usable(page: Page, brake: Event) 
     """Stop at once, and Stop mid-run; Run works after both."""
     set_length(page, 1000)
     page.locator("#run").click()
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    wait_for_tokens(page, 0, 5)
     page.locator("#stop").click()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    wait_for_phase(page, "stopped")
     expect(page.locator("[data-role=message]")).to_contain_text("Stopped")
     assert page.locator("[data-lane='0'] .t").count() > 5
     page.locator("#run").click()
     page.locator("#stop").click()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=RUN_MS)
+    wait_for_phase(page, "stopped")
     brake.set()
     set_length(page, 12)
     press_run_and_wait(page)
@@ -149,8 +149,7 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
         press_run_and_wait(page, "error")
         expect(page.locator("[data-role=message]")).to_contain_text(message)
     page.locator("#prompt textarea").fill("Book a table.")
-    page.locator("#lane2-gamma input[type=number]").fill("16")
-    page.locator("#lane2-gamma input[type=number]").press("Tab")
+    fill(page.locator("#lane2-gamma input[type=number]"), "16")
     set_length(page, 3)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
@@ -159,10 +158,8 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
 def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page) -> None:
     """Temperature above 0 turns exact match into rejection sampling by itself."""
     page.locator("#sampling button").first.click()
-    field = page.locator("#temperature input[type=number]")
-    field.fill("0.8")
-    field.press("Tab")
-    expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("rejection sampling"), timeout=RUN_MS)
+    fill(page.locator("#temperature input[type=number]"), "0.8")
+    expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("rejection sampling"))
     set_length(page, 24)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "sampled")
@@ -170,7 +167,7 @@ def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page)
     expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("among top k"))
     page.locator("#run").click()
     # The run before is done too, so its end says nothing of this one's.
-    expect(page.locator("[data-role=verdict]")).to_contain_text("lossy", timeout=RUN_MS)
+    expect(page.locator("[data-role=verdict]")).to_contain_text("lossy")
 
 
 def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: Page) -> None:
@@ -282,11 +279,11 @@ def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
     choose(page, "pair", "builtin target alone")
     method = page.locator("#lane2-method input")
-    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    expect(method).to_have_value("Speculative: prompt lookup")
     choose(page, "pair", "builtin: ")
-    expect(method).to_have_value("Speculative: draft model", timeout=RUN_MS)
+    expect(method).to_have_value("Speculative: draft model")
     choose(page, "pair", "builtin target alone")
-    expect(method).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    expect(method).to_have_value("Speculative: prompt lookup")
     method.click()
     assert page.get_by_role("option", name="draft model").count() == 0
     page.keyboard.press("Escape")
@@ -317,12 +314,12 @@ def test_two_visitors_take_turns_and_see_only_their_own_run(
     set_length(page, 40)
     set_length(other, 20)
     page.locator("#run").click()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "running", timeout=RUN_MS)
+    wait_for_phase(page, "running")
     other.locator("#run").click()
-    expect(other.locator("[data-role=message]")).to_contain_text("number 1 in line", timeout=RUN_MS)
+    expect(other.locator("[data-role=message]")).to_contain_text("number 1 in line")
     brake.set()
-    expect(other.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    wait_for_phase(other, "done")
+    wait_for_phase(page, "done")
     assert int(other.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) <= 20
     assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) > 20
     other.close()
@@ -332,7 +329,7 @@ def test_a_reload_mid_run_frees_the_model_for_the_next_run(page: Page, brake: Ev
     """A run whose page went away must not keep the queue busy."""
     set_length(page, 1000)
     page.locator("#run").click()
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    wait_for_tokens(page, 0, 5)
     page.reload()
     wait_until_read(page)
     set_length(page, 4)
@@ -355,7 +352,7 @@ def test_a_full_queue_says_so_and_leaves_run_usable(
         store.thread.submit(over.wait)  # the first run takes as long as this test does
         for visitor in visitors[:2]:
             visitor.locator("#run").click()
-            expect(visitor.locator(".specdemo-race")).to_have_attribute("data-phase", "loading", timeout=RUN_MS)
+            wait_for_phase(visitor, "loading")
             visitor.wait_for_timeout(500)
         press_run_and_wait(visitors[2], phase="error")
         expect(visitors[2].locator("[data-role=message]")).to_contain_text("Too many runs")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from browsing import RUN_MS, press_run_and_wait, set_length, wait_until_read
+from browsing import press_run_and_wait, set_length, shown_tokens, wait_for_phase, wait_for_tokens, wait_until_read
 from playwright.sync_api import Browser, Page, expect
 from recorded import HOSTILE
 
@@ -35,38 +35,6 @@ def race_traces(*lanes: Settings) -> tuple[specdemo.ModelPair, list[Trace]]:
     return pair, race.traces()
 
 
-@pytest.fixture
-def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
-    """Opens a file from disk with the network off; a script error, a dialog or any request fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_offline(True)
-    problems: list[str] = []
-
-    def open_file(path: Path) -> Page:
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else problems.append(r.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield open_file
-    context.close()
-    assert problems == []
-
-
-def wait_for_end(page: Page) -> None:
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
-
-
-def shown_tokens(page: Page, lane: int) -> list[list[str]]:
-    """Kind and text of every token of a lane, as they stand on the page."""
-    return page.locator(f"[data-lane='{lane}'] .t").evaluate_all(
-        "es => es.map(e => [[...e.classList].find(c => c.startsWith('t-')).slice(2), e.textContent])"
-    )
-
-
 def shown_figures(page: Page) -> list[list[str]]:
     """The table of all figures: label and values."""
     return page.locator("[data-role=figures] tr:not(:first-child)").evaluate_all(
@@ -84,11 +52,11 @@ def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path
     _, traces = race_traces(Settings(strategy="autoregressive", max_new_tokens=48), Settings(max_new_tokens=48))
     specdemo.export_html(traces, tmp_path / "replay.html")
     page = offline(tmp_path / "replay.html")
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 3")
+    wait_for_tokens(page, 0, 3)
     assert page.locator(".specdemo-race").get_attribute("data-phase") == "running", (
         "it plays, and shows no end yet"
     )
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     for lane, trace in enumerate(traces):
         assert shown_tokens(page, lane) == [[t.kind, t.text] for t in trace.tokens]
         metrics = trace.metrics()
@@ -146,11 +114,11 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
     assert 0.3 * passed < (clock(page) - before) / 2 <= passed + 0.02, "twice as fast, and never faster than that"
     page.locator("[data-role=speed]").select_option("8")
     play.click()
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     assert clock(page) == pytest.approx(slow[0].rounds[-1].seconds, abs=0.006)
     play.click()  # from the beginning again
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "running")
-    wait_for_end(page)
+    wait_for_phase(page, "running")
+    wait_for_phase(page, "done")
     assert [text for _, text in shown_tokens(page, 1)] == [t.text for t in slow[1].tokens]
 
 
@@ -167,7 +135,7 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
     recording = replace(recording, prompt_pieces=pieces, versions={HOSTILE[0]: HOSTILE[2]}, date=HOSTILE[3])
     specdemo.export_html(recording, tmp_path / "hostile.html")
     page = offline(tmp_path / "hostile.html")
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     assert [text for _, text in shown_tokens(page, 0)] == [t.text for t in trace.tokens]
     assert page.evaluate("window.broken") is None
     assert page.locator("img").count() == 0
@@ -180,7 +148,7 @@ def test_a_phone_shows_the_player_without_sideways_scrolling(browser: Browser, t
     specdemo.export_html(shipped()[1], tmp_path / "replay.html")
     page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
     page.goto((tmp_path / "replay.html").as_uri())
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     page.locator("[data-role=facts] summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.documentElement.classList.contains('dark')")
@@ -224,7 +192,7 @@ def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
     page.reload()
     wait_until_read(page)
     open_file(page, "run.json", saved)
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     expect(page.locator("[data-role=recorded]")).to_contain_text(f"Recorded on {recording.hardware.label}")
     assert [shown_tokens(page, lane) for lane in (0, 1)] == ran
     assert shown_figures(page) == figures
@@ -247,7 +215,7 @@ def test_the_gallery_replays_what_is_shipped(page: Page) -> None:
         button.click()
         expect(page.locator("[data-role=player] strong")).to_have_text(recording.title)
         page.locator("[data-role=speed]").select_option("8")
-        wait_for_end(page)
+        wait_for_phase(page, "done")
         for lane, trace in enumerate(recording.traces):
             assert shown_tokens(page, lane) == [[t.kind, t.text] for t in trace.tokens]
     assert page.locator("[data-lane='2'] [data-role=prompt]").count() == 0
@@ -266,18 +234,18 @@ def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page, bra
         (json.dumps({**forged, "schema": 99}).encode(), "schema 99"),
     ):
         open_file(page, "bad.json", content)
-        expect(message).to_contain_text(said, timeout=RUN_MS)
+        expect(message).to_contain_text(said)
         assert message.count() == 1
     assert page.locator("#recordings img").count() == 0
     set_length(page, 1000)
     page.locator("#run").click()
-    page.wait_for_function("document.querySelectorAll('[data-lane=\"0\"] .t').length > 5", timeout=RUN_MS)
+    wait_for_tokens(page, 0, 5)
     page.locator("#recording-1").click()
     expect(message).to_contain_text("under way")
     page.locator("#stop").click()
-    expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
+    expect(page.locator("#run")).to_be_enabled()
     page.locator("#recording-1").click()
-    wait_for_end(page)
+    wait_for_phase(page, "done")
     expect(message).to_have_count(0)
 
 

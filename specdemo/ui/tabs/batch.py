@@ -32,7 +32,6 @@ from specdemo.ui.panel.prompt_source import (
 from specdemo.ui.tabs.batch_results import SizeResults, create_size_results, saved_sizes, shown_sizes
 from specdemo.ui.tabs.measured import measured_updates
 from specdemo.ui.tabs.tab_parts import Job, bounded, connect, state_line
-from specdemo.view.assets import WEB
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
@@ -58,11 +57,6 @@ class BatchControls:
 
 
 OWN_INPUTS = 3 + SOURCE_INPUTS
-
-
-def batch_css() -> str:
-    """The batch view's styles."""
-    return (WEB / "batch.css").read_text(encoding="utf-8")
 
 
 def batch_plan(panel: Sequence[Any], rows: float | None, tokens: float | None, _: Any, *source: Any) -> BatchPlan:

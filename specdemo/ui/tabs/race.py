@@ -25,7 +25,7 @@ from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.tabs.recordings_panel import create_recordings, create_saves
 from specdemo.ui.tabs.tab_parts import busy
-from specdemo.view.assets import WEB, plotly_js, race_scripts
+from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.lane_headers import lane_headers
 
 CONNECT = """
@@ -39,8 +39,7 @@ def race_head() -> str:
     """For the page's head: Plotly from its wheel, and the views' own scripts."""
     plotly = plotly_js()
     gr.set_static_paths([plotly])
-    scripts = [*race_scripts(), (WEB / "batch.js").read_text(encoding="utf-8")]
-    own = "".join(f"<script>{script}</script>" for script in scripts)
+    own = "".join(f"<script>{script}</script>" for script in race_scripts())
     return f'<script src="gradio_api/file={plotly.as_posix()}" defer></script>{own}'
 
 

@@ -1,9 +1,9 @@
 /*
- * Links to the page as it stands: writes the controls' values into the address bar, copies the address, and shows
- * what of a link could not be used.
+ * Links to the page in its present state: writes the controls' values into the address bar, copies the address, and
+ * shows which parts of a link could not be used.
  *
- * A plain script that defines `window.SpecDemoLinks`; `SpecDemoLinkTable` stands before it, the table of fields and
- * rules that the server reads links with. What a link says is untrusted: it only ever becomes a text node.
+ * A plain script that defines `window.SpecDemoLinks`. `SpecDemoLinkTable`, defined before it, holds the fields and
+ * rules by which the server reads links. The contents of a link are untrusted: they only ever become text nodes.
  *
  * @typedef {{name: string, kind: string, default: *, choices: string[]}} Field
  * @typedef {{field: string, text: string, negated: boolean, defaults: Object<string, *>}} Rule
@@ -11,17 +11,18 @@
 (function () {
   "use strict";
 
+  const { make } = window.SpecDemoDom;
   const { fields, rules, longest } = window.SpecDemoLinkTable;
   const NAMES = new Set(fields.map((field) => field.name));
-  const SHORT = /^lane2\./; // the long names of parameters that need no lane
+  const SHORT = /^lane2\./; // parameters of lane 2 are written without the lane
   const SPACE = "https://huggingface.co";
   /** Milliseconds without a change before the address is written; browsers refuse to have it written too often. */
   const PAUSE = 300;
   const THEME = "__theme";
 
-  /** What the page's controls hold, in the order of the fields; null until the link was read. */
+  /** The values of the page's controls, in the order of the fields; null until the link was read. */
   let held = null;
-  /** What is no control, by name. */
+  /** The values that no control holds, by name: the tab, the view, the recording. */
   const extra = {};
   let timer = 0;
   let leftOut = new Set();
@@ -38,7 +39,7 @@
     return field.kind === "choice" ? String(value) : String(Number(Number(value).toFixed(4)));
   }
 
-  /** What a field begins with beside these others. */
+  /** The default of a field, which may depend on the texts of other fields. */
   function defaultOf(field, texts) {
     let found = field.default;
     for (const rule of rules) {
@@ -47,7 +48,7 @@
     return found;
   }
 
-  /** The query for values by name, and the texts that are too long for it. */
+  /** The query for values by name, and the names of the texts that it leaves out as too long. */
   function toQuery(values) {
     const texts = Object.fromEntries(fields.map((field) => [field.name, encode(field, values[field.name])]));
     const parts = new Map();
@@ -76,11 +77,11 @@
     try {
       return decodeURIComponent(part.split("=")[0].replace(/\+/g, " "));
     } catch {
-      return part; // escaped by nobody we know
+      return part; // not escaped in a valid way, so not by this page
     }
   };
 
-  /** The parts of the present address that are not ours, as they stand. */
+  /** The parts of the present address that belong to others, unchanged. */
   function others() {
     return location.search.slice(1).split("&").filter((part) => {
       const name = nameOf(part);
@@ -89,7 +90,7 @@
   }
 
   const joined = (...parts) => parts.filter(Boolean).join("&");
-  const asked = (query) => (query ? "?" + query : "");
+  const search = (query) => (query ? "?" + query : "");
 
   // ---- the address ---------------------------------------------------------------------------------------------
 
@@ -99,16 +100,16 @@
     if (!held) return;
     const { query, left } = now();
     tellLeft(left);
-    const search = asked(joined(...others(), query));
-    if (search === location.search) return;
-    history.replaceState(history.state, "", location.pathname + search + location.hash);
+    const written = search(joined(...others(), query));
+    if (written === location.search) return;
+    history.replaceState(history.state, "", location.pathname + written + location.hash);
     if (window.parent !== window) {
-      const outer = others().filter((part) => !nameOf(part).startsWith("__")); // what the Space gave its frame is no one else's
-      window.parent.postMessage({ queryString: asked(joined(...outer, query)) }, SPACE);
+      const outer = others().filter((part) => !nameOf(part).startsWith("__")); // those are private to the Space's frame
+      window.parent.postMessage({ queryString: search(joined(...outer, query)) }, SPACE);
     }
   }
 
-  /** Says once that a text is too long for the address, and again after it was short. */
+  /** Says that a text is too long for the address: once, and again only after it was short enough. */
   function tellLeft(left) {
     const news = left.filter((name) => !leftOut.has(name));
     leftOut = new Set(left);
@@ -123,7 +124,7 @@
     timer = setTimeout(write, PAUSE);
   }
 
-  /** What is no control changed: the tab, the view, the recording. */
+  /** A value that no control holds changed. */
   function set(name, value) {
     extra[name] = value;
     if (started) changed(held);
@@ -131,33 +132,27 @@
 
   // ---- notices -------------------------------------------------------------------------------------------------
 
-  /** Sentences over the page's lower edge, until they are closed. */
+  /** Shows sentences above the page's lower edge, until they are closed. */
   function notify(lines) {
     document.querySelector(".link-notices")?.remove();
     if (!lines.length) return;
-    const box = document.createElement("div");
-    box.className = "link-notices";
-    box.setAttribute("role", "status");
-    for (const line of lines) box.append(Object.assign(document.createElement("p"), { textContent: line }));
-    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "×" });
-    close.setAttribute("aria-label", "Close");
+    const box = make("div", "link-notices", document.body, null, { role: "status" });
+    for (const line of lines) make("p", "", box, line);
+    const close = make("button", "", box, "×", { type: "button", "aria-label": "Close" });
     close.addEventListener("click", () => box.remove());
-    box.append(close);
-    document.body.append(box);
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
 
-  /** The address for others: without what a Space gave this visitor, its key to a private Space above all. */
+  /** The address for others: without what a Space added for this visitor, such as the key to a private Space. */
   function address() {
     const theme = others().filter((part) => nameOf(part) === THEME);
-    return location.origin + location.pathname + asked(joined(...theme, now().query));
+    return location.origin + location.pathname + search(joined(...theme, now().query));
   }
 
-  /** Pages that are not served over https have no clipboard of their own. */
+  /** Copies by selecting the text: on pages that are not served over https, browsers offer no clipboard. */
   function copySelected(text) {
-    const field = Object.assign(document.createElement("textarea"), { value: text, className: "link-field", readOnly: true });
-    document.body.append(field);
+    const field = make("textarea", "link-field", document.body, text, { readonly: "" });
     field.select();
     const copied = document.execCommand("copy");
     field.remove();
@@ -199,21 +194,21 @@
    */
   function ready(said, values) {
     started = true;
-    Object.assign(extra, { ...said.page, ...extra }); // what a person did meanwhile is newer
+    Object.assign(extra, { ...said.page, ...extra }); // what a person changed meanwhile is newer
     notify(said.notices);
     changed(values);
     if (extra.view === "talk") window.SpecDemoTalk.enter();
-    if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was quicker
+    if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   }
 
-  /** On a stage a recording waits for whoever speaks. */
+  /** Opens the link's recording. In the talk view it waits for the speaker. */
   function openRecording(page) {
     const player = window.SpecDemoPlayer.mount(document.querySelector("#race .race-root"));
     player.opening = { speed: page.speed, waits: page.view === "talk" };
     document.getElementById(`recording-${page.recording}`).click();
   }
 
-  /** Whether to start at once. @param {{start: boolean, notices: string[]}} said */
+  /** The server has decided whether the run starts at once. @param {{start: boolean, notices: string[]}} said */
   function told(said) {
     if (!said.page.autorun) return;
     notify(said.notices);
@@ -224,13 +219,13 @@
   document.addEventListener("click", (event) => {
     const pressed = event.target.closest?.("#run, #gallery > button");
     if (!pressed) return;
-    if (event.isTrusted) set("autorun", false); // by hand: the page is no more what the link began
+    if (event.isTrusted) set("autorun", false); // pressed by a person, so the page is no longer what the link began
     set("tab", "race");
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
   }, true);
 
-  /** Whether the controls hold what the link says. */
+  /** Whether the controls have the values of the link. */
   const wasRead = () => started;
 
-  window.SpecDemoLinks = { toQuery, changed, set, ready, wasRead, told, copy, address, notify };
+  window.SpecDemoLinks = { toQuery, changed, set, ready, wasRead, told, copy, address };
 })();

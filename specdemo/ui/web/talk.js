@@ -1,14 +1,14 @@
 /*
- * The talk view: nothing but the race, in large type, and keys for whoever stands at the front.
+ * The talk view: nothing but the race, in large type, driven by keys.
  *
- * A plain script that defines `window.SpecDemoTalk`; it is loaded after links.js, which keeps the view in the
- * address, and drives the page by its own buttons.
+ * A plain script that defines `window.SpecDemoTalk`; it is loaded after links.js, which keeps the view in the address.
+ * It presses the page's own buttons.
  */
 (function () {
   "use strict";
 
-  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  const LINE = [["R", "run"], ["S", "stop"], ["space", "pause"], ["← →", "a round"], ["X", "rejected"], ["T", "leave"]];
+  const { ARROWS, make } = window.SpecDemoDom;
+  const KEYS = [["R", "run"], ["S", "stop"], ["space", "pause"], ["← →", "a round"], ["X", "rejected"], ["T", "leave"]];
   const page = document.documentElement;
 
   const active = () => page.classList.contains("talk-view");
@@ -18,30 +18,27 @@
   };
   const player = () => window.SpecDemoPlayer.mount(document.querySelector("#race .race-root"));
 
-  /** The keys, said once in a corner. */
-  function sayKeys() {
+  /** Lists the keys in a corner. */
+  function listKeys() {
     if (document.querySelector(".talk-keys")) return;
-    const line = Object.assign(document.createElement("p"), { className: "talk-keys" });
-    for (const [key, what] of LINE) {
-      line.append(Object.assign(document.createElement("kbd"), { textContent: key }), ` ${what}`);
-    }
-    document.body.append(line);
+    const line = make("p", "talk-keys", document.body);
+    for (const [key, what] of KEYS) line.append(make("kbd", "", null, key), ` ${what}`);
   }
 
   function show(shown) {
     page.classList.toggle("talk-view", shown);
-    if (shown) sayKeys();
+    if (shown) listKeys();
     window.SpecDemoLinks.set("view", shown ? "talk" : "page");
   }
 
   function enter() {
     document.querySelector("#stage [role=tab]")?.click(); // the race is the first
-    document.activeElement?.blur(); // what was pressed is hidden now, and must not take the keys
+    document.activeElement?.blur(); // the pressed button is hidden now, and must not receive the keys
     show(true);
     window.scrollTo(0, 0);
   }
 
-  /** Whether a key means something else where it was pressed. */
+  /** Whether a key has another meaning in the element where it was pressed. */
   function taken(event) {
     const { target } = event;
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return true;
@@ -51,10 +48,10 @@
     return event.key === " " && target.closest("button, summary, a[href]") !== null;
   }
 
-  /** What a key does; false if nothing. */
-  function act(key, again) {
-    if (STEPS[key]) player().stepAny(STEPS[key]);
-    else if (again) return false; // held down
+  /** Does what a key means; false if it means nothing. @param {boolean} repeated whether the key is held down */
+  function act(key, repeated) {
+    if (ARROWS[key]) player().stepAny(ARROWS[key]);
+    else if (repeated) return false;
     else if (key === " ") player().toggle();
     else if (key === "r") press("run");
     else if (key === "s") press("stop");
@@ -64,7 +61,7 @@
     return true;
   }
 
-  // Before the page's own keys: on a stage an arrow is always a round.
+  // While capturing, so before the page's own keys: in the talk view an arrow always steps by a round.
   document.addEventListener("keydown", (event) => {
     if (taken(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -74,8 +71,8 @@
     event.stopPropagation();
   }, true);
 
-  // At once, so that the page does not flash; the rest follows when the link was read.
+  // At once, so that the page does not flash; the rest follows when the server has read the link.
   if (new URLSearchParams(location.search).get("view") === "talk") page.classList.add("talk-view");
 
-  window.SpecDemoTalk = { enter, leave: () => show(false), active };
+  window.SpecDemoTalk = { enter };
 })();

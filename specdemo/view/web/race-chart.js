@@ -1,19 +1,22 @@
 /*
- * The chart of the race view: tokens per second of every lane, on the lane's own clock.
+ * The chart of the race view: tokens per second of every lane, on the lane's own clock; and what it shares with the
+ * timeline.
  *
- * A plain script that defines `window.SpecDemoChart`; it is loaded before race.js and needs Plotly,
- * which may arrive later: points are kept here and drawn as soon as it is there.
+ * A plain script that defines `window.SpecDemoChart`; it is loaded after dom.js. It needs Plotly, which may arrive
+ * later: points are kept here and drawn as soon as it is there.
  */
 (function () {
   "use strict";
 
-  /** Lane seconds that one point looks back over; long enough to even out rounds of 1 and of γ+1 tokens. */
+  /** Lane seconds over which one point averages; long enough to even out rounds of 1 and of γ+1 tokens. */
   const WINDOW = 0.4;
   /** Lane seconds between two points. */
   const STEP = 0.1;
-  /** Milliseconds between two redraws: Plotly takes tens of them, and the text must stay smooth. */
+  /** Milliseconds between two redraws: Plotly takes tens of them, and the text must go on without jerks. */
   const PAUSE = 250;
+  /** Milliseconds after which to look again whether Plotly has arrived. */
   const LATE = 200;
+  const OPTIONS = { displayModeBar: false, responsive: false };
 
   /** Turns the rounds of one lane into points of (lane clock, tokens per second). */
   class Series {
@@ -33,12 +36,12 @@
 
     /** The clock of the last point, or of the prefill's end before there is one. */
     latest() {
-      return this.x.length ? this.x[this.x.length - 1] : this.ends[0][0];
+      return this.x.at(-1) ?? this.ends[0][0];
     }
 
-    /** Measures between two rounds' ends: a window cut inside a round would see tokens that were not there yet. */
+    /** Measures between the ends of two rounds: all tokens of a round appear at its end. */
     point() {
-      const [clock, emitted] = this.ends[this.ends.length - 1];
+      const [clock, emitted] = this.ends.at(-1);
       while (this.oldest + 2 < this.ends.length && this.ends[this.oldest + 1][0] <= clock - WINDOW) this.oldest++;
       const [from, before] = this.ends[this.oldest];
       if (clock <= from) return;
@@ -48,8 +51,7 @@
 
     /** The last point, where the lane ended. */
     close() {
-      const end = this.ends[this.ends.length - 1];
-      if (end && this.ends.length > 1 && end[0] - this.latest() > 1e-6) this.point();
+      if (this.ends.length > 1 && this.ends.at(-1)[0] - this.latest() > 1e-6) this.point();
     }
   }
 
@@ -60,22 +62,30 @@
     return step * power;
   }
 
-  /** The colours of the component, so that the chart follows its theme. */
+  // ---- shared with the timeline --------------------------------------------------------------------------------
+
+  /**
+   * The colours of the view in its present theme. They are read from an element that has them: what the property
+   * itself holds is still the choice between light and dark.
+   */
   function readColours(host) {
-    const style = getComputedStyle(host);
-    const colour = (name) => style.getPropertyValue("--race-" + name).trim();
-    return {
-      ink: colour("ink"), dim: colour("dim"), grid: colour("grid"), card: colour("card"), line: colour("line"),
-      plain: colour("plain"), lanes: [colour("hero"), colour("accepted"), colour("corrected"), colour("bonus")],
+    const probe = window.SpecDemoDom.make("i", "", host);
+    const read = (name) => {
+      probe.style.color = `var(--race-${name})`;
+      return getComputedStyle(probe).color;
     };
+    const names = ["ink", "dim", "grid", "card", "line", "plain", "hero", "accepted", "corrected", "bonus"];
+    const colours = Object.fromEntries(names.map((name) => [name, read(name)]));
+    probe.remove();
+    return colours;
   }
 
-  /** Colour and dash of every lane: plain lanes dashed grey, the others solid and distinct. */
-  function laneLooks(lanes, colours) {
-    let next = 0;
-    return lanes.map((lane) => lane.gamma > 0
-      ? { colour: colours.lanes[next++ % colours.lanes.length], dash: "solid", width: 2.5 }
-      : { colour: colours.plain, dash: "5px,4px", width: 2 });
+  /** Calls `act` when the page changes between light and dark. */
+  function onTheme(act) {
+    const observer = new MutationObserver(act);
+    for (const element of [document.documentElement, document.body]) {
+      observer.observe(element, { attributes: true, attributeFilter: ["class"] });
+    }
   }
 
   function axis(colours, extra) {
@@ -85,19 +95,38 @@
     };
   }
 
-  function makeLayout(colours, ranges) {
+  function baseLayout(colours) {
     return {
-      xaxis: axis(colours, { range: [0, ranges.x], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f" }),
-      yaxis: axis(colours, { range: [0, ranges.y], nticks: 5 }),
-      margin: { l: 40, r: 18, t: 8, b: 26 },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      showlegend: false, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
-      hovermode: "x unified", dragmode: false, showlegend: false, autosize: true,
-      hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 } },
+      hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
     };
   }
 
-  /** One chart in `host`. `begin`, `add` and `finish` only note what is to be drawn. */
+  /** A text as Plotly shows it unchanged: Plotly reads tags, links among them. */
+  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+
+  // ---- the chart -----------------------------------------------------------------------------------------------
+
+  /** The line of every lane: dashed grey for plain lanes, solid and of distinct colours for the others. */
+  function lineStyles(lanes, colours) {
+    const distinct = [colours.hero, colours.accepted, colours.corrected, colours.bonus];
+    let next = 0;
+    return lanes.map((lane) => lane.gamma > 0
+      ? { color: distinct[next++ % distinct.length], dash: "solid", width: 2.5 }
+      : { color: colours.plain, dash: "5px,4px", width: 2 });
+  }
+
+  function makeLayout(colours, ranges) {
+    return {
+      ...baseLayout(colours),
+      xaxis: axis(colours, { range: [0, ranges.x], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f" }),
+      yaxis: axis(colours, { range: [0, ranges.y], nticks: 5 }),
+      margin: { l: 40, r: 18, t: 8, b: 26 }, hovermode: "x unified", dragmode: false,
+    };
+  }
+
+  /** One chart in `host`. `begin`, `add` and `finish` only store what is to be drawn. */
   class Chart {
     constructor(host) {
       this.host = host;
@@ -106,12 +135,8 @@
       this.lastDraw = 0;
       this.plotted = false;
       this.begin([]);
-      this.sizes = new ResizeObserver((entries) => this.resized(entries[0].contentRect.width));
-      this.sizes.observe(host);
-      this.themes = new MutationObserver(() => this.recolour());
-      for (const element of [document.documentElement, document.body]) {
-        this.themes.observe(element, { attributes: true, attributeFilter: ["class"] });
-      }
+      new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(host);
+      onTheme(() => this.recolour());
     }
 
     /** Forgets the last run. @param {{title: string, gamma: number}[]} lanes */
@@ -129,10 +154,10 @@
       this.schedule();
     }
 
-    /** The run is over: draw the lanes' ends, now, on axes that fit. */
+    /** Draws the ends of the lanes, without delay, on axes that fit the whole run. */
     finish() {
       this.series.forEach((series) => series.close());
-      const last = Math.max(0, ...this.series.map((series) => (series.x.length ? series.latest() : 0)));
+      const last = Math.max(0, ...this.series.map((series) => series.x.at(-1) || 0));
       if (last) this.ranges.x = last * 1.02;
       this.stale = true;
       this.schedule(true);
@@ -170,27 +195,26 @@
       return x !== this.ranges.x || y !== this.ranges.y;
     }
 
-    /** Begins a run, or ends it; between the two the chart is only extended. */
+    /** Draws everything, at the beginning and the end of a run; between the two the chart is only extended. */
     drawAll() {
       this.colours = readColours(this.host);
-      const looks = laneLooks(this.lanes, this.colours);
+      const styles = lineStyles(this.lanes, this.colours);
       const lines = this.series.map((series, i) => ({
         type: "scatter", mode: "lines", name: literal(this.lanes[i].title), x: series.x.slice(), y: series.y.slice(),
-        line: { color: looks[i].colour, dash: looks[i].dash, width: looks[i].width },
-        hovertemplate: "%{y:.0f} tok/s",
+        line: styles[i], hovertemplate: "%{y:.0f} tok/s",
       }));
       const heads = this.series.map((series, i) => ({
         type: "scatter", mode: "markers", x: series.x.slice(-1), y: series.y.slice(-1), hoverinfo: "skip",
-        cliponaxis: false, marker: { size: 7, color: looks[i].colour },
+        cliponaxis: false, marker: { size: 7, color: styles[i].color },
       }));
       const layout = makeLayout(this.colours, this.ranges);
       layout.xaxis.showticklabels = layout.yaxis.showticklabels = lines.length > 0;
-      window.Plotly.react(this.host, lines.concat(heads), layout, { displayModeBar: false, responsive: false });
+      window.Plotly.react(this.host, lines.concat(heads), layout, OPTIONS);
       this.plotted = true;
       this.stale = false;
     }
 
-    /** Adds the new points to the lines, and moves the dots at their heads along. */
+    /** Adds the new points to the lines, and moves the dots at their ends. */
     extend(grown) {
       const count = this.series.length;
       const grew = this.series.map((series, i) => i).filter((i) => this.series[i].drawn < this.series[i].x.length);
@@ -213,24 +237,15 @@
       else this.schedule();
     }
 
-    /** After a change of theme: the same points in the new colours. */
+    /** Draws the same points in the colours of a new theme. */
     recolour() {
       if (!this.plotted || readColours(this.host).ink === this.colours.ink) return;
       this.stale = true;
       this.schedule(true);
     }
-
-    destroy() {
-      clearTimeout(this.timer);
-      this.sizes.disconnect();
-      this.themes.disconnect();
-      if (this.plotted) window.Plotly.purge(this.host);
-      this.plotted = false;
-    }
   }
 
-  /** A text as Plotly shows it unchanged: it reads tags, links among them. */
-  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
-
-  window.SpecDemoChart = { create: (host) => new Chart(host), readColours, axis, literal, LATE };
+  window.SpecDemoChart = {
+    create: (host) => new Chart(host), readColours, onTheme, axis, baseLayout, literal, LATE, OPTIONS,
+  };
 })();

@@ -1,10 +1,9 @@
 /*
- * The player of the race view: it hands the view what a lane's clock had shown at that moment.
+ * The player of the race view: it hands the view the rounds that the lanes had finished at a moment of their clocks.
  *
- * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js, feeds it, and knows nothing of
- * Gradio. A value without `replay` is a run that happens now and goes straight through, until somebody holds it:
- * then what has come so far is played like a recording that still grows, until it has caught up. Recordings are
- * untrusted like all that models write: they only ever become text nodes.
+ * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js and knows nothing of Gradio. A
+ * value without `replay` is a run that happens now, and is handed on at once. When a person pauses such a run, the
+ * rounds so far are played like a recording that still grows, until the player has caught up with the run.
  *
  * @typedef {{title: string, label: string, date: string, prompt: ?string, facts: [string, string][]}} Replay
  */
@@ -12,22 +11,18 @@
   "use strict";
 
   const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-  /** Seconds that may pass between two frames; more means that the page was hidden, and the clock stood still. */
+  /** Seconds that may pass between two frames; with more, the page was hidden, and the clock must stand still. */
   const LONGEST_FRAME = 0.25;
-  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  const OVER = new Set(["done", "stopped", "error"]);
   const HELD = { running: "Paused; decoding goes on behind it", over: "The run that just ended" };
 
-  const mounted = new WeakMap();
-  const { make } = window.SpecDemoTokens;
+  const { ARROWS, OVER, make, setText, parseRounds, mounting } = window.SpecDemoDom;
 
-  /** The rounds of a value that came after the first `known`, in the order of the lanes' clocks. */
-  function roundsOf(value, known = 0) {
-    const rounds = value.rounds.flatMap((item) => (typeof item === "string" ? JSON.parse(item) : [item]));
-    return rounds.slice(known).sort((a, b) => a.seconds - b.seconds); // stable: rounds of one lane keep their order
-  }
+  /** The rounds of a value after the first `known`, by lane clock. The sort keeps the order within each lane. */
+  const roundsOf = (value, known = 0) => parseRounds(value.rounds).slice(known).sort((a, b) => a.seconds - b.seconds);
 
   const latest = (rounds) => rounds.reduce((most, round) => Math.max(most, round.seconds), 0);
+
+  const within = (value, most) => Math.min(Math.max(0, value), most);
 
   function button(parent, action, label, title) {
     const made = make("button", "race-control", parent, null, { type: "button", "data-action": action, title });
@@ -36,7 +31,7 @@
     return made;
   }
 
-  /** Play, step, seek and speed, under what was recorded and where. */
+  /** Play, step, seek and speed, below what was recorded and where. */
   function buildBar() {
     const bar = make("section", "race-player", null, null, { "data-role": "player", "aria-label": "Replay" });
     const about = make("div", "race-about", bar);
@@ -58,15 +53,6 @@
     return { bar, label, title, prompt, play, back, forward, seek, time, speed };
   }
 
-  function fillFacts(host, facts) {
-    const list = make("dl");
-    for (const [name, text] of facts) {
-      make("dt", "", list, name);
-      make("dd", "", list, text);
-    }
-    host.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
-  }
-
   class Player {
     constructor(root) {
       this.view = window.SpecDemoRace.mount(root);
@@ -78,7 +64,7 @@
       this.held = false;
       this.rounds = [];
       this.frame = 0;
-      /** How the next recording begins, where something was asked for: its speed, and whether it waits for Play. */
+      /** How the next recording begins, where a link says so: its speed, and whether it waits for Play. */
       this.opening = null;
       this.show(false);
       this.listen();
@@ -88,11 +74,11 @@
     update(value) {
       if (value && this.held && [value.run, value.replaces].includes(this.value.run)) {
         this.grow(value);
-      } else if (!value || !value.replay) {
+      } else if (!value?.replay) {
         this.leave();
         this.live = value;
         this.view.update(value);
-      } else if (!this.value || this.value.run !== value.run) {
+      } else if (this.value?.run !== value.run) {
         this.open(value);
       } else {
         this.render(true);
@@ -105,10 +91,10 @@
       this.take(value);
       this.shown = null;
       this.shownUntil = 0;
-      this.about(value.replay);
+      this.describe(value.replay);
       this.show(true);
       if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
-      this.view.update(null); // whatever was there is gone, even if it bears the same name
+      this.view.update(null); // removes the run before, which may have the same name
       this.moveTo(0);
       const { speed = "1", waits = false } = this.opening || {};
       this.opening = null;
@@ -119,7 +105,7 @@
       else this.play();
     }
 
-    /** What is to be played from now on; rounds that came after those in `before` stand behind them. */
+    /** Sets the rounds to be played. Those in `before` come first, and the rest of the value's rounds after them. */
     take(value, before = []) {
       this.value = value;
       this.rounds = [...before, ...roundsOf(value, before.length)];
@@ -127,14 +113,19 @@
       this.parts.seek.max = this.length || 1;
     }
 
-    about(replay) {
+    describe(replay) {
       const { label, title, prompt } = this.parts;
       label.textContent = [replay.label, replay.date].filter(Boolean).join(", ");
       title.textContent = replay.title || "";
       title.hidden = !replay.title;
       prompt.textContent = prompt.title = replay.prompt || "";
       prompt.hidden = !replay.prompt;
-      fillFacts(this.facts, replay.facts || []);
+      const list = make("dl");
+      for (const [name, text] of replay.facts || []) {
+        make("dt", "", list, name);
+        make("dd", "", list, text);
+      }
+      this.facts.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
     }
 
     /** Ends the replay. */
@@ -152,46 +143,44 @@
       this.facts.hidden = !shown || this.held;
     }
 
-    // ---- a run that happens now, held ----------------------------------------------------------------------------
+    // ---- a run that happens now, and is paused -------------------------------------------------------------------
 
     /** Whether more rounds may come. */
     get growing() {
       return this.held && !OVER.has(this.value.phase);
     }
 
-    /** Holds the view where it is; true if there is a run to hold. What is shown stays as it is. */
+    /** Pauses the view of a run that happens now; true if there is one. What is shown does not change. */
     hold() {
-      if (this.value || !this.live || !this.live.rounds.length) return false;
+      if (this.value || !this.live?.rounds.length) return false;
       this.held = true;
       this.take(this.live);
       this.shown = this.rounds.length;
       this.clock = this.shownUntil = this.length;
-      this.about({ label: HELD[this.growing ? "running" : "over"] });
+      this.describe({ label: HELD[this.growing ? "running" : "over"] });
       this.show(true);
-      this.showClock();
       this.showState();
       return true;
     }
 
-    /** More of the held run came: it can be stepped through, but nothing moves by itself. */
+    /** Takes more rounds of the paused run: a person can step to them, but nothing moves by itself. */
     grow(value) {
       this.live = value;
       if (value.phase === "stopped" || value.phase === "error") {
         this.release();
         return;
       }
-      if (value.run !== this.value.run) { // its rounds are told anew: what they were is known now
+      if (value.run !== this.value.run) { // its rounds were sent anew, now that the server has reported them
         this.take(value);
         this.shown = null;
         this.parts.label.textContent = HELD.over;
         this.moveTo(this.clock);
         return;
       }
-      // A lane whose clock is behind may still send rounds of a moment that is shown: they come next, so that no
-      // step back can show more than there was.
+      // A lane whose clock is behind may still send rounds of a moment that is already shown. They come next, so
+      // that a step back never shows more than before.
       this.take(value, this.rounds);
       if (!this.growing) this.parts.label.textContent = HELD.over;
-      this.showClock();
       this.showState();
     }
 
@@ -209,7 +198,7 @@
       else if (this.hold() && !this.growing) this.play(); // a run that is over is played again
     }
 
-    /** One round on or back, of whatever is shown. */
+    /** One round forward or back, whether a recording or a run is shown. */
     stepAny(by) {
       this.hold();
       this.step(by);
@@ -223,11 +212,13 @@
 
     play() {
       if (!this.value || this.playing) return;
-      if (this.shown === this.rounds.length && this.growing) {
-        this.release();
-        return;
+      if (this.shown === this.rounds.length) {
+        if (this.growing) {
+          this.release();
+          return;
+        }
+        this.moveTo(0);
       }
-      if (this.shown === this.rounds.length) this.moveTo(0);
       this.last = performance.now();
       this.frame = requestAnimationFrame((now) => this.tick(now));
       this.showState();
@@ -240,7 +231,7 @@
     }
 
     tick(now) {
-      const passed = Math.min(Math.max(0, (now - this.last) / 1000), LONGEST_FRAME);
+      const passed = within((now - this.last) / 1000, LONGEST_FRAME);
       this.last = now;
       this.frame = requestAnimationFrame((later) => this.tick(later));
       this.moveTo(this.clock + passed * this.speed);
@@ -248,19 +239,26 @@
 
     /** Shows what the lanes had at a moment, in seconds of their clocks. */
     moveTo(seconds) {
-      this.clock = Math.min(Math.max(0, seconds), this.length);
+      this.clock = within(seconds, this.length);
       let shown = this.clock < this.shownUntil ? 0 : this.shown || 0;
       while (shown < this.rounds.length && this.rounds[shown].seconds <= this.clock) shown++;
       this.set(shown);
     }
 
-    /** One round on or back. */
+    /** One round forward or back. */
     step(by) {
       if (!this.value) return;
       this.pause();
-      const shown = Math.min(Math.max(0, this.shown + by), this.rounds.length);
+      const shown = within(this.shown + by, this.rounds.length);
       this.clock = shown ? this.rounds[shown - 1].seconds : 0;
       this.set(shown);
+    }
+
+    seek(seconds) {
+      const { playing } = this;
+      this.pause();
+      this.moveTo(seconds);
+      if (playing && this.shown < this.rounds.length) this.play();
     }
 
     set(shown) {
@@ -269,83 +267,60 @@
       if (changed) this.shownUntil = latest(this.rounds.slice(0, shown));
       this.render(changed);
       if (shown < this.rounds.length || !this.playing) return;
-      if (this.growing) this.release(); // it has caught up
+      if (this.growing) this.release(); // the player has caught up with the run
       else this.pause();
     }
 
-    /** Hands the view the rounds so far; figures and verdict belong to the end. */
+    /** Hands the view the rounds so far; figures and verdict are shown only at the end. */
     render(changed) {
-      this.showClock();
-      if (!changed) return;
       this.showState();
+      if (!changed) return;
       const over = this.shown === this.rounds.length;
       const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
-      // The rounds of a held run are counted one by one, so to the view it is another run.
+      // The rounds of a paused run are counted one by one, so to the view it is another run.
       const run = this.held ? `${this.value.run} held` : this.value.run;
       this.view.update({ ...this.value, ...ends, run, rounds: this.rounds.slice(0, this.shown) });
-    }
-
-    showClock() {
-      const { seek, time } = this.parts;
-      seek.value = this.clock;
-      const text = `${this.clock.toFixed(2)} of ${this.length.toFixed(2)} s`;
-      if (time.textContent !== text) time.textContent = text;
-      seek.setAttribute("aria-valuetext", text);
     }
 
     // ---- the controls --------------------------------------------------------------------------------------------
 
     showState() {
-      const { play, back, forward } = this.parts;
-      const end = this.value && this.shown === this.rounds.length;
+      const { play, back, forward, seek, time } = this.parts;
+      const end = Boolean(this.value) && this.shown === this.rounds.length;
       const over = end && !this.growing;
       play.dataset.state = this.playing ? "playing" : over ? "over" : "paused";
-      play.lastChild.textContent = this.playing ? "Pause" : over ? "Play again" : "Play";
+      setText(play.lastChild, this.playing ? "Pause" : over ? "Play again" : "Play");
       back.disabled = !this.shown;
-      forward.disabled = Boolean(end);
+      forward.disabled = end;
+      if (!this.value) return;
+      seek.value = this.clock;
+      setText(time, `${this.clock.toFixed(2)} of ${this.length.toFixed(2)} s`);
+      seek.setAttribute("aria-valuetext", time.textContent);
     }
 
     listen() {
       const { play, back, forward, seek, speed } = this.parts;
-      play.addEventListener("click", () => (this.playing ? this.pause() : this.play()));
+      play.addEventListener("click", () => this.toggle());
       back.addEventListener("click", () => this.step(-1));
       forward.addEventListener("click", () => this.step(1));
       seek.addEventListener("input", () => this.seek(Number(seek.value)));
       speed.addEventListener("change", () => { this.speed = Number(speed.value); });
-      this.onKey = (event) => this.key(event);
-      document.addEventListener("keydown", this.onKey);
-    }
-
-    seek(seconds) {
-      const playing = this.playing;
-      this.pause();
-      this.moveTo(seconds);
-      if (playing && this.shown < this.rounds.length) this.play();
+      document.addEventListener("keydown", (event) => this.onKey(event));
     }
 
     /** Space and arrows, where they have no other meaning. */
-    key(event) {
+    onKey(event) {
       const { target } = event;
       const { frame } = this.view;
       if (!this.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
       if (target !== document.body && !frame.contains(target)) return;
       if (!frame.getClientRects().length || target.closest('[data-role="tokens"], select')) return;
-      if (STEPS[event.key]) {
-        event.preventDefault();
-        this.step(STEPS[event.key]);
-      } else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) {
-        event.preventDefault();
-        if (this.playing) this.pause();
-        else this.play();
-      }
+      if (ARROWS[event.key]) this.step(ARROWS[event.key]);
+      else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) this.toggle();
+      else return;
+      event.preventDefault();
     }
   }
 
-  /** The player of the race view in `root`, made at the first call. */
-  function mount(root) {
-    if (!mounted.has(root)) mounted.set(root, new Player(root));
-    return mounted.get(root);
-  }
-
-  window.SpecDemoPlayer = { mount };
+  window.SpecDemoPlayer = { mount: mounting(Player) };
 })();

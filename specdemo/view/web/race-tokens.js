@@ -1,18 +1,13 @@
 /*
- * What views of traces share: the text of a lane with its tokens, the tooltip that explains one of them, what is
- * copied from it, the legend, and the table of figures.
+ * What the race view and the batch view share: the text of a lane as tokens, the tooltip of a token, copying from
+ * that text, the legend, and the table of figures.
  *
- * A plain script that defines `window.SpecDemoTokens`, loaded before race.js. Prompts and model text are
- * untrusted: they only ever become text nodes.
- *
- * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
- *   acceptance: ?number, seconds: number}} Token
- * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
- *   source: ?number, tokens: Token[]}} Round
+ * A plain script that defines `window.SpecDemoTokens`; it is loaded after dom.js.
  */
 (function () {
   "use strict";
 
+  const { ARROWS, make } = window.SpecDemoDom;
   const KINDS = {
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
     bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
@@ -22,27 +17,19 @@
     ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
   ];
   const UNNAMED = "the server counts its rejected tokens and does not say which they were";
-  const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: 1, End: -1 };
+  const KEYS = { ...ARROWS, Home: 1, End: -1 };
 
-  /** What each token's element stands for. */
+  /** What the tooltip needs to know of each token's element. */
   const records = new WeakMap();
-  let serial = 0;
-
-  /** A new element. Its text is never read as markup. */
-  function make(tag, className, parent, text, attributes) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined && text !== null) element.textContent = text;
-    for (const name in attributes) element.setAttribute(name, attributes[name]);
-    if (parent) parent.append(element);
-    return element;
-  }
 
   // ---- tokens --------------------------------------------------------------------------------------------------
 
+  /** Whether a server counted this rejected token without saying which it was. */
+  const unnamed = (token) => token.kind === "rejected" && token.id === undefined && !token.text;
+
   /**
-   * One token. Only its ink carries the kind's look: the whitespace around it stays plain, else a space at a
-   * line's end would leave a coloured stub.
+   * One token. Its kind is shown on its visible characters only: a coloured space at the end of a line would look
+   * like a mark of its own.
    */
   function tokenElement(token, marks) {
     const element = make("span", "t t-" + (token.kind in KINDS ? token.kind : "target") + marks);
@@ -52,23 +39,22 @@
       make("span", look, element, token.text);
       return element;
     }
-    const start = token.text.indexOf(body);
-    const end = start + body.length;
-    if (start) element.append(token.text.slice(0, start));
-    make("span", start ? "k sp" : "k", element, body);
-    if (end < token.text.length) element.append(token.text.slice(end));
+    const [before, after] = token.text.split(body, 2);
+    if (before) element.append(before);
+    make("span", before ? "k sp" : "k", element, body);
+    if (after) element.append(after);
     return element;
   }
 
-  /** The rejected token in whose place a corrected one stands. */
-  function droppedFor(token, round) {
+  /** The rejected token that a corrected token replaces. */
+  function replacedBy(token, round) {
     if (token.kind !== "corrected") return null;
     return round.tokens.find((other) => other.kind === "rejected" && other.position === token.position);
   }
 
   /**
-   * The element that a drafted token was copied from, if it was. A copy that reaches the end of the text goes on
-   * with its own beginning. `places` holds the elements of prompt and output before this round.
+   * The element that a drafted token was copied from, if it was copied. A copy that reaches the end of the text
+   * starts again at its own beginning. `places` holds the elements of the prompt and of the output so far.
    */
   function copiedFrom(token, round, places) {
     const drafted = token.kind === "accepted" || token.kind === "rejected";
@@ -77,24 +63,27 @@
   }
 
   /**
-   * The elements of a round. The first one carries the boundary, and so does the first kept one: a boundary
-   * stays when rejected tokens are hidden.
+   * The elements of a round. Its first element is marked as the boundary, and so is the first kept one: the
+   * boundary must stay visible when rejected tokens are hidden.
    */
   function roundElements(round, boundary, start, places) {
     const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
     return round.tokens.map((token, i) => {
       const marks = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
       const element = tokenElement(token, marks);
-      const ends = round.stop === "eos" && i === round.tokens.length - 1;
-      const from = copiedFrom(token, round, places);
-      records.set(element, { token, drafted: round.drafted, dropped: droppedFor(token, round), from, index: start + i, ends });
+      records.set(element, {
+        token, drafted: round.drafted, index: start + i,
+        dropped: replacedBy(token, round),
+        from: copiedFrom(token, round, places),
+        ends: round.stop === "eos" && i === round.tokens.length - 1,
+      });
       return element;
     });
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
 
-  /** The output that a selection covers, without rejected tokens. @param {Range} range */
+  /** The selected part of the output, without rejected tokens. @param {Range} range */
   function keptText(area, range) {
     let text = "";
     for (const element of area.children) {
@@ -111,7 +100,7 @@
     return text;
   }
 
-  /** Copying inside one lane gives its output; any other selection keeps the browser's way. */
+  /** A copy from inside one lane gives its output; any other selection is copied by the browser as usual. */
   function onCopy(event) {
     const selection = document.getSelection();
     if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
@@ -125,36 +114,41 @@
 
   // ---- the tooltip ---------------------------------------------------------------------------------------------
 
-  /** Two decimals, more only where two would say 0. */
+  /** Two decimals; more only where two would give 0. */
   function formatProbability(p) {
     if (p >= 0.01 || p === 0) return p.toFixed(2);
     return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
   }
 
-  /** Whitespace made visible. */
+  /** A text with its whitespace made visible. */
   function visible(text) {
     const marks = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
     return text.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)).replace(/[\n\r\t]/g, (c) => marks[c]);
   }
 
-  /** What a token is, in lines of strings and quoted texts. */
-  function tipLines(record) {
-    const { token, dropped } = record;
-    const number = (name, value) => (typeof value === "number" ? `${name} ${formatProbability(value)}` : null);
-    const join = (parts, mark) => parts.filter(Boolean).join(mark);
-    const text = token.text ? { quote: token.text } : record.ends ? "end of text"
+  function roundLine(token, drafted) {
+    if (!token.round) return "round 0, the prompt’s own pass";
+    if (token.kind === "streamed") return "";
+    return `round ${token.round}, position ${token.position}` + (drafted ? ` (γ ${drafted})` : "");
+  }
+
+  /** The lines of a token's tooltip; each is a list of strings and of quoted texts. */
+  function tipLines({ token, dropped, drafted, from, ends }) {
+    const numbers = (named, mark) => Object.entries(named).filter(([, value]) => typeof value === "number")
+      .map(([name, value]) => `${name} ${formatProbability(value)}`).join(mark);
+    const text = token.text ? { quote: token.text } : ends ? "end of text"
       : unnamed(token) ? "a drafted token" : "part of a character";
     const lines = [
       [text, " · " + KINDS[token.kind]],
-      [!token.round ? "round 0, the prompt’s own pass" : token.kind === "streamed" ? "" : roundLine(token, record.drafted)],
-      [join([number("target p", token.p), number("draft q", token.q), number("acceptance", token.acceptance)], " · ")],
+      [roundLine(token, drafted)],
+      [numbers({ "target p": token.p, "draft q": token.q, acceptance: token.acceptance }, " · ")],
     ];
-    if (record.from) lines.push(["copied from the marked place"]);
+    if (from) lines.push(["copied from the marked place"]);
     if (unnamed(token)) lines.push([UNNAMED]);
     if (dropped && unnamed(dropped)) {
       lines.push(["in place of a drafted token, which the server does not name"]);
     } else if (dropped) {
-      const odds = join([number("p", dropped.p), number("q", dropped.q)], ", ");
+      const odds = numbers({ p: dropped.p, q: dropped.q }, ", ");
       lines.push(["drafted ", { quote: dropped.text }, `${odds && ": " + odds}, rejected`]);
     }
     const id = token.id === undefined ? "" : `id ${token.id} · `;
@@ -162,13 +156,7 @@
     return lines.filter((line) => line[0]);
   }
 
-  /** Whether a server counted this drafted token without saying which it was. */
-  const unnamed = (token) => token.kind === "rejected" && token.id === undefined && !token.text;
-
-  const roundLine = (token, drafted) =>
-    `round ${token.round}, position ${token.position}` + (drafted ? ` (γ ${drafted})` : "");
-
-  /** A line of the tooltip; quoted text is isolated, for it may run from right to left. */
+  /** A line of the tooltip. Quoted text may run from right to left, so it is isolated from the rest. */
   function tipLine(parts) {
     const line = make("div");
     for (const part of parts) {
@@ -178,20 +166,27 @@
     return line;
   }
 
-  /** The one tooltip of a view. It lies over the page and moves nothing. */
+  /** The only tooltip of a view. It lies over the page and moves nothing. */
   class Tip {
+    static count = 0;
+
     constructor(frame) {
       this.frame = frame;
       this.box = make("div", "race-tip", frame, null, {
-        role: "tooltip", id: `race-tip-${++serial}`, "data-role": "tip",
+        role: "tooltip", id: `race-tip-${++Tip.count}`, "data-role": "tip",
       });
       this.box.hidden = true;
       this.spoken = make("div", "race-spoken", frame, null, { "aria-live": "polite" });
       this.element = null;
       this.source = null;
       this.byKey = false;
+      window.addEventListener("resize", () => this.hide());
+      document.addEventListener("pointerdown", (event) => {
+        if (!event.target.closest('[data-role="tokens"]')) this.hide();
+      });
     }
 
+    /** @param {boolean} byKey whether a key led to the token: then the tooltip is also read aloud, and stays */
     show(element, byKey) {
       if (this.element === element) return;
       this.hide();
@@ -199,7 +194,7 @@
       this.byKey = byKey;
       element.classList.add("current");
       this.source = records.get(element).from;
-      if (this.source) this.source.classList.add("source");
+      this.source?.classList.add("source");
       element.parentElement.setAttribute("aria-describedby", this.box.id);
       this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
       this.box.hidden = false;
@@ -210,17 +205,17 @@
     hide() {
       if (!this.element) return;
       this.element.classList.remove("current");
-      if (this.source) this.source.classList.remove("source");
-      if (this.element.parentElement) this.element.parentElement.removeAttribute("aria-describedby");
+      this.source?.classList.remove("source");
+      this.element.parentElement?.removeAttribute("aria-describedby");
       this.element = null;
       this.box.hidden = true;
     }
 
     isIn(area) {
-      return this.element !== null && this.element.parentElement === area;
+      return this.element?.parentElement === area;
     }
 
-    /** Above the token, below it where there is no room, and never past an edge. */
+    /** Above the token, or below it where there is no space above, and never past an edge. */
     place() {
       const spot = this.element.querySelector(".k").getClientRects()[0] || this.element.getBoundingClientRect();
       const around = this.frame.getBoundingClientRect();
@@ -235,7 +230,10 @@
 
   // ---- the area ------------------------------------------------------------------------------------------------
 
-  /** The scrolling text of one lane. `add` gathers, `flush` writes, `scroll` follows: layout is asked for once. */
+  /**
+   * The scrolling text of one lane. `add` collects tokens, `flush` inserts them, and `scroll` follows the end: with
+   * the three called for all lanes in turn, the browser computes the layout once.
+   */
   class Area {
     constructor(parent, hint, tip) {
       this.area = make("div", "race-tokens", parent, null, {
@@ -251,8 +249,9 @@
       this.listen();
     }
 
-    /** Shows the prompt above the output, so that copies from it can be pointed at. @param {string[]} pieces */
+    /** Shows the prompt above the output, so that tokens copied from it can point at it. @param {string[]} pieces */
     showPrompt(pieces) {
+      if (this.places.length) return;
       const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
       this.places = pieces.map((piece) => make("span", "", prompt, piece));
       this.prompted = true;
@@ -269,12 +268,9 @@
     }
 
     flush() {
-      if (!this.waiting.length) return;
-      const piece = document.createDocumentFragment();
-      piece.append(...this.waiting);
-      this.area.append(piece);
+      this.moved ||= this.waiting.length > 0;
+      this.area.append(...this.waiting);
       this.waiting = [];
-      this.moved = true;
     }
 
     scroll() {
@@ -282,7 +278,7 @@
       this.moved = false;
     }
 
-    /** Hover, tap, keys and scrolling: one listener each, however many tokens there are. */
+    /** Mouse, touch, keys and scrolling: one listener each, however many tokens there are. */
     listen() {
       const { area, tip } = this;
       const token = (event) => event.target.closest(".t");
@@ -299,7 +295,7 @@
       new ResizeObserver(() => this.follow && this.elements.length && this.toEnd()).observe(area);
     }
 
-    /** Scrolls to the end; with its first line whole, where the padding below the last one has room for that. */
+    /** Scrolls to the end. Where the padding below the text has the space, the first visible line is a whole one. */
     toEnd() {
       const { area } = this;
       const style = getComputedStyle(area);
@@ -308,7 +304,7 @@
         area.scrollTop = 1e9;
         return;
       }
-      const hidden = area.scrollHeight - below - area.clientHeight; // of the text, if nothing were scrolled
+      const hidden = area.scrollHeight - below - area.clientHeight; // text height that does not fit
       area.scrollTop = hidden > 0 ? above + Math.ceil((hidden - above) / line) * line : 0;
     }
 
@@ -335,61 +331,69 @@
       event.preventDefault();
       const element = this.keyTarget(event.key);
       if (!element) return;
-      this.follow = element === this.elements[this.elements.length - 1];
+      this.follow = element === this.elements.at(-1);
       tip.show(element, true);
       element.scrollIntoView({ block: "nearest" });
       tip.place();
     }
 
-    /** The token a key leads to, past hidden ones: sideways by token, up and down by round. */
+    /** The token that a key leads to: left and right by token, up and down by round, without hidden ones. */
     keyTarget(key) {
       const { elements, tip } = this;
       const step = KEYS[key];
       const here = tip.isIn(this.area) && key !== "Home" && key !== "End" ? records.get(tip.element) : null;
-      const stays = (element) => here && (key === "ArrowUp" || key === "ArrowDown")
+      const sameRound = (element) => here && (key === "ArrowUp" || key === "ArrowDown")
         && records.get(element).token.round === here.token.round;
       let i = here ? here.index + step : step > 0 ? 0 : elements.length - 1;
-      while (elements[i] && (!elements[i].getClientRects().length || stays(elements[i]))) i += step;
+      while (elements[i] && (!elements[i].getClientRects().length || sameRound(elements[i]))) i += step;
       return elements[i] || null;
     }
   }
 
-  // ---- legend --------------------------------------------------------------------------------------------------
+  // ---- legend and figures --------------------------------------------------------------------------------------
 
-  /** The kinds of tokens and what they mean; returns the box that hides the rejected ones. */
-  function buildLegend(frame) {
+  /** Explains the kinds of tokens, and has the box that shows or hides the rejected ones. */
+  function buildLegend(frame, tip) {
     const legend = make("div", "race-legend", frame);
     for (const [kind, meaning] of LEGEND) {
-      const entry = make("span", "race-key", legend);
+      const entry = make("span", "race-key", legend, null, { "data-kind": kind });
       make("span", "k-" + kind, entry, kind);
       entry.append(" " + meaning);
-      entry.dataset.kind = kind;
       entry.hidden = kind === "streamed"; // until there is one
     }
     const label = make("label", "race-toggle", legend);
     const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });
     box.checked = true;
     label.append("show rejected");
-    return box;
+    box.addEventListener("change", () => {
+      tip.hide();
+      frame.classList.toggle("hide-rejected", !box.checked);
+    });
   }
 
-  // ---- figures -------------------------------------------------------------------------------------------------
+  /** The folded table of all figures; a figure's formula stands under its name, and in the row's tooltip. */
+  class Figures {
+    constructor(parent, role) {
+      this.card = make("details", "race-card race-figures", parent);
+      make("summary", "", this.card, "All figures, and how they are computed");
+      this.table = make("table", "", this.card, null, { "data-role": role });
+      this.card.hidden = true;
+    }
 
-  /** The table of all figures; the formula stands under the name, and over the row. */
-  function fillFigures(table, titles, rows) {
-    const head = make("tr");
-    for (const name of ["", ...titles]) make("th", "", head, name, { scope: "col" });
-    table.replaceChildren(head, ...rows.map((row) => {
-      const line = make("tr", "", null, null, { title: row.formula });
-      make("small", "", make("th", "", line, row.label, { scope: "row" }), row.formula);
-      for (const value of row.values) make("td", "", line, value);
-      return line;
-    }));
+    /** @param {string[]} titles of the columns  @param {{label: string, formula: string, values: string[]}[]} rows */
+    show(titles, rows) {
+      this.card.hidden = !rows.length;
+      if (!rows.length) return;
+      const head = make("tr");
+      for (const name of ["", ...titles]) make("th", "", head, name, { scope: "col" });
+      this.table.replaceChildren(head, ...rows.map((row) => {
+        const line = make("tr", "", null, null, { title: row.formula });
+        make("small", "", make("th", "", line, row.label, { scope: "row" }), row.formula);
+        for (const value of row.values) make("td", "", line, value);
+        return line;
+      }));
+    }
   }
 
-  window.SpecDemoTokens = {
-    make, onCopy, buildLegend, fillFigures,
-    createTip: (frame) => new Tip(frame),
-    createArea: (parent, hint, tip) => new Area(parent, hint, tip),
-  };
+  window.SpecDemoTokens = { Area, Figures, Tip, buildLegend, onCopy };
 })();

@@ -1,0 +1,93 @@
+/*
+ * What the scripts of the page share: making and changing elements, and reading rounds.
+ *
+ * A plain script that defines `window.SpecDemoDom`; it is loaded before all others. Prompts and model text are
+ * untrusted: they only ever become text nodes.
+ *
+ * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
+ *   acceptance: ?number, seconds: number}} Token
+ * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
+ *   source: ?number, tokens: Token[]}} Round
+ */
+(function () {
+  "use strict";
+
+  /** What an arrow key means: a step forward or back. */
+  const ARROWS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  /** The phases in which a run has ended. */
+  const OVER = new Set(["done", "stopped", "error"]);
+  const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
+  /** The beginning of a sentence, up to its first punctuation mark. */
+  const FIRST_CLAUSE = /^[^,.:;]+/;
+
+  /** A new element. Its text is never read as markup. */
+  function make(tag, className, parent, text, attributes) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined && text !== null) element.textContent = text;
+    for (const name in attributes) element.setAttribute(name, attributes[name]);
+    if (parent) parent.append(element);
+    return element;
+  }
+
+  /** Writes only a changed text: the same text in a new node would cause a new layout. */
+  function setText(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  /** Sets a `data-` attribute, or removes it where there is no value. */
+  function setData(element, key, value) {
+    if (value === null || value === undefined || value === false) delete element.dataset[key];
+    else element.dataset[key] = value;
+  }
+
+  /** Text whose first part is bold: the part that `leading` matches. */
+  function setLead(element, text, leading) {
+    if (element.textContent === text) return;
+    const lead = (leading.exec(text) || [""])[0];
+    element.replaceChildren(make("strong", "", null, lead), text.slice(lead.length));
+  }
+
+  /** A line of text with an icon, which is hidden while it has no text. */
+  class Notice {
+    constructor(parent, role, className) {
+      this.line = make("p", className, parent, null, { "data-role": role, role: "status" });
+      this.icon = make("span", "race-icon", this.line, null, { "aria-hidden": "true" });
+      this.text = make("span", "", this.line);
+      this.line.hidden = true;
+    }
+
+    show(kind, icon, text, leading = FIRST_CLAUSE) {
+      this.line.hidden = !text;
+      setData(this.line, "kind", text ? kind : null);
+      setData(this.icon, "icon", icon || "");
+      setLead(this.text, text || "", leading);
+    }
+
+    /** @param {?{kind: string, text: string}} verdict on the outputs of the lanes */
+    showVerdict(verdict, leading) {
+      this.show(verdict?.kind, VERDICT_ICONS[verdict?.kind], verdict?.text, leading);
+    }
+  }
+
+  /**
+   * The rounds of a value. An item may be the JSON of a list of rounds: Gradio copies and walks the whole value at
+   * every update, which takes seconds for thousands of nested tokens and no time for strings.
+   */
+  const parseRounds = (items) => items.flatMap((item) => (typeof item === "string" ? JSON.parse(item) : [item]));
+
+  const keptTokens = (round) => round.tokens.filter((token) => token.kind !== "rejected").length;
+
+  /** A function that gives the view of a root element, and makes it at the first call. */
+  function mounting(View) {
+    const views = new WeakMap();
+    return (root) => {
+      if (!views.has(root)) views.set(root, new View(root));
+      return views.get(root);
+    };
+  }
+
+  window.SpecDemoDom = {
+    ARROWS, OVER, Notice, make, setText, setData, setLead, parseRounds, keptTokens, mounting,
+  };
+})();
