@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import fsum
 from typing import Any
 
-from specdemo.analysis.server_sweep import server_row
-from specdemo.analysis.sweep_rows import Step, SweepRow, SweepRun, by_repeat, middle, row_of, speed
+from specdemo.analysis.report import ReportFiles, by_repeat, middle, speed
+from specdemo.analysis.sweep_rows import SweepRow, SweepRun, row_of
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -25,7 +21,7 @@ RESTLESS = 1.3
 
 
 @dataclass(frozen=True)
-class SweepReport:
+class SweepReport(ReportFiles):
     """What a sweep measured, whole or so far.
 
     Attributes:
@@ -54,6 +50,12 @@ class SweepReport:
     server_gamma: int | None = None
     schema: int = SCHEMA
 
+    row = SweepRow
+    record = (
+        *("schema", "pair", "dtype", "quantization", "machine", "server", "settings", "gammas", "prompts"),
+        *("repeats", "complete", "best_gamma", "recommendation", "plain_tokens_per_second", "rows", "runs"),
+    )
+
     @property
     def total(self) -> int:
         """Runs of a whole sweep: plain decoding and every γ, on every prompt, in every repeat."""
@@ -70,14 +72,14 @@ class SweepReport:
         plain = [r for r in self.runs if r.gamma == PLAIN]
         if self.server is not None:
             runs = [r for r in self.runs if r.gamma is None]
-            return (server_row(self.server_gamma, runs, plain),) if runs else ()
+            return (row_of(self.server_gamma, runs, plain),) if runs else ()
         by_gamma = {g: [r for r in self.runs if r.gamma == g] for g in self.gammas}
         return tuple(row_of(gamma, runs, plain) for gamma, runs in by_gamma.items() if runs)
 
     @cached_property
     def plain_tokens_per_second(self) -> float | None:
         """Decode speed of plain decoding over all prompts, median over the repeats."""
-        return middle(speed(runs) for runs in by_repeat([r for r in self.runs if r.gamma == PLAIN]).values())
+        return middle(map(speed, by_repeat([r for r in self.runs if r.gamma == PLAIN])))
 
     @property
     def best(self) -> SweepRow | None:
@@ -139,40 +141,8 @@ class SweepReport:
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
 
-    def to_csv(self) -> str:
-        """One line for each row; what holds for all of them stands in every line, lists are space-separated."""
-        columns = [f.name for f in fields(SweepRow)]
-        common = {name: "" if value is None else value for name, value in self._common().items()}
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*columns, *common])
-        for row in self.rows:
-            writer.writerow([*(_cell(getattr(row, name)) for name in columns), *common.values()])
-        return text.getvalue()
-
-    def to_json(self) -> str:
-        """The rows, what they were measured with, and the counts and seconds of every run."""
-        record = {
-            "schema": self.schema,
-            "pair": self.pair,
-            "dtype": self.dtype,
-            "quantization": self.quantization,
-            "machine": self.machine,
-            "server": self.server,
-            "settings": asdict(self.settings),
-            "gammas": list(self.gammas),
-            "prompts": self.prompts,
-            "repeats": self.repeats,
-            "complete": self.complete,
-            "best_gamma": self.best_gamma,
-            "recommendation": self.recommendation,
-            "plain_tokens_per_second": self.plain_tokens_per_second,
-            "rows": [row.as_dict() for row in self.rows],
-            "runs": [_summary(run) for run in self.runs],
-        }
-        return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
-
-    def _common(self) -> dict[str, Any]:
+    def common(self) -> dict[str, Any]:
+        """What holds for all rows and stands in every line of the CSV."""
         settings = asdict(self.settings)
         names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
         return {
@@ -188,34 +158,6 @@ class SweepReport:
             **(self.machine or {}),
             "schema": self.schema,
         }
-
-
-def _summary(run: SweepRun) -> dict[str, Any]:
-    if run.figures is not None:
-        which = {"gamma": run.gamma, "prompt": run.prompt, "repeat": run.repeat}
-        return {**which, **run.figures.as_dict()}
-    phases = ("draft_seconds", "verify_seconds", "other_seconds")
-    columns = [f.name for f in fields(Step)]
-    return {
-        "gamma": run.gamma,
-        "prompt": run.prompt,
-        "repeat": run.repeat,
-        "rounds": len(run.steps),
-        "proposed": sum(s.drafted for s in run.steps),
-        "accepted": sum(s.accepted for s in run.steps),
-        "emitted": run.emitted,
-        "seconds": run.seconds,
-        **{phase: fsum(getattr(s, phase) for s in run.steps) for phase in phases},
-        # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
-        "columns": columns,
-        "steps": [[getattr(step, name) for name in columns] for step in run.steps],
-    }
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return " ".join("" if v is None else str(v) for v in value)
-    return "" if value is None else value
 
 
 def _spread(low: float | None, high: float | None) -> str:

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from specdemo.analysis.metrics import Metrics
 from specdemo.bench.contenders import Contender, Sample, assisted_generate, generate, ours
 from specdemo.bench.gpu_models import SEED, random_4b, random_pair
 from specdemo.bench.traffic import step_bytes
 from specdemo.machine import machine_of
+from specdemo.metrics import Metrics
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 

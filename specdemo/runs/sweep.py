@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 from specdemo.analysis.sweep_report import PLAIN, SweepReport
-from specdemo.analysis.sweep_rows import SweepRun, steps_of
+from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import ServerError, SettingsError
 from specdemo.machine import machine_of
+from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all
 from specdemo.runs.single import Prompt, checked, stream
@@ -143,7 +144,7 @@ def _runs(
                     finished = SweepRun(gamma, number, repeat, (), lane.metrics())
                     report = replace(report, server_gamma=report.server_gamma or lane.server.gamma)
                 else:
-                    finished = SweepRun(gamma, number, repeat, steps_of(lane))
+                    finished = SweepRun(gamma, number, repeat, counts_of(lane))
                 report = replace(report, runs=(*report.runs, finished))
                 done = len(report.runs)
                 left = (time.perf_counter() - began) / done * (report.total - done)

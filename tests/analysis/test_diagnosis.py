@@ -26,11 +26,11 @@ GOOD = Evidence(
 )
 
 CASES = {
-    "no draft this dear can pay": (
+    "draft too costly at any acceptance": (
         replace(GOOD, speedup=0.55, rate=0.82, c=1.1),
         "a draft step costs 110% of a target step: even if all 5 drafted tokens were kept",
     ),
-    "no check this dear can pay": (
+    "check too costly at any acceptance": (
         replace(GOOD, speedup=0.6, v=6.0, quantization="int8"),
         "checking 6 tokens costs 6.0 single steps with int8 weights: even if all 5",
     ),
@@ -38,16 +38,16 @@ CASES = {
         replace(GOOD, speedup=0.9, overhead=0.4),
         "40% of the time goes outside the models",
     ),
-    "seldom anything to draft": (
+    "few rounds draft": (
         replace(GOOD, speedup=1.0, drafting=0.12, gamma=0.5),
         "tokens were drafted in only 12% of the rounds",
     ),
-    "a dear draft": (
+    "costly draft": (
         replace(GOOD, speedup=1.02, c=0.61, shorter=(2, 1.21)),
         "a draft step costs 61% of a target step, so even 80% acceptance (τ 4.2) hardly pays; "
         "try a smaller draft or γ = 2, which promises 1.2×",
     ),
-    "a dear check": (
+    "costly check": (
         replace(GOOD, speedup=0.97, v=2.6, quantization="int8", rate=0.4, tau=2.9),
         "checking 6 tokens costs 2.6 single steps with int8 weights, and 40% of drafted tokens were kept",
     ),
@@ -55,7 +55,7 @@ CASES = {
         replace(GOOD, speedup=0.93, rate=0.1, tau=1.5, shorter=(1, 1.04)),
         "only 10% of drafted tokens were kept (τ 1.5), and at these costs a round pays from τ 1.7 on",
     ),
-    "as it should be": (GOOD, "80% of drafted tokens were kept (τ 4.2)"),
+    "as the costs predict": (GOOD, "80% of drafted tokens were kept (τ 4.2)"),
 }
 
 
