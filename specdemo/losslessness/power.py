@@ -63,10 +63,8 @@ def detectable(
     while low < high:  # what catches a share catches a larger one
         middle = (low + high) // 2
         weights = _weights(runs, SHARES[middle])
-        if (
-            _worth(weights) < LEAST_EFFECTIVE
-            or _caught(scores, ratios, weights, pairs, error_rate, seed) >= CAUGHT
-        ):
+        simulated = _worth(weights) >= LEAST_EFFECTIVE
+        if not simulated or _caught(scores, ratios, weights, pairs, error_rate, seed) >= CAUGHT:
             high = middle
         else:
             low = middle + 1
@@ -91,7 +89,7 @@ def _caught(
 ) -> float:
     """Share of the repetitions in which the martingale reaches 1/error_rate.
 
-    ``scores`` (runs, 2, K) are the runs' scores and variances, ``ratios`` (runs, faults) their log likelihood ratios.
+    ``scores`` (runs, 2, K) are the runs' scores and variances, ``ratios`` (runs, faults) log likelihood ratios.
     """
     draws = np.random.default_rng(seed)
     chances = weights / weights.sum()

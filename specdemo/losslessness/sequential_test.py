@@ -1,16 +1,16 @@
 """A sequential test with a stated error rate: do plain and speculative runs come from one distribution?
 
-A test martingale starts at 1, is never negative and, if the hypothesis holds, neither grows nor shrinks on
-average. By Ville's inequality the chance that it *ever* reaches 1/α is then at most α, so it may be looked at after
-every pair of runs and stopped at will. Nothing is assumed of the models, their numbers or the size of the sample.
-A weighted mean of test martingales is one. Here it is a mean of two kinds:
+A test martingale starts at 1, is never negative and, if the hypothesis holds, neither grows nor shrinks on average.
+By Ville's inequality the chance that it *ever* reaches 1/α is then at most α, so it may be looked at after every
+pair of runs and stopped at will. Nothing is assumed of the models, their numbers or the size of the sample. A
+weighted mean of test martingales is one. Here it is a mean of two kinds:
 
-* The two-sample half looks at pairs of a plain and a speculative run, drawn apart from each other. If both
-  strategies draw from one distribution, the labels of a pair are a fair coin, whatever is known of its two texts and
-  of all pairs before. A predictor that gives the right label the probability g multiplies its martingale by 2g.
-* The likelihood half looks at the speculative runs alone and needs the target's own probabilities p. If each token
-  is a draw of p, the ratio r(x)/p(x) is 1 on average for any distribution r. With r what a suspected fault would
-  draw from, this is the likelihood ratio of Wald's sequential test. It needs half as many runs.
+* The two-sample half looks at pairs of a plain and a speculative run, drawn apart from each other. If both strategies
+  draw from one distribution, the labels of a pair are a fair coin, whatever is known of its two texts and of all
+  pairs before. A predictor that gives the right label the probability g multiplies its martingale by 2g.
+* The likelihood half looks at the speculative runs alone and needs the target's own probabilities p. If each token is
+  a draw of p, the ratio r(x)/p(x) is 1 on average for any distribution r. With r what a suspected fault would draw
+  from, this is the likelihood ratio of Wald's sequential test. It needs half as many runs.
 
 Shekhar and Ramdas, "Nonparametric two-sample testing by betting", arXiv 2112.09162; predictors of the label:
 Podkopaev and Ramdas, "Sequential predictive two-sample and independence testing", arXiv 2305.00143; Ville's
@@ -29,12 +29,12 @@ import numpy as np
 EFFECTS = (0.2, 0.5, 1.0, 1.6)
 """By how many standard deviations of a run a predictor assumes that the two strategies differ."""
 EXPECTED, OPPOSITE, COUNTS, LIKELIHOOD = 0.35, 0.05, 0.1, 0.5
-"""Weights in the mean: predictors by the direction in which faulty rules err, by the opposite direction and by token
-counts; likelihood ratios."""
+"""Weights in the mean: predictors by the direction in which faulty rules err, by its opposite and by token counts;
+likelihood ratios."""
 TAKEN = (0.05, 0.15, 0.4, 0.8)
 """Suspected faults: shares of tokens taken from the reference unchecked."""
 TILTS = (-0.5, 0.5, 1.0)
-"""Suspected faults: strengths λ of p(x)·(1 + λ(g(x) − Σp·g)), g the reference's probability; λ = 1 is ``naive``."""
+"""Suspected faults: strengths λ of p(x)·(1 + λ(g(x) − Σp·g)), g the reference's probability; 1 is ``naive``."""
 PRIOR_COUNT = 3.0  # of each token in either group of runs, before any was seen
 
 

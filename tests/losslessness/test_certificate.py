@@ -81,7 +81,7 @@ def test_false_alarms_are_no_more_than_stated_over_all_looks(exact: bool) -> Non
     ids=["naive", "half of the draft unchecked", "sharpened"],
 )
 def test_faulty_laws_are_found(law: Next, exact: bool) -> None:
-    """Guards the power of both halves of the test: the two-sample half must do without the target's probabilities."""
+    """Guards the power of both halves: the two-sample half must do without the target's probabilities."""
     draws = np.random.default_rng(1)
     needed = [pairs_until(draws, law, 800, 0.001, exact=exact) for _ in range(3)]
     assert None not in needed
