@@ -1,21 +1,22 @@
 """A sequential test with a stated error rate: do plain and speculative runs come from one distribution?
 
-A test martingale starts at 1, is never negative and, if the hypothesis holds, neither grows nor shrinks on average.
-By Ville's inequality the chance that it *ever* reaches 1/α is then at most α, so it may be looked at after every
-pair of runs and stopped at will. Nothing is assumed of the models, their numbers or the size of the sample. A
-weighted mean of test martingales is one. Here it is a mean of two kinds:
+A test martingale starts at 1, is never negative and, if the hypothesis holds, neither grows nor shrinks on
+average. By Ville's inequality the chance that it *ever* reaches 1/α is then at most α, so it may be looked at
+after every pair of runs and stopped at will. Nothing is assumed of the models, their numbers or the size of the
+sample. A weighted mean of test martingales is one. Here it is a mean of two kinds:
 
-* The two-sample half looks at pairs of a plain and a speculative run, drawn apart from each other. If both strategies
-  draw from one distribution, the labels of a pair are a fair coin, whatever is known of its two texts and of all
-  pairs before. A predictor that gives the right label the probability g multiplies its martingale by 2g.
-* The likelihood half looks at the speculative runs alone and needs the target's own probabilities p. If each token is
-  a draw of p, the ratio r(x)/p(x) is 1 on average for any distribution r. With r what a suspected fault would draw
-  from, this is the likelihood ratio of Wald's sequential test. It needs half as many runs.
+* The two-sample half looks at pairs of a plain and a speculative run, drawn apart from each other. If both
+  strategies draw from one distribution, the labels of a pair are a fair coin, whatever is known of its two
+  texts and of all pairs before. A predictor that gives the right label the probability g multiplies its
+  martingale by 2g.
+* The likelihood half looks at the speculative runs alone and needs the target's own probabilities p. If each
+  token is a draw of p, the ratio r(x)/p(x) is 1 on average for any distribution r. With r what a suspected
+  fault would draw from, this is the likelihood ratio of Wald's sequential test. It needs half as many runs.
 
 Shekhar and Ramdas, "Nonparametric two-sample testing by betting", arXiv 2112.09162; predictors of the label:
 Podkopaev and Ramdas, "Sequential predictive two-sample and independence testing", arXiv 2305.00143; Ville's
-inequality and means of martingales: Ramdas et al., "Game-theoretic statistics and safe anytime-valid inference",
-arXiv 2210.01948.
+inequality and means of martingales: Ramdas et al., "Game-theoretic statistics and safe anytime-valid
+inference", arXiv 2210.01948.
 """
 
 from __future__ import annotations
