@@ -7,14 +7,13 @@ Raw counts are kept, and divided last; sums of seconds are correctly rounded. Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import fsum
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specdemo.server_record import Counts
-
 if TYPE_CHECKING:
+    from specdemo.server_record import ServerRecord
     from specdemo.trace import Round, Trace
 
 
@@ -45,12 +44,16 @@ def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over rounds; None where a server does not tell.
+    """Sums over rounds, and what follows from them; None or empty where a server does not tell.
 
     Attributes:
         rounds: target forwards.
         proposed, accepted, emitted: tokens drafted, drafted and kept, and kept in all.
-        histogram: rounds with i accepted tokens, i from 0; empty if unknown.
+        alpha: accepted / tested tokens; of a round all are tested up to the first that is rejected.
+        histogram: rounds with i accepted tokens, i from 0.
+        per_position: share of the rounds with more than j accepted tokens, j from 0.
+        conditional: of the rounds in which drafted token j was tested, the share that kept it; None where it never
+            was.
         draft_seconds, verify_seconds, other_seconds: time by phase.
     """
 
@@ -58,7 +61,10 @@ class Totals:
     proposed: int | None
     accepted: int | None
     emitted: int | None
-    histogram: list[int]
+    alpha: float | None = None
+    histogram: list[int] = field(default_factory=list)
+    per_position: list[float] = field(default_factory=list)
+    conditional: list[float | None] = field(default_factory=list)
     draft_seconds: float | None = None
     verify_seconds: float | None = None
     other_seconds: float | None = None
@@ -73,37 +79,31 @@ class Totals:
         """τ, emitted / rounds."""
         return ratio(self.emitted, self.rounds)
 
-    @property
-    def per_position(self) -> list[float]:
-        """Share of the rounds with more than j accepted tokens, j from 0."""
-        if not self.rounds:
-            return []
-        return [sum(self.histogram[j + 1 :]) / self.rounds for j in range(len(self.histogram) - 1)]
-
 
 def totals(rounds: Sequence[RoundCounts], longest: int | None = None) -> Totals:
-    """The sums over these rounds; ``longest`` is the most that one drafts, by default what one did."""
+    """The sums over these rounds; ``longest`` is the most that one may draft, by default what one did."""
     histogram = [0] * (1 + (max((r.drafted for r in rounds), default=0) if longest is None else longest))
     for round_ in rounds:
         histogram[round_.accepted] += 1
-    phases = ([getattr(r, f"{phase}_seconds") for r in rounds] for phase in ("draft", "verify", "other"))
+    reached = [[r for r in rounds if r.drafted > j and r.accepted >= j] for j in range(len(histogram) - 1)]
+    accepted = sum(r.accepted for r in rounds)
+    phases = [[getattr(r, f"{phase}_seconds") for r in rounds] for phase in ("draft", "verify", "other")]
     return Totals(
         len(rounds),
         sum(r.drafted for r in rounds),
-        sum(r.accepted for r in rounds),
+        accepted,
         sum(r.emitted for r in rounds),
+        ratio(accepted, sum(min(r.accepted + 1, r.drafted) for r in rounds)),
         histogram,
+        shares_by_position(histogram, len(rounds)),
+        [ratio(sum(1 for r in some if r.accepted > j), len(some)) for j, some in enumerate(reached)],
         *(None if None in seconds else fsum(seconds) for seconds in phases),
     )
 
 
-def kept_where_tested(rounds: Sequence[RoundCounts], longest: int) -> list[float | None]:
-    """For each place j below ``longest``: of the rounds that tested drafted token j, the share that kept it.
-
-    A token is tested if all before it were kept. None where that never happened.
-    """
-    reached = [[r for r in rounds if r.drafted > j and r.accepted >= j] for j in range(longest)]
-    return [ratio(sum(1 for r in some if r.accepted > j), len(some)) for j, some in enumerate(reached)]
+def shares_by_position(histogram: Sequence[int], rounds: int) -> list[float]:
+    """Share of the rounds with more than j accepted tokens, j from 0."""
+    return [sum(histogram[j + 1 :]) / rounds for j in range(len(histogram) - 1)] if rounds else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,12 @@ class Metrics:
 
 def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
+    rounds = counts_of(trace.rounds)
     streamed = any(t.kind == "streamed" for t in trace.tokens)
-    known = _told(trace) if streamed else _recorded(trace, baseline)
-    sums = known.totals
+    # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
+    sums = _told(trace.server) if streamed else totals(rounds)
+    output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
+    draft_cost, verify_cost = _costs(rounds, baseline)
     ttft = trace.rounds[0].seconds if trace.rounds else None
     seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
     decode_seconds = seconds - (ttft or 0.0)
@@ -186,15 +189,15 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         emitted=sums.emitted,
         wasted=None if sums.proposed is None else sums.proposed - sums.accepted,
         acceptance_rate=sums.acceptance_rate,
-        alpha=known.alpha,
+        alpha=sums.alpha if streamed else _alpha(trace),
         mean_acceptance_length=sums.mean_acceptance_length if sums.emitted else None,
-        per_position=known.per_position,
-        conditional_per_position=known.conditional,
+        per_position=sums.per_position,
+        conditional_per_position=sums.conditional,
         accepted_histogram=sums.histogram,
-        draft_cost=known.draft_cost,
-        verify_cost=known.verify_cost,
+        draft_cost=draft_cost,
+        verify_cost=verify_cost,
         tokens_per_second=ratio(sums.emitted or None, decode_seconds),
-        end_to_end_tokens_per_second=ratio(known.output, seconds),
+        end_to_end_tokens_per_second=ratio(output, seconds),
         ttft=ttft,
         tpot=ratio(decode_seconds, sums.emitted),
         seconds=seconds,
@@ -208,60 +211,31 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a lane's rounds, or its server's totals, tell besides the times; ``output``: tokens of the output."""
-
-    totals: Totals
-    output: int | None
-    alpha: float | None
-    per_position: list[float]
-    conditional: list[float | None]
-    draft_cost: float | None = None
-    verify_cost: float | None = None
-
-
-def _recorded(trace: Trace, baseline: Trace | None) -> _Known:
-    """Of a lane whose tokens have kinds."""
-    rounds = counts_of(trace.rounds)
-    # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
-    sums = totals(rounds)
-    longest = len(sums.histogram) - 1
-    return _Known(
-        sums,
-        len(trace.output),
-        _alpha(trace),
-        sums.per_position,
-        kept_where_tested(rounds, longest),
-        *_costs(rounds, longest, baseline),
-    )
-
-
-def _told(trace: Trace) -> _Known:
-    """Of a lane whose tokens have no kinds: what its server counted, in our terms.
+def _told(server: ServerRecord | None) -> Totals:
+    """What a server counted, in our terms, where tokens have no kinds.
 
     A server leaves out its plain steps: those that emitted what the others do not explain. Where it has any, and
     an end cut its last step, there were up to γ more of them than can be seen from here.
     """
-    counts: Counts | None = trace.server.counts if trace.server else None
-    output = trace.server.completion_tokens if trace.server else None
-    if counts is None or not output:
-        proposed, accepted = (counts.drafted, counts.accepted) if counts else (None, None)
-        emitted = output - 1 if output else None
-        return _Known(Totals(None, proposed, accepted, emitted, []), output or None, None, [], [])
-    emitted = output - 1
+    counts = server.counts if server else None
+    emitted = server.completion_tokens - 1 if server and server.completion_tokens else None
+    if counts is None or emitted is None:
+        return Totals(None, *((counts.drafted, counts.accepted) if counts else (None, None)), emitted)
     rounds = max(counts.steps, emitted - counts.accepted)
-    histogram = list(counts.histogram) if counts.histogram else []
+    histogram = list(counts.histogram or ())
     more = counts.per_position or tuple(sum(histogram[j + 1 :]) for j in range(len(histogram) - 1))
     if histogram:
         histogram[0] += rounds - counts.steps
     # Only where every step drafted γ tokens is it known how many of each place were tested.
     full = counts.gamma is not None and counts.drafted == counts.steps * counts.gamma and len(more) == counts.gamma
     reached = [counts.steps, *more[:-1]] if full and more else []
-    return _Known(
-        Totals(rounds, counts.drafted, counts.accepted, emitted, histogram),
-        output,
+    return Totals(
+        rounds,
+        counts.drafted,
+        counts.accepted,
+        emitted,
         alpha=ratio(counts.accepted, sum(reached)) if reached else None,
+        histogram=histogram,
         per_position=[count / rounds for count in more] if rounds else [],
         conditional=[ratio(kept, of) for kept, of in zip(more, reached, strict=True)] if reached else [],
     )
@@ -286,10 +260,9 @@ def _alpha(trace: Trace) -> float | None:
     return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
 
 
-def _costs(
-    rounds: Sequence[RoundCounts], longest: int, baseline: Trace | None
-) -> tuple[float | None, float | None]:
+def _costs(rounds: Sequence[RoundCounts], baseline: Trace | None) -> tuple[float | None, float | None]:
     """(c, v(γ)) over the rounds of full length, by medians, which a single hiccup does not move."""
+    longest = max((r.drafted for r in rounds), default=0)
     if baseline is None or not longest:
         return None, None
     single = counts_of(baseline.rounds)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Any
 
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
 from specdemo.metrics import counts_of, ratio, totals
 from specdemo.trace import Round, Trace
@@ -144,7 +145,7 @@ def _rounds(traces: Sequence[Trace]) -> list[dict[int, Round]]:
 
 def _drafts_with_a_model(traces: Sequence[Trace]) -> bool:
     settings = traces[0].settings
-    return settings.strategy == "speculative" and settings.drafter == "model"
+    return settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "draft"
 
 
 def _positions(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -99,31 +99,26 @@ class SweepReport(ReportFiles):
         best = self.best
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
-        start = "" if self.complete else "So far: "
-        if self.server is not None:
-            return start + self._of_server(best)
         spread = _spread(best.speedup_low, best.speedup_high)
-        if best.speedup < 1:
-            return (
-                f"{start}Do not speculate here: even the best of these, γ = {best.gamma}, "
-                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}{self._doubt()}"
-            )
         kept = "" if best.acceptance_rate is None else f", with {best.acceptance_rate:.0%} of drafted tokens kept"
-        claim = (
-            f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
-            f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}."
-        )
-        return f"{start}{claim}{self._edge()}{self._doubt()}"
-
-    def _of_server(self, row: SweepRow) -> str:
-        """A server's γ is not for us to choose."""
-        drafts = f" (γ = {row.gamma})" if row.gamma is not None else ""
-        spread = _spread(row.speedup_low, row.speedup_high)
-        kept = "" if row.acceptance_rate is None else f", with {row.acceptance_rate:.0%} of drafted tokens kept"
-        told = (
-            f"The server's speculation{drafts} runs at {row.speedup:.2f}× the speed of its baseline{spread}{kept}."
-        )
-        return told + ("" if row.speedup >= 1 else " Do not speculate there with this draft.") + self._doubt()
+        if self.server is not None:  # whose γ is not for us to choose
+            drafts = f" (γ = {best.gamma})" if best.gamma is not None else ""
+            advice = "" if best.speedup >= 1 else " Do not speculate there with this draft."
+            claim = (
+                f"The server's speculation{drafts} runs at {best.speedup:.2f}× the speed of its baseline"
+                f"{spread}{kept}.{advice}"
+            )
+        elif best.speedup < 1:
+            claim = (
+                f"Do not speculate here: even the best of these, γ = {best.gamma}, "
+                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}"
+            )
+        else:
+            claim = (
+                f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
+                f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}.{self._edge()}"
+            )
+        return f"{'' if self.complete else 'So far: '}{claim}{self._doubt()}"
 
     def _edge(self) -> str:
         """A best at the end of the range may not be the best."""
@@ -143,18 +138,12 @@ class SweepReport(ReportFiles):
 
     def common(self) -> dict[str, Any]:
         """What holds for all rows and stands in every line of the CSV."""
-        settings = asdict(self.settings)
         names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
+        own = ("prompts", "repeats", "complete", "pair", "dtype", "quantization", "server")
         return {
             "plain_tokens_per_second": self.plain_tokens_per_second,
-            **{name: settings[name] for name in (*names, "max_new_tokens", "seed")},
-            "prompts": self.prompts,
-            "repeats": self.repeats,
-            "complete": self.complete,
-            "pair": self.pair,
-            "dtype": self.dtype,
-            "quantization": self.quantization,
-            "server": self.server,
+            **{name: getattr(self.settings, name) for name in (*names, "max_new_tokens", "seed")},
+            **{name: getattr(self, name) for name in own},
             **(self.machine or {}),
             "schema": self.schema,
         }

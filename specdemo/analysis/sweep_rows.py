@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed
-from specdemo.metrics import Metrics, RoundCounts, Totals, kept_where_tested, ratio, totals
+from specdemo.metrics import Metrics, RoundCounts, Totals, ratio, shares_by_position, totals
 from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 
 
@@ -130,11 +130,10 @@ def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> Sw
     steps = [s for run in runs for s in run.steps]
     figures = [run.figures for run in runs if run.figures is not None]
     sums = _told(figures) if figures else totals(steps, gamma)
-    kept = [] if figures else kept_where_tested(steps, gamma)
-    pairs = paired(runs, plain)
+    pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
     costs = [] if figures else [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
-    alpha = ratio(sums.accepted, sum(min(s.accepted + 1, s.drafted) for s in steps))
+    shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
     return SweepRow(
         gamma=gamma,
         runs=len(runs),
@@ -146,15 +145,15 @@ def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> Sw
         mean_acceptance_length=sums.mean_acceptance_length,
         **over_repeats("tokens_per_second", map(speed, by_repeat(runs))),
         **over_repeats("speedup", (_speedup(*pair) for pair in pairs)),
-        predicted_speedup=middle(_predict(kept, steps, *cost) for cost in costs),
-        expected_speedup=expected_speedup(tokens_per_round(_shares(kept)), gamma, c, v) if costs else None,
-        leviathan_speedup=leviathan_speedup(alpha, gamma, c) if costs and alpha is not None else None,
+        predicted_speedup=middle(predicted_speedup(shares, lengths, *cost) for cost in costs),
+        expected_speedup=expected_speedup(tokens_per_round(shares), gamma, c, v) if costs else None,
+        leviathan_speedup=leviathan_speedup(sums.alpha, gamma, c) if costs and sums.alpha is not None else None,
         draft_cost=c,
         verify_cost=v,
         overhead_cost=o,
         accepted_histogram=sums.histogram,
         per_position=sums.per_position,
-        conditional_per_position=kept,
+        conditional_per_position=sums.conditional,
         draft_seconds=ratio(sums.draft_seconds, sums.rounds),
         verify_seconds=ratio(sums.verify_seconds, sums.rounds),
         other_seconds=ratio(sums.other_seconds, sums.rounds),
@@ -165,8 +164,16 @@ def _told(figures: list[Metrics]) -> Totals:
     """The totals of a server's runs."""
     rounds, proposed, accepted = (_sum(figures, name) for name in ("rounds", "proposed", "accepted"))
     histogram = [sum(column) for column in zip_longest(*(m.accepted_histogram for m in figures), fillvalue=0)]
-    known = rounds and sum(histogram) == rounds
-    return Totals(rounds, proposed, accepted, sum(m.emitted or 0 for m in figures), histogram if known else [])
+    if not rounds or sum(histogram) != rounds:
+        histogram = []
+    return Totals(
+        rounds,
+        proposed,
+        accepted,
+        sum(m.emitted or 0 for m in figures),
+        histogram=histogram,
+        per_position=shares_by_position(histogram, rounds),
+    )
 
 
 def _sum(figures: list[Metrics], name: str) -> int | None:
@@ -192,14 +199,3 @@ def _costs(gamma: int, drafted: list[SweepRun], plain: list[SweepRun]) -> tuple[
         median(s.other_seconds for s in full) / step,
         median(s.other_seconds for s in singles) / step,
     )
-
-
-def _predict(
-    kept: list[float | None], steps: list[RoundCounts], c: float, v: float, o: float, plain_o: float
-) -> float:
-    return predicted_speedup(_shares(kept), Counter(s.drafted for s in steps), c, v, o, plain_o)
-
-
-def _shares(kept: list[float | None]) -> list[float]:
-    """What was never reached was never kept."""
-    return [share or 0.0 for share in kept]

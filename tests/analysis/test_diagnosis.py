@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_traces import lane_of, plain_lane
 
 import specdemo
 from specdemo.analysis.diagnosis import explain, gather
 from specdemo.analysis.reasons import RULES, Evidence
 from specdemo.settings import Settings
-from specdemo.trace import Round, Token, Trace
+from specdemo.trace import Trace
 
 GOOD = Evidence(
     speedup=2.4,
@@ -69,50 +70,21 @@ def test_each_rule_is_given_where_it_applies_and_says_the_measured_numbers(rule:
 
 def lane(kept: int, gamma: int, step: float, draft: float, check: float, rounds: int = 6) -> Trace:
     """A speculative lane whose rounds are all alike: ``kept`` of ``gamma`` drafted tokens."""
-    made, clock = (
-        [Round(0, (Token(1, "a", "target", 0, 1, 0.5, None, None, step),), 0, 0, step, 0.0, step, 0.0)],
-        step,
-    )
-    for index in range(1, rounds + 1):
-        clock += gamma * draft + check
-        kinds = ["accepted"] * kept + ["rejected"] * (gamma - kept)
-        tokens = [
-            Token(2, "b", kind, index, place, 0.5, 0.5, 0.5 if place <= kept + 1 else None, clock, 1.0)
-            for place, kind in enumerate(kinds, start=1)
-        ]
-        own = "bonus" if kept == gamma else "corrected"
-        tokens.append(Token(3, "c", own, index, kept + 1, 0.5, None, None, clock, 1.0))
-        made.append(Round(index, tuple(tokens), gamma, kept, clock, gamma * draft, check, 0.0))
-    return Trace(Settings(gamma=gamma), (1, 2), tuple(made))
-
-
-def plain(step: float, count: int = 12) -> Trace:
-    made = [
-        Round(
-            i,
-            (Token(1, "a", "target", i, 1, 0.5, None, None, step * (i + 1)),),
-            0,
-            0,
-            step * (i + 1),
-            0.0,
-            step,
-            0.0,
-        )
-        for i in range(count)
-    ]
-    return Trace(Settings(strategy="autoregressive"), (1, 2), tuple(made))
+    own = "bonus" if kept == gamma else "corrected"
+    kinds = [*["accepted"] * kept, *["rejected"] * (gamma - kept), own]
+    return lane_of(Settings(gamma=gamma), [(kinds, (gamma * draft, check, 0.0))] * rounds, step)
 
 
 def test_a_shorter_draft_is_advised_from_what_was_measured_of_the_first_tokens() -> None:
     """γ 8, 1 kept, c 0.2, v 1.8: τ 2 over 3.4 steps. γ = 1 keeps as much for 0.2 + 1.1: 1.5×."""
-    evidence = gather(plain(0.1), lane(1, 8, 0.1, 0.02, 0.18))
+    evidence = gather(plain_lane([0.1] * 11), lane(1, 8, 0.1, 0.02, 0.18))
     assert evidence.shorter == (1, pytest.approx(2 / 1.3))
-    assert "γ = 1 promises 1.5×" in explain(plain(0.1), lane(1, 8, 0.1, 0.02, 0.18))
+    assert "γ = 1 promises 1.5×" in explain(plain_lane([0.1] * 11), lane(1, 8, 0.1, 0.02, 0.18))
 
 
 def test_no_shorter_draft_is_advised_where_the_long_one_is_right() -> None:
     """Guards against advice for its own sake."""
-    assert gather(plain(0.1), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None
+    assert gather(plain_lane([0.1] * 11), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None
 
 
 def test_real_lanes_are_explained() -> None:
