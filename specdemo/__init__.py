@@ -2,7 +2,6 @@
 
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.analysis.metrics import Metrics
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import (
     LoadCancelled,
@@ -17,6 +16,7 @@ from specdemo.errors import (
 from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
 from specdemo.losslessness.greedy_check import GreedyCheck
+from specdemo.metrics import Metrics
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.recording import Recording

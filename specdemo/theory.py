@@ -7,7 +7,7 @@ that kept drafted token j, of those in which it was reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 
 def expected_speedup(tau: float, gamma: float, c: float, v: float) -> float:
@@ -52,7 +52,7 @@ def tokens_per_round(kept: Sequence[float]) -> float:
     return total
 
 
-def verify_cost(drafted: int, longest: int, v: float) -> float:
+def verify_cost(drafted: float, longest: int, v: float) -> float:
     """v of a shorter round: on the straight line from a single step, v(0) = 1, to the measured v(``longest``)."""
     return 1 + (v - 1) * drafted / longest
 
@@ -84,38 +84,3 @@ def predicted_speedup(
     tokens = sum(count * tokens_per_round(kept[:d]) for d, count in rounds.items())
     cost = sum(count * (d * c + verify_cost(d, gamma, v) + overhead) for d, count in rounds.items())
     return (1 + plain_overhead) * tokens / cost
-
-
-def best_gamma(kept: Sequence[float], c: float, v: Callable[[int], float]) -> int:
-    """The γ from 1 to ``len(kept)`` with the largest τ(γ)/(γc + v(γ)); the smallest of equals, 0 if all are ≤ 1.
-
-    Args:
-        kept: conditional acceptance by position; its length is the largest γ considered.
-        c: draft step time / target step time.
-        v: verify time of γ+1 tokens / target step time, for each γ.
-    """
-    best, most = 0, 1.0
-    for gamma in range(1, len(kept) + 1):
-        speedup = expected_speedup(tokens_per_round(kept[:gamma]), gamma, c, v(gamma))
-        if speedup > most:
-            best, most = gamma, speedup
-    return best
-
-
-def break_even_alpha(gamma: int, c: float, v: float) -> float | None:
-    """The smallest constant α at which τ/(γc + v) reaches 1; None if it does not even at α = 1.
-
-    τ grows with α, so the answer is found by halving, to the precision of a float.
-    """
-    cost = gamma * c + v
-    if cost <= 1:
-        return 0.0
-    if cost > gamma + 1:
-        return None
-    low, high = 0.0, 1.0  # τ(low) < cost ≤ τ(high)
-    while (middle := (low + high) / 2) not in (low, high):
-        if expected_tokens(middle, gamma) < cost:
-            low = middle
-        else:
-            high = middle
-    return high

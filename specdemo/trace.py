@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from specdemo.errors import SettingsError, TraceError
+from specdemo.metrics import Metrics, measure
 from specdemo.server_record import ServerRecord
 from specdemo.settings import Settings
-
-if TYPE_CHECKING:
-    from specdemo.analysis.metrics import Metrics
 
 SCHEMA = 1
 Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
@@ -160,8 +158,6 @@ class Trace:
 
     def metrics(self, baseline: Trace | None = None) -> Metrics:
         """The lane's figures; the costs c and v(γ) need the ``baseline``, an autoregressive lane."""
-        from specdemo.analysis.metrics import measure
-
         return measure(self, baseline)
 
     def to_json(self) -> str:

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdemo.theory import (
-    best_gamma,
-    break_even_alpha,
     expected_speedup,
     expected_tokens,
     leviathan_speedup,
@@ -102,40 +100,3 @@ def test_leviathans_speedup_is_ours_with_one_alpha_and_a_free_check(alpha: float
     assert leviathan_speedup(alpha, gamma, c) == pytest.approx(
         expected_speedup(tokens_per_round([alpha] * gamma), gamma, c, 1.0)
     )
-
-
-@given(st.lists(shares, min_size=1, max_size=12), costs, st.floats(0, 0.5))
-def test_the_best_gamma_beats_all_others_and_no_drafting(kept: list[float], c: float, slope: float) -> None:
-    def v(gamma: int) -> float:
-        return 1 + slope * gamma
-
-    speedups = {0: 1.0} | {
-        g: expected_speedup(tokens_per_round(kept[:g]), g, c, v(g)) for g in range(1, len(kept) + 1)
-    }
-    best = best_gamma(kept, c, v)
-    assert speedups[best] == max(speedups.values())
-    assert best == min(g for g, s in speedups.items() if s == speedups[best])
-
-
-def test_the_best_gamma_is_all_of_a_perfect_free_draft_and_none_of_a_useless_one() -> None:
-    assert best_gamma([1.0] * 8, 0.0, lambda _: 1.0) == 8
-    assert best_gamma([0.0] * 8, 0.1, lambda _: 1.2) == 0
-
-
-@given(gammas, costs, verifies)
-def test_break_even_is_where_the_speedup_reaches_one(gamma: int, c: float, v: float) -> None:
-    alpha = break_even_alpha(gamma, c, v)
-    if alpha is None:
-        assert expected_speedup(gamma + 1, gamma, c, v) < 1
-        return
-    assert 0 <= alpha <= 1
-    assert expected_speedup(expected_tokens(alpha, gamma), gamma, c, v) == pytest.approx(1, abs=1e-6) or alpha == 0
-    if alpha > 1e-3:
-        below = expected_tokens(alpha * 0.99, gamma)
-        assert expected_speedup(below, gamma, c, v) < 1
-
-
-def test_break_even_at_its_ends() -> None:
-    assert break_even_alpha(4, 0.0, 1.0) == 0.0  # costs nothing, so nothing must be kept
-    assert break_even_alpha(4, 1.0, 2.0) is None  # six steps for at most five tokens
-    assert break_even_alpha(4, 1.0, 1.0) == pytest.approx(1)

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Any
 
-from specdemo.analysis.metrics import ratio
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
+from specdemo.metrics import counts_of, ratio, totals
 from specdemo.trace import Round, Trace
 
 
@@ -85,30 +86,27 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
     """
     traces = _checked(traces)
     rounds = _rounds(traces)
-    taken = sum(len(round_) for round_ in rounds)
+    sums = totals([counted for trace in traces for counted in counts_of(trace.rounds)])
+    # Rows share the times of a round, so one row that took part tells them.
+    times = totals(counts_of(next(iter(round_.values())) for round_ in rounds))
+    phases = (times.draft_seconds, times.verify_seconds, times.other_seconds)
     ttft = traces[0].rounds[0].seconds
     seconds = max(t.rounds[-1].seconds for t in traces)
-    emitted, proposed, accepted = (
-        sum(of(r) for round_ in rounds for r in round_.values())
-        for of in (lambda r: len(r.emitted), lambda r: r.drafted, lambda r: r.accepted)
-    )
     fed, needed = _positions(traces, rounds)
     slots, live = _slots(traces, rounds)
-    firsts = [next(iter(round_.values())) for round_ in rounds]
-    phases = [fsum(getattr(r, f"{phase}_seconds") for r in firsts) for phase in ("draft", "verify", "other")]
     return BatchMetrics(
         rows=len(traces),
         rounds=len(rounds),
-        emitted=emitted,
-        proposed=proposed,
-        accepted=accepted,
-        acceptance_rate=ratio(accepted, proposed),
-        mean_acceptance_length=ratio(emitted, taken),
-        row_rounds=taken,
-        mean_rows=ratio(taken, len(rounds)),
+        emitted=sums.emitted,
+        proposed=sums.proposed,
+        accepted=sums.accepted,
+        acceptance_rate=sums.acceptance_rate,
+        mean_acceptance_length=sums.mean_acceptance_length,
+        row_rounds=sums.rounds,
+        mean_rows=ratio(sums.rounds, len(rounds)),
         ttft=ttft,
         seconds=seconds,
-        tokens_per_second=ratio(emitted, seconds - ttft),
+        tokens_per_second=ratio(sums.emitted, seconds - ttft),
         row_tokens_per_second=[t.metrics().tokens_per_second for t in traces],
         row_seconds=[t.rounds[-1].seconds for t in traces],
         row_waited=[_waited(row, rounds) for row in range(len(traces))],
@@ -118,10 +116,10 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         slots_needed=live,
         padding=_lost(needed, fed),
         idle_slots=_lost(live, slots),
-        draft_seconds=phases[0],
-        verify_seconds=phases[1],
-        other_seconds=phases[2],
-        other_share=ratio(phases[2], fsum(phases)),
+        draft_seconds=times.draft_seconds,
+        verify_seconds=times.verify_seconds,
+        other_seconds=times.other_seconds,
+        other_share=ratio(times.other_seconds, fsum(phases)),
     )
 
 
@@ -147,7 +145,7 @@ def _rounds(traces: Sequence[Trace]) -> list[dict[int, Round]]:
 
 def _drafts_with_a_model(traces: Sequence[Trace]) -> bool:
     settings = traces[0].settings
-    return settings.strategy == "speculative" and settings.drafter == "model"
+    return settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "draft"
 
 
 def _positions(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:

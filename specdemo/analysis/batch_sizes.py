@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
-from statistics import median
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.metrics import ratio
+from specdemo.analysis.report import ReportFiles, middle, over_repeats, paired, speed
+from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -36,6 +33,21 @@ class SizeRun:
     repeat: int
     drafted: bool
     figures: BatchMetrics
+
+    @property
+    def work(self) -> int:
+        """The part."""
+        return self.part
+
+    @property
+    def emitted(self) -> int:
+        """Tokens after the prefill's."""
+        return self.figures.emitted
+
+    @property
+    def seconds(self) -> float:
+        """Time after the prefill."""
+        return self.figures.seconds - self.figures.ttft
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class SizeRow:
 
 
 @dataclass(frozen=True)
-class SizeReport:
+class SizeReport(ReportFiles):
     """What was measured, whole or so far.
 
     Attributes:
@@ -94,6 +106,12 @@ class SizeReport:
     quantization: str | None = None
     machine: dict[str, Any] | None = None
     schema: int = SCHEMA
+
+    row = SizeRow
+    record = (
+        *("schema", "pair", "dtype", "quantization", "machine", "settings", "sizes", "prompts", "repeats"),
+        *("complete", "ran_out", "crossover", "conclusion", "rows", "runs"),
+    )
 
     @property
     def rows_each(self) -> int:
@@ -142,76 +160,30 @@ class SizeReport:
         if not rows:
             return "Nothing was measured yet: a speed-up needs a plain and a drafted batch of one size."
         text = _trend(rows, self.crossover)
-        return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + self._limit()
-
-    def _limit(self) -> str:
-        return "" if self.ran_out is None else f" Memory ran out at {_rows(self.ran_out)}."
-
-    def to_csv(self) -> str:
-        """One line for each size."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        names = [f.name for f in fields(SizeRow)]
-        writer.writerow(names)
-        for row in self.rows:
-            writer.writerow(["" if (value := getattr(row, name)) is None else value for name in names])
-        return text.getvalue()
-
-    def to_json(self) -> str:
-        """The rows, what they were measured with, and the figures of every batch."""
-        record = {
-            "schema": self.schema,
-            "pair": self.pair,
-            "dtype": self.dtype,
-            "quantization": self.quantization,
-            "machine": self.machine,
-            "settings": asdict(self.settings),
-            "sizes": list(self.sizes),
-            "prompts": self.prompts,
-            "repeats": self.repeats,
-            "complete": self.complete,
-            "ran_out": self.ran_out,
-            "crossover": self.crossover,
-            "conclusion": self.conclusion,
-            "rows": [asdict(row) for row in self.rows],
-            "runs": [asdict(run) for run in self.runs],
-        }
-        return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
+        limit = "" if self.ran_out is None else f" Memory ran out at {_rows(self.ran_out)}."
+        return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + limit
 
 
 def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
-    done = {(r.repeat, r.part, r.drafted) for r in runs}
-    paired = [r for r in runs if (r.repeat, r.part, not r.drafted) in done]
-    repeats = sorted({r.repeat for r in paired})
-    plain, drafted = (
-        [[r.figures for r in paired if r.repeat == repeat and r.drafted is kind] for repeat in repeats]
-        for kind in (False, True)
-    )
-    rates = [(_rate(a), _rate(b)) for a, b in zip(plain, drafted, strict=True)]
-    speeds = [b / a for a, b in rates if a and b]
-    every = [figures for batches in drafted for figures in batches]
+    plain, drafted = ([r for r in runs if r.drafted is kind] for kind in (False, True))
+    pairs = paired(drafted, plain)
+    rates = [(fast, slow) for fast, slow in ((speed(a), speed(b)) for a, b in pairs) if fast and slow]
+    every = [run.figures for batches, _ in pairs for run in batches]
 
     def share(name: str, of: str) -> float | None:
         return ratio(sum(getattr(f, name) for f in every), sum(getattr(f, of) for f in every))
 
     return SizeRow(
         size=size,
-        plain_tokens_per_second=median(a for a, b in rates if a and b) if speeds else None,
-        tokens_per_second=median(b for a, b in rates if a and b) if speeds else None,
-        speedup=median(speeds) if speeds else None,
-        speedup_low=min(speeds, default=None),
-        speedup_high=max(speeds, default=None),
+        plain_tokens_per_second=middle(slow for _, slow in rates),
+        tokens_per_second=middle(fast for fast, _ in rates),
+        **over_repeats("speedup", (fast / slow for fast, slow in rates)),
         acceptance_rate=share("accepted", "proposed"),
-        mean_acceptance_length=ratio(sum(f.emitted for f in every), sum(f.row_rounds for f in every)),
+        mean_acceptance_length=share("emitted", "row_rounds"),
         padding=_lost(share("fed_needed", "fed")),
         idle_slots=_lost(share("slots_needed", "slots")),
         other_share=ratio(fsum(f.other_seconds for f in every), fsum(f.seconds - f.ttft for f in every)),
     )
-
-
-def _rate(batches: Sequence[BatchMetrics]) -> float | None:
-    """Tokens a second of batches one after the other."""
-    return ratio(sum(f.emitted for f in batches), fsum(f.seconds - f.ttft for f in batches))
 
 
 def _lost(used: float | None) -> float | None:

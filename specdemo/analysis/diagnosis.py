@@ -1,16 +1,21 @@
-"""Why a lane was fast or slow, in one or two sentences, from measured numbers only."""
+"""Why a lane or a batch was fast or slow, in one or two sentences, from measured numbers only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specdemo.analysis.reasons import RULES, Evidence, ratio
-from specdemo.analysis.server_reasons import explain_server
-from specdemo.theory import expected_speedup
+from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.reasons import FEW_DRAFTS, PAYS, RULES, Evidence, ratio
+from specdemo.metrics import counts_of
+from specdemo.theory import expected_speedup, verify_cost
 from specdemo.trace import Trace
 
 BETTER = 1.05
 """A smaller γ is only advised if it promises that much more."""
+FAR = 0.1
+"""Share of a lane's time from which on the way to its server is worth a sentence."""
+SHRUNK = 0.995
+"""A share of a plain batch's rows below which the earlier ends of drafted rows show in the figures."""
 
 
 def explain_race(traces: Sequence[Trace]) -> str | None:
@@ -93,11 +98,11 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
         return None
     gamma = figures.proposed / figures.rounds
     longest = len(figures.accepted_histogram) - 1
-    decode = [r for r in lane.rounds if r.index > 0]
+    rounds = counts_of(lane.rounds)
 
     def predict(tau: float, drafted: float) -> float:
         # A drafter may propose less than γ, or nothing: checking fewer tokens costs less, in proportion.
-        return expected_speedup(tau, drafted, c, 1 + (v - 1) * drafted / longest)
+        return expected_speedup(tau, drafted, c, verify_cost(drafted, longest, v))
 
     predicted, speedup = predict(tau, gamma), speeds[1] / speeds[0]
     return Evidence(
@@ -110,7 +115,7 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
         c=c,
         v=v,
         overhead=figures.other_share or 0.0,
-        drafting=sum(1 for r in decode if r.drafted) / len(decode),
+        drafting=sum(1 for r in rounds if r.drafted) / len(rounds),
         quantization=lane.quantization,
         shorter=_shorter(figures.per_position, max(predicted, speedup), predict)
         if gamma > 0.9 * longest
@@ -125,3 +130,71 @@ def _shorter(
     promises = [(1 + sum(per_position[:g]), g) for g in range(1, len(per_position))]
     best, gamma = max(((predict(tau, g), g) for tau, g in promises), default=(0.0, 0))
     return (gamma, best) if best >= BETTER * now else None
+
+
+def explain_server(baseline: Trace, lane: Trace) -> str | None:
+    """The reason of a server's lane, from its acceptance and the client's clock.
+
+    What a round costs is measured even here: its time over that of a plain lane's token, drafting and all.
+    """
+    plain, figures = baseline.metrics(), lane.metrics()
+    if not plain.tokens_per_second or not figures.tokens_per_second:
+        return None
+    speedup = figures.tokens_per_second / plain.tokens_per_second
+    rate, tau = figures.acceptance_rate, figures.mean_acceptance_length
+    if rate is None or tau is None or (figures.rounds or 0) < 3:
+        told = "the server does not say what it drafted and kept."
+        return f"{ratio(speedup)} by the client's clock; {told}{_far(lane)}"
+    cost = tau / speedup
+    kept = f"{rate:.0%} of drafted tokens were kept (τ {tau:.1f})"
+    round_ = f"a round takes as long as {cost:.1f} plain steps"
+    counts = lane.server.counts if lane.server else None
+    drafting = counts.steps / figures.rounds if counts else 1.0
+    if speedup >= PAYS:
+        reason = f"because {kept}, and {round_}."
+    elif drafting <= FEW_DRAFTS:
+        reason = f"because the server drafted in only {drafting:.0%} of the rounds; the others are plain steps."
+    elif tau < PAYS:
+        reason = f"because hardly anything was kept: {kept}; {round_}. Try a draft that is closer to the target."
+    else:
+        reason = f"because {round_}, and {kept}: it pays from τ {cost:.1f} on. Try a smaller draft or γ."
+    return f"{ratio(speedup)} {reason}{_far(lane)}"
+
+
+def _far(lane: Trace) -> str:
+    """Only the first token waits for the way there; the others stream."""
+    network, figures = lane.server.network_seconds if lane.server else None, lane.metrics()
+    if network is None or not figures.ttft or network < FAR * figures.seconds:
+        return ""
+    return f" The way to the server and back takes {1000 * network:.0f} ms, which is part of its TTFT."
+
+
+def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
+    """What a round of a batch keeps, what it costs, and what waste there was; None where nothing was measured.
+
+    A speed-up is tokens kept a round over the time of a round, both against plain decoding of the same batch:
+    (τ · rows taking part) / (cost in plain steps · rows taking part in a plain round).
+    """
+    speeds = (plain.tokens_per_second, drafted.tokens_per_second)
+    if None in speeds or not plain.rounds or not drafted.rounds:
+        return None
+    step = (plain.seconds - plain.ttft) / plain.rounds
+    parts = [
+        (drafted.draft_seconds / drafted.rounds / step, "drafting"),
+        (drafted.verify_seconds / drafted.rounds / step, "one pass of the target"),
+        (drafted.other_seconds / drafted.rounds / step, "everything else"),
+    ]
+    cost = sum(amount for amount, _ in parts)
+    spent = ", ".join(f"{amount:.2f} for {what}" for amount, what in parts if amount >= 0.005)
+    sentences = [
+        f"{speeds[1] / speeds[0]:.2f}×: a round keeps {drafted.mean_acceptance_length:.2f} tokens a row and takes "
+        f"{cost:.2f} plain steps ({spent})."
+    ]
+    if drafted.mean_rows < SHRUNK * plain.mean_rows:
+        sentences.append(
+            f"Rows end apart, which leaves {drafted.mean_rows:.2f} of {drafted.rows} in a drafted round on "
+            f"average and {plain.mean_rows:.2f} in a plain one."
+        )
+    if (drafted.padding or 0) > 0.1:
+        sentences.append(f"{drafted.padding:.0%} of the positions computed only filled up shorter rows.")
+    return " ".join(sentences)

@@ -64,7 +64,7 @@ class Rule:
 
 RULES = (
     Rule(
-        "no draft this dear can pay",
+        "draft too costly at any acceptance",
         lambda e: e.hopeless and e.longest * e.c >= e.v - 1,
         lambda e: (
             f"because a draft step costs {e.c:.0%} of a target step: {_even_if_all(e)} "
@@ -72,7 +72,7 @@ RULES = (
         ),
     ),
     Rule(
-        "no check this dear can pay",
+        "check too costly at any acceptance",
         lambda e: e.hopeless,
         lambda e: f"because {_check(e)}: {_even_if_all(e)} {e.rate:.0%} were kept (τ {e.tau:.1f}).",
     ),
@@ -85,7 +85,7 @@ RULES = (
         ),
     ),
     Rule(
-        "seldom anything to draft",
+        "few rounds draft",
         lambda e: not e.pays and e.drafting <= FEW_DRAFTS,
         lambda e: (
             f"because tokens were drafted in only {e.drafting:.0%} of the rounds, and {e.rate:.0%} of them kept; "
@@ -93,7 +93,7 @@ RULES = (
         ),
     ),
     Rule(
-        "a dear draft",
+        "costly draft",
         lambda e: not e.pays and e.c >= COSTLY_DRAFT and e.gamma * e.c >= e.v - 1,
         lambda e: (
             f"because a draft step costs {e.c:.0%} of a target step, so even {e.rate:.0%} acceptance "
@@ -101,7 +101,7 @@ RULES = (
         ),
     ),
     Rule(
-        "a dear check",
+        "costly check",
         lambda e: not e.pays and e.v >= COSTLY_CHECK,
         lambda e: (
             f"because {_check(e)}, and {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}){_try_shorter(e)}."
@@ -116,7 +116,7 @@ RULES = (
         ),
     ),
     Rule(
-        "as it should be",
+        "as the costs predict",
         lambda e: True,
         lambda e: (
             f"{'because' if e.speedup >= 1 else 'even though'} {e.rate:.0%} of drafted tokens were kept "

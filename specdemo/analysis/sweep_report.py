@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from math import fsum
 from typing import Any
 
-from specdemo.analysis.server_sweep import server_row
-from specdemo.analysis.sweep_rows import Step, SweepRow, SweepRun, by_repeat, middle, row_of, speed
+from specdemo.analysis.report import ReportFiles, by_repeat, middle, speed
+from specdemo.analysis.sweep_rows import SweepRow, SweepRun, row_of
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -25,7 +21,7 @@ RESTLESS = 1.3
 
 
 @dataclass(frozen=True)
-class SweepReport:
+class SweepReport(ReportFiles):
     """What a sweep measured, whole or so far.
 
     Attributes:
@@ -54,6 +50,12 @@ class SweepReport:
     server_gamma: int | None = None
     schema: int = SCHEMA
 
+    row = SweepRow
+    record = (
+        *("schema", "pair", "dtype", "quantization", "machine", "server", "settings", "gammas", "prompts"),
+        *("repeats", "complete", "best_gamma", "recommendation", "plain_tokens_per_second", "rows", "runs"),
+    )
+
     @property
     def total(self) -> int:
         """Runs of a whole sweep: plain decoding and every γ, on every prompt, in every repeat."""
@@ -70,14 +72,14 @@ class SweepReport:
         plain = [r for r in self.runs if r.gamma == PLAIN]
         if self.server is not None:
             runs = [r for r in self.runs if r.gamma is None]
-            return (server_row(self.server_gamma, runs, plain),) if runs else ()
+            return (row_of(self.server_gamma, runs, plain),) if runs else ()
         by_gamma = {g: [r for r in self.runs if r.gamma == g] for g in self.gammas}
         return tuple(row_of(gamma, runs, plain) for gamma, runs in by_gamma.items() if runs)
 
     @cached_property
     def plain_tokens_per_second(self) -> float | None:
         """Decode speed of plain decoding over all prompts, median over the repeats."""
-        return middle(speed(runs) for runs in by_repeat([r for r in self.runs if r.gamma == PLAIN]).values())
+        return middle(map(speed, by_repeat([r for r in self.runs if r.gamma == PLAIN])))
 
     @property
     def best(self) -> SweepRow | None:
@@ -97,31 +99,26 @@ class SweepReport:
         best = self.best
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
-        start = "" if self.complete else "So far: "
-        if self.server is not None:
-            return start + self._of_server(best)
         spread = _spread(best.speedup_low, best.speedup_high)
-        if best.speedup < 1:
-            return (
-                f"{start}Do not speculate here: even the best of these, γ = {best.gamma}, "
-                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}{self._doubt()}"
-            )
         kept = "" if best.acceptance_rate is None else f", with {best.acceptance_rate:.0%} of drafted tokens kept"
-        claim = (
-            f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
-            f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}."
-        )
-        return f"{start}{claim}{self._edge()}{self._doubt()}"
-
-    def _of_server(self, row: SweepRow) -> str:
-        """A server's γ is not for us to choose."""
-        drafts = f" (γ = {row.gamma})" if row.gamma is not None else ""
-        spread = _spread(row.speedup_low, row.speedup_high)
-        kept = "" if row.acceptance_rate is None else f", with {row.acceptance_rate:.0%} of drafted tokens kept"
-        told = (
-            f"The server's speculation{drafts} runs at {row.speedup:.2f}× the speed of its baseline{spread}{kept}."
-        )
-        return told + ("" if row.speedup >= 1 else " Do not speculate there with this draft.") + self._doubt()
+        if self.server is not None:  # whose γ is not for us to choose
+            drafts = f" (γ = {best.gamma})" if best.gamma is not None else ""
+            advice = "" if best.speedup >= 1 else " Do not speculate there with this draft."
+            claim = (
+                f"The server's speculation{drafts} runs at {best.speedup:.2f}× the speed of its baseline"
+                f"{spread}{kept}.{advice}"
+            )
+        elif best.speedup < 1:
+            claim = (
+                f"Do not speculate here: even the best of these, γ = {best.gamma}, "
+                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}"
+            )
+        else:
+            claim = (
+                f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
+                f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}.{self._edge()}"
+            )
+        return f"{'' if self.complete else 'So far: '}{claim}{self._doubt()}"
 
     def _edge(self) -> str:
         """A best at the end of the range may not be the best."""
@@ -139,83 +136,17 @@ class SweepReport:
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
 
-    def to_csv(self) -> str:
-        """One line for each row; what holds for all of them stands in every line, lists are space-separated."""
-        columns = [f.name for f in fields(SweepRow)]
-        common = {name: "" if value is None else value for name, value in self._common().items()}
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*columns, *common])
-        for row in self.rows:
-            writer.writerow([*(_cell(getattr(row, name)) for name in columns), *common.values()])
-        return text.getvalue()
-
-    def to_json(self) -> str:
-        """The rows, what they were measured with, and the counts and seconds of every run."""
-        record = {
-            "schema": self.schema,
-            "pair": self.pair,
-            "dtype": self.dtype,
-            "quantization": self.quantization,
-            "machine": self.machine,
-            "server": self.server,
-            "settings": asdict(self.settings),
-            "gammas": list(self.gammas),
-            "prompts": self.prompts,
-            "repeats": self.repeats,
-            "complete": self.complete,
-            "best_gamma": self.best_gamma,
-            "recommendation": self.recommendation,
-            "plain_tokens_per_second": self.plain_tokens_per_second,
-            "rows": [row.as_dict() for row in self.rows],
-            "runs": [_summary(run) for run in self.runs],
-        }
-        return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
-
-    def _common(self) -> dict[str, Any]:
-        settings = asdict(self.settings)
+    def common(self) -> dict[str, Any]:
+        """What holds for all rows and stands in every line of the CSV."""
         names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
+        own = ("prompts", "repeats", "complete", "pair", "dtype", "quantization", "server")
         return {
             "plain_tokens_per_second": self.plain_tokens_per_second,
-            **{name: settings[name] for name in (*names, "max_new_tokens", "seed")},
-            "prompts": self.prompts,
-            "repeats": self.repeats,
-            "complete": self.complete,
-            "pair": self.pair,
-            "dtype": self.dtype,
-            "quantization": self.quantization,
-            "server": self.server,
+            **{name: getattr(self.settings, name) for name in (*names, "max_new_tokens", "seed")},
+            **{name: getattr(self, name) for name in own},
             **(self.machine or {}),
             "schema": self.schema,
         }
-
-
-def _summary(run: SweepRun) -> dict[str, Any]:
-    if run.figures is not None:
-        which = {"gamma": run.gamma, "prompt": run.prompt, "repeat": run.repeat}
-        return {**which, **run.figures.as_dict()}
-    phases = ("draft_seconds", "verify_seconds", "other_seconds")
-    columns = [f.name for f in fields(Step)]
-    return {
-        "gamma": run.gamma,
-        "prompt": run.prompt,
-        "repeat": run.repeat,
-        "rounds": len(run.steps),
-        "proposed": sum(s.drafted for s in run.steps),
-        "accepted": sum(s.accepted for s in run.steps),
-        "emitted": run.emitted,
-        "seconds": run.seconds,
-        **{phase: fsum(getattr(s, phase) for s in run.steps) for phase in phases},
-        # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
-        "columns": columns,
-        "steps": [[getattr(step, name) for name in columns] for step in run.steps],
-    }
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return " ".join("" if v is None else str(v) for v in value)
-    return "" if value is None else value
 
 
 def _spread(low: float | None, high: float | None) -> str:

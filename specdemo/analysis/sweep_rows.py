@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
 from math import fsum
 from statistics import median
 from typing import Any
 
-from specdemo.analysis.metrics import Metrics, kept_where_tested, ratio
+from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed
+from specdemo.metrics import Metrics, RoundCounts, Totals, ratio, shares_by_position, totals
 from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
-from specdemo.trace import Round
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a round after the prefill counted and took, in seconds."""
-
-    drafted: int
-    accepted: int
-    emitted: int
-    draft_seconds: float
-    verify_seconds: float
-    other_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        return self.draft_seconds + self.verify_seconds + self.other_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +24,13 @@ class SweepRun:
     gamma: int | None
     prompt: int
     repeat: int
-    steps: tuple[Step, ...]
+    steps: tuple[RoundCounts, ...]
     figures: Metrics | None = None
+
+    @property
+    def work(self) -> int:
+        """The prompt."""
+        return self.prompt
 
     @property
     def emitted(self) -> int:
@@ -55,14 +44,22 @@ class SweepRun:
             return self.figures.seconds - (self.figures.ttft or 0.0)
         return fsum(s.seconds for s in self.steps)
 
-
-def steps_of(rounds: Iterable[Round]) -> tuple[Step, ...]:
-    """Rounds without their tokens, the prefill left out."""
-    return tuple(
-        Step(r.drafted, r.accepted, len(r.emitted), r.draft_seconds, r.verify_seconds, r.other_seconds)
-        for r in rounds
-        if r.index > 0
-    )
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as in the report's JSON: counts and seconds, or a server's figures."""
+        which = {"gamma": self.gamma, "prompt": self.prompt, "repeat": self.repeat}
+        if self.figures is not None:
+            return {**which, **self.figures.as_dict()}
+        sums = totals(self.steps)
+        # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
+        columns = [f.name for f in fields(RoundCounts)]
+        return {
+            **which,
+            **{name: getattr(sums, name) for name in ("rounds", "proposed", "accepted", "emitted")},
+            "seconds": self.seconds,
+            **{name: getattr(sums, name) for name in ("draft_seconds", "verify_seconds", "other_seconds")},
+            "columns": columns,
+            "steps": [[getattr(step, name) for name in columns] for step in self.steps],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,76 +122,63 @@ class SweepRow:
         return asdict(self)
 
 
-def row_of(gamma: int, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
-    """The figures of one γ from its runs, against the plain runs of the same prompts and repeats."""
+def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> SweepRow:
+    """The figures of one γ from its runs, against the plain runs of the same prompts and repeats.
+
+    Of a server's runs only counts and speeds are known; a count that one of them lacks is None.
+    """
     steps = [s for run in runs for s in run.steps]
-    rounds, emitted = len(steps), sum(s.emitted for s in steps)
-    proposed, accepted = sum(s.drafted for s in steps), sum(s.accepted for s in steps)
-    histogram = [0] * (gamma + 1)
-    for step in steps:
-        histogram[step.accepted] += 1
-    speeds = [v for v in map(speed, by_repeat(runs).values()) if v is not None]
-    pairs = _pairs(runs, plain)
-    faster = speedups(runs, plain)
-    kept = [kept_where_tested(steps, j) for j in range(gamma)]
-    costs = [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
+    figures = [run.figures for run in runs if run.figures is not None]
+    sums = _told(figures) if figures else totals(steps, gamma)
+    pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
+    costs = [] if figures else [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
-    alpha = ratio(accepted, sum(min(s.accepted + 1, s.drafted) for s in steps))
+    shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
     return SweepRow(
         gamma=gamma,
         runs=len(runs),
-        rounds=rounds,
-        proposed=proposed,
-        accepted=accepted,
-        emitted=emitted,
-        acceptance_rate=ratio(accepted, proposed),
-        mean_acceptance_length=ratio(emitted, rounds),
-        tokens_per_second=middle(speeds),
-        tokens_per_second_low=min(speeds, default=None),
-        tokens_per_second_high=max(speeds, default=None),
-        speedup=middle(faster),
-        speedup_low=min(faster, default=None),
-        speedup_high=max(faster, default=None),
-        predicted_speedup=middle(_predict(kept, steps, *cost) for cost in costs),
-        expected_speedup=expected_speedup(tokens_per_round(_shares(kept)), gamma, c, v) if costs else None,
-        leviathan_speedup=leviathan_speedup(alpha, gamma, c) if costs and alpha is not None else None,
+        rounds=sums.rounds,
+        proposed=sums.proposed,
+        accepted=sums.accepted,
+        emitted=sums.emitted,
+        acceptance_rate=sums.acceptance_rate,
+        mean_acceptance_length=sums.mean_acceptance_length,
+        **over_repeats("tokens_per_second", map(speed, by_repeat(runs))),
+        **over_repeats("speedup", (_speedup(*pair) for pair in pairs)),
+        predicted_speedup=middle(predicted_speedup(shares, lengths, *cost) for cost in costs),
+        expected_speedup=expected_speedup(tokens_per_round(shares), gamma, c, v) if costs else None,
+        leviathan_speedup=leviathan_speedup(sums.alpha, gamma, c) if costs and sums.alpha is not None else None,
         draft_cost=c,
         verify_cost=v,
         overhead_cost=o,
-        accepted_histogram=histogram,
-        per_position=[sum(histogram[j + 1 :]) / rounds for j in range(gamma)] if rounds else [],
-        conditional_per_position=kept,
-        draft_seconds=ratio(fsum(s.draft_seconds for s in steps), rounds),
-        verify_seconds=ratio(fsum(s.verify_seconds for s in steps), rounds),
-        other_seconds=ratio(fsum(s.other_seconds for s in steps), rounds),
+        accepted_histogram=sums.histogram,
+        per_position=sums.per_position,
+        conditional_per_position=sums.conditional,
+        draft_seconds=ratio(sums.draft_seconds, sums.rounds),
+        verify_seconds=ratio(sums.verify_seconds, sums.rounds),
+        other_seconds=ratio(sums.other_seconds, sums.rounds),
     )
 
 
-def speedups(runs: list[SweepRun], plain: list[SweepRun]) -> list[float]:
-    """Plain decoding's seconds a token over these runs', in each repeat that has both."""
-    return [v for v in (_speedup(*pair) for pair in _pairs(runs, plain)) if v is not None]
+def _told(figures: list[Metrics]) -> Totals:
+    """The totals of a server's runs."""
+    rounds, proposed, accepted = (_sum(figures, name) for name in ("rounds", "proposed", "accepted"))
+    histogram = [sum(column) for column in zip_longest(*(m.accepted_histogram for m in figures), fillvalue=0)]
+    if not rounds or sum(histogram) != rounds:
+        histogram = []
+    return Totals(
+        rounds,
+        proposed,
+        accepted,
+        sum(m.emitted or 0 for m in figures),
+        histogram=histogram,
+        per_position=shares_by_position(histogram, rounds),
+    )
 
 
-def _pairs(runs: list[SweepRun], plain: list[SweepRun]) -> list[tuple[list[SweepRun], list[SweepRun]]]:
-    """(drafted, plain) runs of each repeat, on the prompts of which both are finished."""
-    baselines = by_repeat(plain)
-    pairs = []
-    for repeat, drafted in by_repeat(runs).items():
-        both = {r.prompt for r in drafted} & {r.prompt for r in baselines.get(repeat, [])}
-        if both:
-            sides = (drafted, baselines[repeat])
-            pairs.append(tuple([r for r in side if r.prompt in both] for side in sides))
-    return pairs
-
-
-def by_repeat(runs: list[SweepRun]) -> dict[int, list[SweepRun]]:
-    """The runs of each repeat."""
-    return {n: [r for r in runs if r.repeat == n] for n in sorted({r.repeat for r in runs})}
-
-
-def speed(runs: list[SweepRun]) -> float | None:
-    """Tokens a second of several runs together."""
-    return ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
+def _sum(figures: list[Metrics], name: str) -> int | None:
+    values = [getattr(m, name) for m in figures]
+    return None if None in values else sum(values)
 
 
 def _speedup(drafted: list[SweepRun], plain: list[SweepRun]) -> float | None:
@@ -215,18 +199,3 @@ def _costs(gamma: int, drafted: list[SweepRun], plain: list[SweepRun]) -> tuple[
         median(s.other_seconds for s in full) / step,
         median(s.other_seconds for s in singles) / step,
     )
-
-
-def _predict(kept: list[float | None], steps: list[Step], c: float, v: float, o: float, plain_o: float) -> float:
-    return predicted_speedup(_shares(kept), Counter(s.drafted for s in steps), c, v, o, plain_o)
-
-
-def _shares(kept: list[float | None]) -> list[float]:
-    """What was never reached was never kept."""
-    return [share or 0.0 for share in kept]
-
-
-def middle(values: Iterable[float | None]) -> float | None:
-    """Median of the values there are."""
-    known = [v for v in values if v is not None]
-    return median(known) if known else None

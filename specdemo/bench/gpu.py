@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from specdemo.analysis.metrics import Metrics
 from specdemo.bench.contenders import Contender, Samples, assisted_generate, generate, ours
 from specdemo.bench.forwards import gpu_bandwidth, step_bytes
 from specdemo.bench.harness import Args, Results, columns, head, interleaved, run_bench, verdict
 from specdemo.bench.random_models import SEED, random_4b, random_pair
+from specdemo.metrics import Metrics
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 

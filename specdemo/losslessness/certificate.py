@@ -73,7 +73,7 @@ class Certificate:
         runs: pairs of runs made, one plain and one speculative.
         budget: pairs asked for.
         tokens: of a run, at most.
-        evidence: what a stake of 1 on telling the two strategies apart became, at its best: 1/p.
+        evidence: the most that the test martingale reached from 1; its reciprocal is the p-value.
         error_rate: the chance, at most, that a lossless strategy is ever said to differ.
         detectable: the fault that would have been caught 99 times of 100; None if not known (yet).
         reference: what that fault takes unchecked, for people.
@@ -178,7 +178,7 @@ class Certificate:
 
 
 def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], texts: Mapping[int, str]) -> Table:
-    """The table of two heaps of tokens; ``texts`` says how a token reads."""
+    """The table of plain and speculative tokens; ``texts`` says how a token reads."""
     counts = Counter(plain), Counter(speculative)
     common = (counts[0] + counts[1]).most_common(SHOWN)
     outcomes = [Outcome(t, texts.get(t) or f"#{t}", counts[0][t], counts[1][t]) for t, _ in common]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from specdemo.errors import PairError, SettingsError, TraceError
+from specdemo.errors import SettingsError, TraceError
 from specdemo.losslessness.certificate import Certificate, Verdict, count_tokens
 from specdemo.losslessness.greedy_check import GreedyCheck, judge
 from specdemo.losslessness.power import Detectable, detectable
-from specdemo.losslessness.scoring import Detective, greedy_choices
-from specdemo.losslessness.sequential_test import Bets, Clues
+from specdemo.losslessness.scoring import EvidenceCollector, greedy_choices
+from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
@@ -99,11 +99,11 @@ class Certifier:
         self.settings = replace(settings, max_new_tokens=tokens, top_candidates=0)
         self._plain = replace(self.settings, strategy="autoregressive")
         self._seeds = Random(settings.seed)
-        self._detective: Detective | None = None
+        self._collector: EvidenceCollector | None = None
         self._exact = pair.dtype == "float32" and pair.quantization is None
         self._at_once = AT_ONCE if self._exact and can_batch(pair, settings) else 1
-        self._bets = Bets(Detective.LEANINGS, exact=self._exact)
-        self._clues: tuple[list[Clues], list[Clues]] = ([], [])
+        self._martingale = TestMartingale(EvidenceCollector.SCORES, exact=self._exact)
+        self._evidence: tuple[list[RunEvidence], list[RunEvidence]] = ([], [])
         self._texts: dict[int, str] = {}
         self._power: tuple[int, Detectable | None] = (0, None)
         self._seconds = 0.0
@@ -111,23 +111,23 @@ class Certifier:
     @property
     def done(self) -> bool:
         """Whether there is a verdict, or no run is left."""
-        return self._differs or self._bets.pairs >= self.budget
+        return self._differs or self._martingale.pairs >= self.budget
 
     @property
     def _differs(self) -> bool:
-        return self._bets.best >= 1 / self.error_rate
+        return self._martingale.peak >= 1 / self.error_rate
 
     def step(self) -> None:
         """A few more pairs of runs, decoded as lanes or rows are; they count one by one, up to a verdict."""
         begin = time.perf_counter()
-        if self._detective is None:
-            self._detective = Detective(self.pair, self.ids, self.settings)
-        for traces in self._pairs(min(self._at_once, self.budget - self._bets.pairs)):
-            found = [self._detective.clues(trace.token_ids) for trace in traces]
-            for clues, trace, clue in zip(self._clues, traces, found, strict=True):
+        if self._collector is None:
+            self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
+        for traces in self._pairs(min(self._at_once, self.budget - self._martingale.pairs)):
+            found = [self._collector.evidence(trace.token_ids) for trace in traces]
+            for group, trace, run_ in zip(self._evidence, traces, found, strict=True):
                 self._texts |= {t.id: t.text for t in trace.output if t.text and t.id not in self._texts}
-                clues.append(clue)
-            self._bets.see(*found)
+                group.append(run_)
+            self._martingale.update(*found)
             if self._differs:
                 break
         self._seconds += time.perf_counter() - begin
@@ -153,14 +153,14 @@ class Certifier:
             verdict = "differs"
         elif self.done and power is not None:
             verdict = "passes"
-        asked = self._detective is not None and self._detective.drafts
+        asked = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict=verdict,
             settings=self.settings,
-            runs=self._bets.pairs,
+            runs=self._martingale.pairs,
             budget=self.budget,
             tokens=self.settings.max_new_tokens,
-            evidence=self._bets.best,
+            evidence=self._martingale.peak,
             error_rate=self.error_rate,
             detectable=power,
             reference="the draft's token" if asked else "the likeliest token",
@@ -172,13 +172,13 @@ class Certifier:
         )
 
     def _tokens(self, places: slice) -> list[list[int]]:
-        return [[t for run_ in heap for t in run_.tokens[places]] for heap in self._clues]
+        return [[t for run_ in group for t in run_.tokens[places]] for group in self._evidence]
 
     def _detectable(self) -> Detectable | None:
         """Worked out every few pairs, since it takes a while; what was caught then is caught now."""
-        pairs = self._bets.pairs
+        pairs = self._martingale.pairs
         if pairs - self._power[0] >= REFRESH_RUNS or (self.done and pairs != self._power[0]):
-            runs = [run_ for heap in self._clues for run_ in heap]
+            runs = [run_ for group in self._evidence for run_ in group]
             self._power = pairs, detectable(runs, pairs, self.error_rate, self.settings.seed, exact=self._exact)
         return self._power[1]
 
@@ -195,15 +195,11 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
         TraceError: it has no tokens, or is no trace.
         PairError, PromptError: ``pair`` is no ModelPair, or cannot read the trace's prompt.
     """
-    if not isinstance(pair, ModelPair):
-        raise PairError(
-            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
-        )
     if not isinstance(trace, Trace):
         raise TraceError(
             f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
         )
-    encode(pair, trace.prompt_ids)  # says what is wrong with a prompt that this pair cannot read
+    encode(pair, trace.prompt_ids)  # refuses another pair, and a prompt that this one cannot read
     if not trace.settings.greedy:
         raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
     if trace.output and not trace.token_ids:

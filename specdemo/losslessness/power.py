@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdemo.losslessness.sequential_test import (
-    Clues,
-    exact_gains,
-    exact_stakes,
-    log_gains,
-    log_stakes,
+    RunEvidence,
+    label_factors,
+    label_weights,
+    likelihood_factors,
+    likelihood_weights,
     standardised,
 )
 
@@ -38,32 +38,33 @@ class Detectable:
 
 
 def detectable(
-    runs: Sequence[Clues], pairs: int, error_rate: float, seed: int = 0, *, exact: bool = True
+    runs: Sequence[RunEvidence], pairs: int, error_rate: float, seed: int = 0, *, exact: bool = True
 ) -> Detectable | None:
     """The smallest fault of :data:`SHARES` that this test would have caught within ``pairs`` pairs.
 
     A faulty rule draws from (1 − s)·p + s·reference at each place. Runs of p, reweighted by what this makes of
     their probability, are runs of that rule (importance resampling); the whole sequential test is repeated on them
-    :data:`REPEATS` times. The guesser that counts tokens is left out, so the truth is a little better. None if no
-    fault could be simulated and caught.
+    :data:`REPEATS` times. The predictor that counts tokens is left out, so the truth is a little better. None if
+    no fault could be simulated and caught.
 
     Args:
         runs: draws of p.
         pairs: the length of the test.
         error_rate: of the test.
         seed: of the resampling.
-        exact: as of :class:`specdemo.losslessness.sequential_test.Bets`.
+        exact: as of :class:`specdemo.losslessness.sequential_test.TestMartingale`.
     """
     if len(runs) < LEAST_EFFECTIVE:
         return None
-    known = np.array([[run.leanings, run.variances] for run in runs])
-    sure = np.array([exact_gains(run) for run in runs]) * exact
+    scores = np.array([[run.scores, run.variances] for run in runs])
+    ratios = np.array([likelihood_factors(run) for run in runs]) * exact
     distance = float(np.mean([run.distance for run in runs]))
     low, high = 0, len(SHARES)
     while low < high:  # what catches a share catches a larger one
         middle = (low + high) // 2
         weights = _weights(runs, SHARES[middle])
-        if _worth(weights) < LEAST_EFFECTIVE or _caught(known, sure, weights, pairs, error_rate, seed) >= CAUGHT:
+        simulated = _worth(weights) >= LEAST_EFFECTIVE
+        if not simulated or _caught(scores, ratios, weights, pairs, error_rate, seed) >= CAUGHT:
             high = middle
         else:
             low = middle + 1
@@ -74,7 +75,7 @@ def detectable(
     return Detectable(SHARES[low], SHARES[low] * distance)
 
 
-def _weights(runs: Sequence[Clues], share: float) -> np.ndarray:
+def _weights(runs: Sequence[RunEvidence], share: float) -> np.ndarray:
     return np.array([np.prod([1 - share + share * r for r in run.ratios]) for run in runs])
 
 
@@ -84,23 +85,22 @@ def _worth(weights: np.ndarray) -> float:
 
 
 def _caught(
-    known: np.ndarray, sure: np.ndarray, weights: np.ndarray, pairs: int, error_rate: float, seed: int
+    scores: np.ndarray, ratios: np.ndarray, weights: np.ndarray, pairs: int, error_rate: float, seed: int
 ) -> float:
-    """Share of the repetitions in which the capital reaches 1/error_rate.
+    """Share of the repetitions in which the martingale reaches 1/error_rate.
 
-    ``known`` (runs, 2, K) are the runs' leanings and variances, ``sure`` (runs, bets) what exact bets make of
-    them.
+    ``scores`` (runs, 2, K) are the runs' scores and variances, ``ratios`` (runs, faults) log likelihood ratios.
     """
     draws = np.random.default_rng(seed)
     chances = weights / weights.sum()
-    stakes = np.concatenate([log_stakes(known.shape[-1]), exact_stakes()])
+    means = np.concatenate([label_weights(scores.shape[-1]), likelihood_weights()])
     at_once = max(1, LARGEST_SAMPLE // pairs)
     caught = 0
     for begin in range(0, REPEATS, at_once):
         shape = (min(at_once, REPEATS - begin), pairs)
-        plain = draws.integers(len(known), size=shape)
-        speculative = draws.choice(len(known), size=shape, p=chances)
-        gains = [log_gains(standardised(known[plain], known[speculative])), sure[speculative]]
-        capital = np.logaddexp.reduce(np.cumsum(np.concatenate(gains, axis=-1), axis=1) + stakes, axis=-1)
-        caught += int((capital.max(axis=1) >= -np.log(error_rate)).sum())
+        plain = draws.integers(len(scores), size=shape)
+        speculative = draws.choice(len(scores), size=shape, p=chances)
+        factors = [label_factors(standardised(scores[plain], scores[speculative])), ratios[speculative]]
+        evidence = np.logaddexp.reduce(np.cumsum(np.concatenate(factors, axis=-1), axis=1) + means, axis=-1)
+        caught += int((evidence.max(axis=1) >= -np.log(error_rate)).sum())
     return caught / REPEATS

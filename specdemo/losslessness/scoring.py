@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.drafters.prompt_lookup import LookupDrafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.lane import new_lane
 from specdemo.decoding.readings import readings
 from specdemo.decoding.sampling import Sampler
 from specdemo.drafters import DRAFTERS
-from specdemo.losslessness.sequential_test import Clues
+from specdemo.losslessness.sequential_test import RunEvidence
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
-LEAST_LOG = -14.0  # of a probability: p = 0 must not make a leaning infinite
+LEAST_LOG = -14.0  # of a probability: p = 0 must not make a score infinite
 
 
-class Scorer:
+class TeacherForcing:
     """One model that reads what may follow a prompt, and forgets it again.
 
     Args:
@@ -34,8 +34,8 @@ class Scorer:
         if self._prompt[:-1]:
             runner.forward(self._prompt[:-1])
 
-    def scores(self, ids: Sequence[int]) -> torch.Tensor:
-        """Processed scores (n, vocabulary) at the places of ``ids`` (n,), each after all tokens before it."""
+    def logits(self, ids: Sequence[int]) -> torch.Tensor:
+        """Processed logits (n, vocabulary) at the places of ``ids`` (n,), each after all tokens before it."""
         kept = len(self._prompt) - 1
         try:
             logits = self._runner.forward([self._prompt[-1], *ids[:-1]], keep=len(ids)).logits
@@ -45,53 +45,55 @@ class Scorer:
 
     def probabilities(self, ids: Sequence[int]) -> torch.Tensor:
         """The distributions (n, vocabulary) that each of ``ids`` (n,) was, or would be, drawn from."""
-        return self._sampler.probabilities(self.scores(ids))
+        return self._sampler.probabilities(self.logits(ids))
 
 
-class Detective:
-    """Collects the clues of runs, the same for every strategy: it is told the tokens, not where they come from.
+class EvidenceCollector:
+    """Makes the evidence of runs, the same for every strategy: it is given the tokens, not where they come from.
 
-    The reference is what a faulty rule would take too readily: the draft's distribution; the copied token of
-    prompt lookup (p where nothing is copied); the target's likeliest token where the draft cannot be asked.
+    The reference is what a faulty rule would take too readily: the draft's distribution; the copied token of a
+    drafter that copies (p where nothing is copied); the target's likeliest token where the draft cannot be asked.
     """
 
-    LEANINGS = 3
+    SCORES = 3
 
     def __init__(self, pair: ModelPair, prompt: Sequence[int], settings: Settings) -> None:
+        self._pair, self._prompt, self._settings = pair, list(prompt), settings
+        self._spec = DRAFTERS[settings.drafter]
         sampler = Sampler(settings, pair.vocabulary, pair.device)
-        self._prompt, self._settings = list(prompt), settings
-        self._target = Scorer(EagerRunner(pair.target), sampler, prompt)
-        drafts = _draft_runner(pair, settings)
-        self._draft = None if drafts is None else Scorer(drafts, sampler, prompt)
+        self._runner = EagerRunner(pair.target)
+        self._target = TeacherForcing(self._runner, sampler, prompt)
+        model = None if settings.strategy == "autoregressive" else self._spec.reference(pair, settings)
+        self._draft = None if model is None else TeacherForcing(EagerRunner(model), sampler, prompt)
 
     @property
     def drafts(self) -> bool:
         """Whether the reference is the drafter's, rather than the target's likeliest token."""
-        return self._draft is not None or DRAFTERS[self._settings.drafter].copies
+        return self._draft is not None or self._spec.copies
 
-    def clues(self, ids: Sequence[int]) -> Clues:
-        """The clues of a run's tokens (n,), the first of them left out: it is the prefill's in any strategy."""
+    def evidence(self, ids: Sequence[int]) -> RunEvidence:
+        """The evidence of a run's tokens (n,) without the first, which is the prefill's in any strategy."""
         p = self._target.probabilities(ids)
         reference = self._reference(ids, p)[1:].double()
         p = p[1:].double()
         chosen = torch.tensor(list(ids)[1:], dtype=torch.long, device=p.device).unsqueeze(-1)
-        kinds = (
+        favoured = (
             reference,
             reference / (p + reference).clamp(min=1e-30),
             p.log().clamp(min=LEAST_LOG),
         )
-        leanings, variances = [], []
-        for kind in kinds:
-            mean = (p * kind).sum(-1)
-            leanings.append(float((kind.gather(1, chosen).squeeze(-1) - mean).sum()))
-            variances.append(float(((p * kind * kind).sum(-1) - mean * mean).clamp(min=0).sum()))
+        scores, variances = [], []
+        for g in favoured:
+            mean = (p * g).sum(-1)
+            scores.append(float((g.gather(1, chosen).squeeze(-1) - mean).sum()))
+            variances.append(float(((p * g * g).sum(-1) - mean * mean).clamp(min=0).sum()))
         p_chosen, r_chosen = (rows.gather(1, chosen).squeeze(-1) for rows in (p, reference))
         # At the edge of top-k or top-p rounding may cut off what the lane did not: no evidence.
         ratios = torch.where(p_chosen > 0, r_chosen / p_chosen, 1.0)
         tilts = torch.where(p_chosen > 0, r_chosen - (p * reference).sum(-1), 0.0)
-        return Clues(
+        return RunEvidence(
             tokens=tuple(ids[1:]),
-            leanings=tuple(leanings),
+            scores=tuple(scores),
             variances=tuple(variances),
             ratios=tuple(ratios.tolist()),
             tilts=tuple(tilts.tolist()),
@@ -101,16 +103,18 @@ class Detective:
     def _reference(self, ids: Sequence[int], p: torch.Tensor) -> torch.Tensor:
         if self._draft is not None:
             return self._draft.probabilities(ids)
-        if not DRAFTERS[self._settings.drafter].copies:
+        if not self._spec.copies:
             return torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).to(p.dtype)
-        lookup = LookupDrafter(self._settings.lookup_ngram)
+        before = list(self._prompt)
+        drafter = self._spec.open(self._pair, self._runner, new_lane(self._pair, before, self._settings))
+        drafter.prefill(before)
         rows = p.clone()
-        for place in range(len(ids)):
-            before = [*self._prompt, *ids[:place]]
-            lookup.commit(before)
-            for copied in lookup.propose(before, 1).ids:
-                rows[place] = 0.0
-                rows[place, copied] = 1.0
+        for row, token in zip(rows, ids, strict=True):
+            for copied in drafter.propose(before, 1).ids:
+                row.zero_()
+                row[copied] = 1.0
+            before.append(token)
+            drafter.commit(before)
         return rows
 
 
@@ -118,18 +122,11 @@ def greedy_choices(
     pair: ModelPair, prompt: Sequence[int], ids: Sequence[int], settings: Settings
 ) -> tuple[list[tuple[int, str]], list[float | None]]:
     """The target's best token (id, text) at each place of ``ids`` (n,), and the margin of the one emitted."""
-    scores = Scorer(EagerRunner(pair.target), Sampler(settings, pair.vocabulary, pair.device), prompt).scores(ids)
+    sampler = Sampler(settings, pair.vocabulary, pair.device)
+    logits = TeacherForcing(EagerRunner(pair.target), sampler, prompt).logits(ids)
     text = Detokenizer(pair.tokenizer, prompt)
     best = []
-    for token, choice in zip(ids, scores.argmax(-1).tolist(), strict=True):
+    for token, choice in zip(ids, logits.argmax(-1).tolist(), strict=True):
         best.append((choice, text.peek(choice)))
         text.push(token)
-    return best, [reading.margin for reading in readings(scores, ids)]
-
-
-def _draft_runner(pair: ModelPair, settings: Settings) -> Runner | None:
-    """What drafts, on a cache of its own; None if that is no model over the target's tokens."""
-    if settings.strategy == "autoregressive":
-        return None
-    model = DRAFTERS[settings.drafter].reference(pair, settings)
-    return None if model is None else EagerRunner(model)
+    return best, [reading.margin for reading in readings(logits, ids)]

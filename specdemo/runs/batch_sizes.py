@@ -5,41 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle, islice
 from threading import Event
 
-from specdemo.analysis.batch_metrics import measure_batch
+from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeReport, SizeRun
-from specdemo.errors import MemoryShortage, SettingsError
-from specdemo.machine import machine_of
+from specdemo.errors import MemoryShortage
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import check_batch, row_settings, stream_batch
 from specdemo.runs.encode import encode_all
-from specdemo.runs.single import Prompt, checked
-from specdemo.settings import SEEDS, Settings, at_least_one, check_measurable, whole_numbers
+from specdemo.runs.measuring import Progress, drafting, measured_on, seconds_left, warm_up
+from specdemo.runs.single import Prompt
+from specdemo.settings import SEEDS, Settings, at_least_one, whole_numbers
 
 SIZES = (1, 2, 4, 8, 16)
 LARGEST = 256
 WARM_UP_TOKENS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class SizeProgress:
-    """A batch was finished, or did not fit.
-
-    Attributes:
-        done, total: finished batches, and all of them.
-        run: the one that was finished last; None if memory ran out.
-        seconds_left: estimated from the rows decoded so far, waits included.
-        report: everything measured so far.
-    """
-
-    done: int
-    total: int
-    run: SizeRun | None
-    seconds_left: float
-    report: SizeReport
+SizeProgress = Progress[SizeRun | None, SizeReport]
 
 
 def batch_sizes(
@@ -80,10 +63,7 @@ def stream_batch_sizes(
 
     Setting ``stop`` ends it within one round; a batch that was not finished is not counted.
     """
-    settings = checked(settings)
-    if settings.strategy != "speculative":
-        raise SettingsError("strategy", f"{settings.strategy!r} drafts no batch to compare; choose 'speculative'.")
-    check_measurable(settings)
+    settings = drafting(settings, "{} drafts no batch to compare")
     ids = encode_all(pair, prompts, settings.chat)
     check_batch(pair, [settings])
     report = SizeReport(
@@ -91,74 +71,56 @@ def stream_batch_sizes(
         sizes=whole_numbers("sizes", sizes, LARGEST, "(1, 2, 4, 8, 16)"),
         prompts=len(ids),
         repeats=at_least_one("repeats", repeats),
-        pair=pair.name,
-        dtype=pair.dtype,
-        quantization=pair.quantization,
-        machine=machine_of(pair.device, pair.threads),
+        **measured_on(pair),
     )
     return _runs(pair, ids, report, stop or Event())
 
 
 def _runs(pair: ModelPair, ids: list[list[int]], report: SizeReport, stop: Event) -> Iterator[SizeProgress]:
     """Repeat by repeat, the sizes ascending, plain and drafted first in turns."""
-    began = time.perf_counter()
-    warm = _Batch(1, 0, 0, False)
-    short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
-    for each in (warm, replace(warm, drafted=True)):  # both ways pay for what only a first run pays
-        if _run(pair, ids[:1], short, each, stop) is None:
+    began, rows_done = time.perf_counter(), 0
+    short = warm_up(report.settings, WARM_UP_TOKENS)
+    for drafted in (False, True):
+        if _run(pair, ids[:1], short, drafted, stop) is None:
             return
-    rows_done = 0
-    for batch in _batches(report):
-        if batch.size not in report.fitting:
+    pool = list(islice(cycle(ids), report.rows_each))
+    for repeat, size, part, drafted in _batches(report):
+        if size not in report.fitting:
             continue
+        first = part * size
+        prompts = list(islice(cycle(pool), first, first + size))
+        # A prompt draws alike in whatever batch it stands, so that sizes do not differ by luck.
+        settings = replace(report.settings, seed=(report.settings.seed + first) % SEEDS)
         try:
-            run = _run(pair, _prompts(ids, report, batch), report.settings, batch, stop)
+            figures = _run(pair, prompts, settings, drafted, stop)
         except MemoryShortage:
-            run, report = None, replace(report, ran_out=batch.size)
+            finished, report = None, replace(report, ran_out=size)
         else:
-            if run is None:
+            if figures is None:
                 return
-            rows_done += batch.size
-            report = replace(report, runs=(*report.runs, run))
+            rows_done += size
+            finished = SizeRun(size, part, repeat, drafted, figures)
+            report = replace(report, runs=(*report.runs, finished))
         rows = 2 * report.repeats * sum(size * report.parts(size) for size in report.fitting)
-        left = (time.perf_counter() - began) / max(rows_done, 1) * max(rows - rows_done, 0)
-        yield SizeProgress(len(report.runs), report.total, run, left, report)
+        yield Progress(len(report.runs), report.total, finished, seconds_left(began, rows_done, rows), report)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """One batch to be made; ``part`` says which of the prompts."""
-
-    size: int
-    part: int
-    repeat: int
-    drafted: bool
-
-
-def _batches(report: SizeReport) -> Iterator[_Batch]:
+def _batches(report: SizeReport) -> Iterator[tuple[int, int, int, bool]]:
+    """(repeat, size, part of the prompts, whether it drafts), plain and drafted first in turns."""
     for repeat in range(report.repeats):
         for size in report.sizes:
             for part in range(report.parts(size)):
-                turns = (False, True) if (repeat + part) % 2 else (True, False)
-                yield from (_Batch(size, part, repeat, drafted) for drafted in turns)
-
-
-def _prompts(ids: list[list[int]], report: SizeReport, batch: _Batch) -> list[list[int]]:
-    """The next so many of the prompts that every size decodes, from the first again where they end."""
-    pool = list(islice(cycle(ids), report.rows_each))
-    return list(islice(cycle(pool), batch.part * batch.size, (batch.part + 1) * batch.size))
+                for drafted in (False, True) if (repeat + part) % 2 else (True, False):
+                    yield repeat, size, part, drafted
 
 
 def _run(
-    pair: ModelPair, prompts: list[list[int]], settings: Settings, batch: _Batch, stop: Event
-) -> SizeRun | None:
-    """One batch; None if it was stopped."""
-    settings = settings if batch.drafted else replace(settings, strategy="autoregressive")
-    # A prompt draws alike in whatever batch it stands, so that sizes do not differ by luck.
-    first = (settings.seed + batch.part * batch.size) % SEEDS
-    rows = row_settings(replace(settings, seed=first), len(prompts))
-    with closing(stream_batch(pair, prompts, rows)) as steps:
+    pair: ModelPair, prompts: list[list[int]], settings: Settings, drafted: bool, stop: Event
+) -> BatchMetrics | None:
+    """The figures of one batch; None if it was stopped."""
+    settings = settings if drafted else replace(settings, strategy="autoregressive")
+    with closing(stream_batch(pair, prompts, row_settings(settings, len(prompts)))) as steps:
         for _ in steps:
             if stop.is_set():
                 return None
-        return SizeRun(batch.size, batch.part, batch.repeat, batch.drafted, measure_batch(steps.traces()))
+        return measure_batch(steps.traces())

@@ -5,41 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 
 from specdemo.analysis.sweep_report import PLAIN, SweepReport
-from specdemo.analysis.sweep_rows import SweepRun, steps_of
+from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import ServerError, SettingsError
-from specdemo.machine import machine_of
+from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all
-from specdemo.runs.single import Prompt, checked, stream
+from specdemo.runs.measuring import Progress, drafting, measured_on, seconds_left, warm_up
+from specdemo.runs.single import Prompt, stream
 from specdemo.servers.pair import ServerPair, on_server
-from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, check_measurable, whole_numbers
+from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, whole_numbers
 from specdemo.trace import Round, Trace
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA
-
-
-@dataclass(frozen=True, slots=True)
-class SweepProgress:
-    """A run was finished.
-
-    Attributes:
-        done, total: finished runs, and all of them.
-        run: the one that was finished last.
-        seconds_left: estimated from the time that those before took, waits included.
-        report: everything measured so far.
-    """
-
-    done: int
-    total: int
-    run: SweepRun
-    seconds_left: float
-    report: SweepReport
+SweepProgress = Progress[SweepRun, SweepReport]
 
 
 def sweep(
@@ -82,9 +66,12 @@ def stream_sweep(
     What ``sweep`` raises is raised here at once, not at the first run. Setting ``stop`` ends the sweep within one
     round; a run that was not finished is not counted.
     """
-    settings = _checked(settings)
+    settings = drafting(settings, "a sweep drafts by itself and cannot run {}")
+    if settings.adaptive_gamma:
+        raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
+    stop = stop or Event()
     if on_server(pair, settings):
-        return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop or Event())
+        return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop)
     ids = encode_all(pair, prompts, settings.chat)
     check_drafter(pair, settings)
     report = SweepReport(
@@ -93,12 +80,9 @@ def stream_sweep(
         prompts=len(ids),
         repeats=at_least_one("repeats", repeats),
         runs=(),
-        pair=pair.name,
-        dtype=pair.dtype,
-        quantization=pair.quantization,
-        machine=machine_of(pair.device, pair.threads),
+        **measured_on(pair),
     )
-    return _runs(pair, ids, report, stop or Event())
+    return _runs(pair, ids, report, stop)
 
 
 def order(contenders: Sequence[int | None], prompt: int, repeat: int) -> list[int | None]:
@@ -129,25 +113,25 @@ def _on_server(
 def _runs(
     pair: ModelPair | ServerPair, prompts: list[Prompt], report: SweepReport, stop: Event
 ) -> Iterator[SweepProgress]:
-    began = time.perf_counter()
-    if not _warm_up(pair, prompts[0], report, stop):
-        return
-    contenders = (PLAIN, *report.gammas)
+    began, contenders = time.perf_counter(), (PLAIN, *report.gammas)
+    short = warm_up(report.settings, WARM_UP_TOKENS)
+    for gamma in (PLAIN, report.gammas[-1]):
+        if _run(pair, prompts[0], _settings(short, gamma, 0), stop) is None:
+            return
     for repeat in range(report.repeats):
-        for number, ids in enumerate(prompts):
+        for number, prompt in enumerate(prompts):
             for gamma in order(contenders, number, repeat):
-                lane = _run(pair, ids, _settings(report.settings, gamma, repeat), stop)
+                lane = _run(pair, prompt, _settings(report.settings, gamma, repeat), stop)
                 if lane is None:
                     return
                 if isinstance(lane, Trace):
                     finished = SweepRun(gamma, number, repeat, (), lane.metrics())
                     report = replace(report, server_gamma=report.server_gamma or lane.server.gamma)
                 else:
-                    finished = SweepRun(gamma, number, repeat, steps_of(lane))
+                    finished = SweepRun(gamma, number, repeat, counts_of(lane))
                 report = replace(report, runs=(*report.runs, finished))
                 done = len(report.runs)
-                left = (time.perf_counter() - began) / done * (report.total - done)
-                yield SweepProgress(done, report.total, finished, left, report)
+                yield Progress(done, report.total, finished, seconds_left(began, done, report.total), report)
 
 
 def _run(
@@ -174,31 +158,9 @@ def _run(
     return trace
 
 
-def _warm_up(pair: ModelPair | ServerPair, ids: Prompt, report: SweepReport, stop: Event) -> bool:
-    """Let both ways of decoding pay for what only a first run pays; False if it was stopped."""
-    short = replace(report.settings, max_new_tokens=min(WARM_UP_TOKENS, report.settings.max_new_tokens))
-    return all(
-        _run(pair, ids, _settings(short, gamma, 0), stop) is not None for gamma in (PLAIN, report.gammas[-1])
-    )
-
-
 def _settings(settings: Settings, gamma: int | None, repeat: int) -> Settings:
     """Of one run: repeats of sampled runs draw other texts, so that the figures are not those of one."""
     seed = (settings.seed + repeat) % SEEDS
     if gamma == PLAIN:
         return replace(settings, strategy="autoregressive", seed=seed)
-    if gamma is None:
-        return replace(settings, seed=seed)
-    return replace(settings, gamma=gamma, seed=seed)
-
-
-def _checked(settings: Settings | None) -> Settings:
-    settings = checked(settings)
-    if settings.strategy != "speculative":
-        raise SettingsError(
-            "strategy", f"a sweep drafts by itself and cannot run {settings.strategy!r}; choose 'speculative'."
-        )
-    if settings.adaptive_gamma:
-        raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
-    check_measurable(settings)
-    return settings
+    return replace(settings, gamma=gamma or settings.gamma, seed=seed)

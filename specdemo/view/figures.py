@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdemo.analysis.metrics import Metrics
+from specdemo.metrics import Metrics
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import engine_note
 

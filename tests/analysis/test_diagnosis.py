@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_traces import lane_of, plain_lane
 
 import specdemo
 from specdemo.analysis.diagnosis import explain, gather
 from specdemo.analysis.reasons import RULES, Evidence
 from specdemo.settings import Settings
-from specdemo.trace import Round, Token, Trace
+from specdemo.trace import Trace
 
 GOOD = Evidence(
     speedup=2.4,
@@ -26,11 +27,11 @@ GOOD = Evidence(
 )
 
 CASES = {
-    "no draft this dear can pay": (
+    "draft too costly at any acceptance": (
         replace(GOOD, speedup=0.55, rate=0.82, c=1.1),
         "a draft step costs 110% of a target step: even if all 5 drafted tokens were kept",
     ),
-    "no check this dear can pay": (
+    "check too costly at any acceptance": (
         replace(GOOD, speedup=0.6, v=6.0, quantization="int8"),
         "checking 6 tokens costs 6.0 single steps with int8 weights: even if all 5",
     ),
@@ -38,16 +39,16 @@ CASES = {
         replace(GOOD, speedup=0.9, overhead=0.4),
         "40% of the time goes outside the models",
     ),
-    "seldom anything to draft": (
+    "few rounds draft": (
         replace(GOOD, speedup=1.0, drafting=0.12, gamma=0.5),
         "tokens were drafted in only 12% of the rounds",
     ),
-    "a dear draft": (
+    "costly draft": (
         replace(GOOD, speedup=1.02, c=0.61, shorter=(2, 1.21)),
         "a draft step costs 61% of a target step, so even 80% acceptance (τ 4.2) hardly pays; "
         "try a smaller draft or γ = 2, which promises 1.2×",
     ),
-    "a dear check": (
+    "costly check": (
         replace(GOOD, speedup=0.97, v=2.6, quantization="int8", rate=0.4, tau=2.9),
         "checking 6 tokens costs 2.6 single steps with int8 weights, and 40% of drafted tokens were kept",
     ),
@@ -55,7 +56,7 @@ CASES = {
         replace(GOOD, speedup=0.93, rate=0.1, tau=1.5, shorter=(1, 1.04)),
         "only 10% of drafted tokens were kept (τ 1.5), and at these costs a round pays from τ 1.7 on",
     ),
-    "as it should be": (GOOD, "80% of drafted tokens were kept (τ 4.2)"),
+    "as the costs predict": (GOOD, "80% of drafted tokens were kept (τ 4.2)"),
 }
 
 
@@ -69,50 +70,21 @@ def test_each_rule_is_given_where_it_applies_and_says_the_measured_numbers(rule:
 
 def lane(kept: int, gamma: int, step: float, draft: float, check: float, rounds: int = 6) -> Trace:
     """A speculative lane whose rounds are all alike: ``kept`` of ``gamma`` drafted tokens."""
-    made, clock = (
-        [Round(0, (Token(1, "a", "target", 0, 1, 0.5, None, None, step),), 0, 0, step, 0.0, step, 0.0)],
-        step,
-    )
-    for index in range(1, rounds + 1):
-        clock += gamma * draft + check
-        kinds = ["accepted"] * kept + ["rejected"] * (gamma - kept)
-        tokens = [
-            Token(2, "b", kind, index, place, 0.5, 0.5, 0.5 if place <= kept + 1 else None, clock, 1.0)
-            for place, kind in enumerate(kinds, start=1)
-        ]
-        own = "bonus" if kept == gamma else "corrected"
-        tokens.append(Token(3, "c", own, index, kept + 1, 0.5, None, None, clock, 1.0))
-        made.append(Round(index, tuple(tokens), gamma, kept, clock, gamma * draft, check, 0.0))
-    return Trace(Settings(gamma=gamma), (1, 2), tuple(made))
-
-
-def plain(step: float, count: int = 12) -> Trace:
-    made = [
-        Round(
-            i,
-            (Token(1, "a", "target", i, 1, 0.5, None, None, step * (i + 1)),),
-            0,
-            0,
-            step * (i + 1),
-            0.0,
-            step,
-            0.0,
-        )
-        for i in range(count)
-    ]
-    return Trace(Settings(strategy="autoregressive"), (1, 2), tuple(made))
+    own = "bonus" if kept == gamma else "corrected"
+    kinds = [*["accepted"] * kept, *["rejected"] * (gamma - kept), own]
+    return lane_of(Settings(gamma=gamma), [(kinds, (gamma * draft, check, 0.0))] * rounds, step)
 
 
 def test_a_shorter_draft_is_advised_from_what_was_measured_of_the_first_tokens() -> None:
     """γ 8, 1 kept, c 0.2, v 1.8: τ 2 over 3.4 steps. γ = 1 keeps as much for 0.2 + 1.1: 1.5×."""
-    evidence = gather(plain(0.1), lane(1, 8, 0.1, 0.02, 0.18))
+    evidence = gather(plain_lane([0.1] * 11), lane(1, 8, 0.1, 0.02, 0.18))
     assert evidence.shorter == (1, pytest.approx(2 / 1.3))
-    assert "γ = 1 promises 1.5×" in explain(plain(0.1), lane(1, 8, 0.1, 0.02, 0.18))
+    assert "γ = 1 promises 1.5×" in explain(plain_lane([0.1] * 11), lane(1, 8, 0.1, 0.02, 0.18))
 
 
 def test_no_shorter_draft_is_advised_where_the_long_one_is_right() -> None:
     """Guards against advice for its own sake."""
-    assert gather(plain(0.1), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None
+    assert gather(plain_lane([0.1] * 11), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None
 
 
 def test_real_lanes_are_explained() -> None:

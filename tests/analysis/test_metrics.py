@@ -9,58 +9,32 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import lane_of, plain_lane, round_of
 from toys import endless_pair, prompt_ids
 
 import specdemo
-from specdemo import Metrics, Round, Settings, Token, Trace
+from specdemo import Metrics, Settings, Trace
 
 durations = st.floats(1e-6, 10.0)
-
-
-def token(kind: str, index: int, position: int, chance: float | None, seconds: float) -> Token:
-    return Token(
-        id=20,
-        text="x",
-        kind=kind,
-        round=index,
-        position=position,
-        p=0.5,
-        q=0.5,
-        acceptance=chance,
-        seconds=seconds,
-    )
 
 
 @st.composite
 def lanes(draw: st.DrawFn) -> Trace:
     """Any lane that the loop could have recorded, speculative or plain, finished or not."""
     clock = draw(durations)
-    rounds = [Round(0, (token("target", 0, 1, None, clock),), 0, 0, clock, clock / 4, clock / 2, clock / 4)]
+    rounds = [round_of(0, ["target"], clock, (clock / 4, clock / 2, clock / 4))]
     with_overlaps = draw(st.booleans())
     for index in range(1, draw(st.integers(0, 12)) + 1):
         drafted = draw(st.integers(0, 6))
         accepted = draw(st.integers(0, drafted))
         phases = draw(durations) if drafted else 0.0, draw(durations), draw(durations)
         clock += sum(phases)
-        rejected = drafted - accepted
         tested = min(accepted + 1, drafted)
-        kinds = ["accepted"] * accepted + ["rejected"] * rejected
-        tokens = [token(k, index, i + 1, 0.5 if i < tested else None, clock) for i, k in enumerate(kinds)]
-        own = "target" if not drafted else "corrected" if rejected else "bonus"
-        tokens.append(token(own, index, accepted + 1, None, clock))
+        own = "target" if not drafted else "corrected" if accepted < drafted else "bonus"
+        kinds = [*["accepted"] * accepted, *["rejected"] * (drafted - accepted), own]
         overlaps = tuple(draw(st.floats(0.0, 1.0)) for _ in range(tested)) if with_overlaps and drafted else None
-        rounds.append(Round(index, tuple(tokens), drafted, accepted, clock, *phases, overlaps))
+        rounds.append(round_of(index, kinds, clock, phases, overlaps=overlaps))
     return Trace(Settings(), (1, 2), tuple(rounds))
-
-
-def baseline(steps: list[float]) -> Trace:
-    """An autoregressive lane whose target steps took these seconds."""
-    rounds = [Round(0, (token("target", 0, 1, None, 9.0),), 0, 0, 9.0, 0.0, 9.0, 0.0)]
-    clock = 9.0
-    for index, step in enumerate(steps, start=1):
-        clock += step
-        rounds.append(Round(index, (token("target", index, 1, None, clock),), 0, 0, clock, 0.0, step, 0.0))
-    return Trace(Settings(strategy="autoregressive"), (1, 2), tuple(rounds))
 
 
 def share(amount: float, of: float) -> float | None:
@@ -165,7 +139,7 @@ def test_costs_need_a_baseline(trace: Trace) -> None:
 @given(lanes(), st.lists(durations, min_size=1, max_size=7))
 def test_costs_are_medians_over_the_longest_rounds(trace: Trace, steps: list[float]) -> None:
     """Guards c = draft step / target step and v(γ) = verify / target step against shorter rounds mixed in."""
-    metrics = trace.metrics(baseline(steps))
+    metrics = trace.metrics(plain_lane(steps))
     decode = [r for r in trace.rounds if r.index > 0]
     longest = max((r.drafted for r in decode), default=0)
     if longest == 0:
@@ -182,7 +156,7 @@ def test_a_baseline_of_one_token_tells_no_costs() -> None:
     """Guards against dividing by the prefill, which is no decode step."""
     settings = Settings(gamma=3, max_new_tokens=12)
     trace = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings)
-    assert trace.metrics(baseline([])).draft_cost is None
+    assert trace.metrics(plain_lane([])).draft_cost is None
 
 
 def test_figures_of_a_lane_worked_out_by_hand() -> None:
@@ -193,15 +167,8 @@ def test_figures_of_a_lane_worked_out_by_hand() -> None:
         ["rejected", "rejected", "rejected", "corrected"],
         ["accepted", "accepted", "rejected", "corrected"],
     ]
-    rounds = [Round(0, (token("target", 0, 1, None, 1.0),), 0, 0, 1.0, 0.2, 0.7, 0.1)]
-    for index, names in enumerate(kinds, start=1):
-        accepted = names.count("accepted")
-        tokens = tuple(
-            token(k, index, i + 1, 1.0 if k != names[-1] and i <= accepted else None, 1.0 + index)
-            for i, k in enumerate(names)
-        )
-        rounds.append(Round(index, tokens, 3, accepted, 1.0 + index, 0.3, 0.6, 0.1))
-    metrics = Trace(Settings(gamma=3), (1,), tuple(rounds)).metrics(baseline([0.5, 0.5, 0.5]))
+    lane = lane_of(Settings(gamma=3), [(names, (0.3, 0.6, 0.1)) for names in kinds], 1.0)
+    metrics = lane.metrics(plain_lane([0.5, 0.5, 0.5]))
     assert (metrics.rounds, metrics.proposed, metrics.accepted, metrics.emitted) == (4, 12, 6, 10)
     assert metrics.acceptance_rate == 0.5
     assert metrics.alpha == pytest.approx(6 / 9)

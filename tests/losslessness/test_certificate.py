@@ -18,7 +18,7 @@ from specdemo.decoding import speculative
 from specdemo.decoding.batch import loop as batched
 from specdemo.losslessness.certificate import Outcome, Table
 from specdemo.losslessness.power import Detectable, detectable
-from specdemo.losslessness.sequential_test import Bets, Clues
+from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
 from specdemo.settings import DRAFTERS, LOSSY_RULES
 from specdemo.trace import Trace
 
@@ -36,17 +36,17 @@ MEANS = (P * KINDS).sum(-1)
 VARIANCES = (P * KINDS**2).sum(-1) - MEANS**2
 
 
-def toy_run(draws: np.random.Generator, law: Next, tokens: int = 8) -> Clues:
-    """A run of tokens drawn from ``law``, with its clues."""
+def toy_run(draws: np.random.Generator, law: Next, tokens: int = 8) -> RunEvidence:
+    """A run of tokens drawn from ``law``, with its evidence."""
     last, ids, places = 0, [], []
     for _ in range(tokens):
         places.append(last)
         last = int(draws.choice(6, p=law(P[last], Q[last])))
         ids.append(last)
     where = (np.array(places), np.array(ids))
-    return Clues(
+    return RunEvidence(
         tokens=tuple(ids),
-        leanings=tuple((KINDS[(slice(None), *where)] - MEANS[:, where[0]]).sum(1)),
+        scores=tuple((KINDS[(slice(None), *where)] - MEANS[:, where[0]]).sum(1)),
         variances=tuple(VARIANCES[:, where[0]].sum(1)),
         ratios=tuple(Q[where] / P[where]),
         tilts=tuple(Q[where] - MEANS[0][where[0]]),
@@ -58,10 +58,10 @@ def pairs_until(
     draws: np.random.Generator, law: Next, pairs: int, error_rate: float, *, exact: bool
 ) -> int | None:
     """At which pair the test rejects ``law``; None if it does not."""
-    bets = Bets(3, exact=exact)
+    martingale = TestMartingale(3, exact=exact)
     for number in range(pairs):
-        bets.see(toy_run(draws, lambda p, q: p), toy_run(draws, law))
-        if bets.best >= 1 / error_rate:
+        martingale.update(toy_run(draws, lambda p, q: p), toy_run(draws, law))
+        if martingale.peak >= 1 / error_rate:
             return number + 1
     return None
 
@@ -81,7 +81,7 @@ def test_false_alarms_are_no_more_than_stated_over_all_looks(exact: bool) -> Non
     ids=["naive", "half of the draft unchecked", "sharpened"],
 )
 def test_faulty_laws_are_found(law: Next, exact: bool) -> None:
-    """Guards the power of both halves of the stake: the two-sample guessers must do without the exact odds."""
+    """Guards the power of both halves: the two-sample half must do without the target's probabilities."""
     draws = np.random.default_rng(1)
     needed = [pairs_until(draws, law, 800, 0.001, exact=exact) for _ in range(3)]
     assert None not in needed
@@ -140,7 +140,7 @@ def test_a_broken_rule_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     [*(("sampling", drafter) for drafter in DRAFTERS), ("token_match", "model"), ("block", "model")],
 )
 def test_lossless_rules_pass(rule: str, drafter: str) -> None:
-    """Guards the clues: of every drafter they must be fair. A false alarm once in 1,000 seeds; it is fixed."""
+    """Guards the evidence: of every drafter it must be fair. A false alarm once in 1,000 seeds; it is fixed."""
     pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
     settings = Settings(**{**WARM, "acceptance": rule}, drafter=drafter)
     found = specdemo.certify(pair, TOY_PROMPT, settings, 100, 8)
@@ -151,7 +151,7 @@ def test_lossless_rules_pass(rule: str, drafter: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"top_k": 3}, {"top_p": 0.8}, {"repetition_penalty": 1.5}])
 def test_warpers_are_part_of_the_distribution(fields: dict[str, float]) -> None:
-    """Guards the exact odds: p must be what the lanes draw from, penalties and cuts included."""
+    """Guards the likelihood ratios: p must be what the lanes draw from, penalties and cuts included."""
     found = specdemo.certify(toy("llama", 6), TOY_PROMPT, Settings(**WARM, **fields), 50, 6)
     assert found.verdict != "differs"
 

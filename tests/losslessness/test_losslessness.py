@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import pytest
+from made_traces import PLAIN, lane_of, plain_lane, round_of
 
 from specdemo.analysis.diagnosis import explain, explain_quantization, explain_race
 from specdemo.analysis.repetition import distinct_share
 from specdemo.losslessness.compare import compare
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup
-from specdemo.trace import Round, Token, Trace
+from specdemo.trace import Trace
 from specdemo.view import race_value
 
-PLAIN = Settings(strategy="autoregressive")
 SPECULATIVE = Settings(gamma=2)
 
 
-def plain_round(
-    index: int, token: int, margin: float = 1.0, *, step: float = 0.1, stop: str | None = None
-) -> Round:
-    seconds = step * (index + 1)
-    kept = Token(token, str(token), "target", index, 1, 0.5, None, None, seconds, margin)
-    return Round(index, (kept,), 0, 0, seconds, 0.0, step, 0.0, None, stop)
-
-
 def trace(
-    ids: list[int], settings: Settings = PLAIN, *, margin: float = 1.0, stop: str | None = "length"
+    ids: list[int],
+    settings: Settings = PLAIN,
+    quantization: str | None = None,
+    *,
+    margin: float = 1.0,
+    stop: str | None = "length",
+    step: float = 0.1,
 ) -> Trace:
-    rounds = [plain_round(i, t, margin, stop=stop if i == len(ids) - 1 else None) for i, t in enumerate(ids)]
-    return Trace(settings, (1, 2), tuple(rounds))
+    """A lane of these tokens, one a round."""
+    ends = [None] * (len(ids) - 1) + [stop]
+    rounds = [
+        round_of(i, ["target"], step * (i + 1), (0.0, step, 0.0), id=t, margin=margin, stop=end)
+        for i, (t, end) in enumerate(zip(ids, ends, strict=True))
+    ]
+    return Trace(settings, (1, 2), tuple(rounds), quantization=quantization)
 
 
 @pytest.mark.parametrize(
@@ -65,21 +68,13 @@ def test_sampled_lanes_are_not_compared_token_by_token() -> None:
 
 def half_kept(quantization: str | None = None) -> Trace:
     """A lane that keeps one of two drafted tokens: τ 2, draft steps of 0.01 s, forwards of 0.12 s."""
-    rounds = [plain_round(0, 10)]
-    for i in range(1, 5):
-        seconds = 0.1 + 0.14 * i
-        tokens = (
-            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
-            Token(12, "b", "rejected", i, 2, 0.1, 0.9, 0.0, seconds),
-            Token(13, "c", "corrected", i, 2, 0.8, 0.1, None, seconds, 1.0),
-        )
-        rounds.append(Round(i, tokens, 2, 1, seconds, 0.02, 0.12, 0.0))
-    return Trace(SPECULATIVE, (1, 2), tuple(rounds), quantization=quantization)
+    kinds = ["accepted", "rejected", "corrected"]
+    return lane_of(SPECULATIVE, [(kinds, (0.02, 0.12, 0.0))] * 4, quantization=quantization)
 
 
 def test_the_reason_is_made_of_the_measured_numbers() -> None:
     """τ 2, c 0.1, v 1.2, γ 2: predicted 2 / (2 · 0.1 + 1.2) = 1.4."""
-    baseline = trace(list(range(10, 18)))
+    baseline = plain_lane([0.1] * 7)
     lane = half_kept()
     metrics = lane.metrics(baseline)
     assert metrics.draft_cost == pytest.approx(0.1)
@@ -92,17 +87,8 @@ def test_the_reason_is_made_of_the_measured_numbers() -> None:
 
 def test_the_reason_blames_the_verification_where_no_acceptance_could_pay() -> None:
     """v 4.5 for three tokens: even three tokens a round lose, so acceptance is not the cause."""
-    baseline = trace(list(range(10, 18)))
-    rounds = [plain_round(0, 10)]
-    for i in range(1, 5):
-        seconds = 0.1 + 0.47 * i
-        tokens = (
-            Token(11, "a", "accepted", i, 1, 0.9, 0.9, 1.0, seconds, 1.0),
-            Token(12, "b", "accepted", i, 2, 0.9, 0.9, 1.0, seconds, 1.0),
-            Token(13, "c", "bonus", i, 3, 0.8, None, None, seconds, 1.0),
-        )
-        rounds.append(Round(i, tokens, 2, 2, seconds, 0.02, 0.45, 0.0))
-    reason = explain(baseline, Trace(SPECULATIVE, (1, 2), tuple(rounds)))
+    rounds = [(["accepted", "accepted", "bonus"], (0.02, 0.45, 0.0))] * 4
+    reason = explain(plain_lane([0.1] * 7), lane_of(SPECULATIVE, rounds))
     assert reason is not None
     assert reason.startswith("0.64× because")
     assert "even if all 2 drafted tokens were kept" in reason
@@ -111,20 +97,8 @@ def test_the_reason_blames_the_verification_where_no_acceptance_could_pay() -> N
 
 def test_rounds_that_drafted_nothing_are_predicted_as_what_they_cost() -> None:
     """A drafter that proposes now and then must not be charged a full verification in every round."""
-    baseline = trace(list(range(10, 18)))
-    rounds = [plain_round(0, 10)]
-    clock = 0.1
-    for i in range(1, 9):
-        clock += 0.15 if i % 4 == 0 else 0.1
-        drafted = (
-            Token(11, "a", "accepted", i, 1, 0.9, None, 1.0, clock, 1.0),
-            Token(12, "b", "bonus", i, 2, 0.9, None, None, clock, 1.0),
-        )
-        single = (Token(12, "b", "target", i, 1, 0.9, None, None, clock, 1.0),)
-        full = i % 4 == 0
-        seconds = 0.15 if full else 0.1
-        rounds.append(Round(i, drafted if full else single, int(full), int(full), clock, 0.0, seconds, 0.0))
-    reason = explain(baseline, Trace(SPECULATIVE, (1, 2), tuple(rounds)))
+    single, drafted = (["target"], (0.0, 0.1, 0.0)), (["accepted", "bonus"], (0.0, 0.15, 0.0))
+    reason = explain(plain_lane([0.1] * 7), lane_of(SPECULATIVE, [single, single, single, drafted] * 2))
     assert reason is not None
     assert reason.startswith("1.1×"), "10 tokens in 0.9 s, where plain decoding takes 1.0"
     assert "predict 1.1×" in reason, "1.25 tokens a round over 1 + (1.5 − 1) · 0.25 steps"
@@ -146,12 +120,6 @@ def test_theory_and_repetition_on_numbers_done_by_hand() -> None:
 # --- lanes of other weights ---------------------------------------------------------------------------------
 
 
-def weighed(ids: list[int], quantization: str | None, *, step: float = 0.1) -> Trace:
-    """A plain lane of those weights."""
-    rounds = [plain_round(i, t, step=step, stop="length" if i == 5 else None) for i, t in enumerate(ids)]
-    return Trace(PLAIN, (1, 2), tuple(rounds), quantization=quantization)
-
-
 IDS = [5, 6, 7, 8, 9, 10]
 
 
@@ -165,7 +133,7 @@ IDS = [5, 6, 7, 8, 9, 10]
 )
 def test_what_quantisation_does_to_a_step_is_said_from_two_plain_lanes(step: float, said: str) -> None:
     """Guards the honest baseline: measured beside it, never estimated, slower or not."""
-    lanes = [weighed(IDS, "int8", step=step), weighed(IDS, None)]
+    lanes = [trace(IDS, PLAIN, "int8", step=step), trace(IDS)]
     assert said in explain_quantization(lanes)
     assert explain_quantization(lanes) == explain_quantization(lanes[::-1])
     assert explain_quantization(lanes[:1]) is None
@@ -175,19 +143,19 @@ def test_what_quantisation_does_to_a_step_is_said_from_two_plain_lanes(step: flo
 def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
     """Guards against blaming speculation for what quantisation changed."""
     quantised, whole = [5, 6, 7, 1, 1, 1], IDS
-    lanes = [weighed(whole, None), weighed(quantised, "int8"), weighed(quantised, "int8")]
+    lanes = [trace(whole), trace(quantised, PLAIN, "int8"), trace(quantised, PLAIN, "int8")]
     verdict = race_value._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
     assert verdict == {"kind": "identical", "text": "Speculative: identical output, checked at all 6 tokens"}
     assert race_value._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
-    broken = [*lanes[:2], weighed(whole, "int8")]
+    broken = [*lanes[:2], trace(whole, PLAIN, "int8")]
     assert race_value._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
 
 
 def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:
     """Guards c and v, which would otherwise divide a quantised step by an unquantised one."""
     lane = half_kept("int8")
-    reason = explain_race([weighed(IDS, None, step=0.09), lane, weighed(IDS, "int8")])
+    reason = explain_race([trace(IDS, step=0.09), lane, trace(IDS, PLAIN, "int8")])
     assert reason.startswith("Against plain decoding with the same weights 1.4×")
     assert "1.2 steps" in reason
     assert "int8 weights make the target 1.1× slower" in reason
-    assert "int8 weights of the fastest lane" in explain_race([weighed(IDS, None), lane])
+    assert "int8 weights of the fastest lane" in explain_race([trace(IDS), lane])

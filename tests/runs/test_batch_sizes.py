@@ -13,9 +13,9 @@ from toys import endless_pair, prompt_ids, toy_pair
 
 import specdemo
 from specdemo import MemoryShortage, Settings, SizeReport
-from specdemo.analysis.batch_diagnosis import explain_batch
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeRun
+from specdemo.analysis.diagnosis import explain_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.ui.tabs.batch_results import size_figure
 

@@ -16,7 +16,8 @@ from toys import endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.analysis.sweep_rows import Step, SweepRun
+from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
 from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
 from specdemo.runs.store import Load
@@ -65,8 +66,8 @@ def test_the_sweep_is_whole_and_interleaved(report: SweepReport) -> None:
     assert set(places.values()) == {3}
 
 
-def step(drafted: int, accepted: int, draft: float, verify: float, other: float = 0.0) -> Step:
-    return Step(drafted, accepted, accepted + 1, draft, verify, other)
+def step(drafted: int, accepted: int, draft: float, verify: float, other: float = 0.0) -> RoundCounts:
+    return RoundCounts(drafted, accepted, accepted + 1, draft, verify, other)
 
 
 def made_up(*speeds: tuple[int, int, float]) -> SweepReport:
@@ -192,7 +193,7 @@ def test_the_json_holds_every_round_that_its_figures_are_made_of(report: SweepRe
     """Guards that c, v and o, which are medians over rounds, can be worked out again from the file."""
     runs = json.loads(report.to_json())["runs"]
     for saved, run in zip(runs, report.runs, strict=True):
-        assert [Step(**dict(zip(saved["columns"], step, strict=True))) for step in saved["steps"]] == list(
+        assert [RoundCounts(**dict(zip(saved["columns"], step, strict=True))) for step in saved["steps"]] == list(
             run.steps
         )
 

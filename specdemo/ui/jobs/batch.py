@@ -11,8 +11,8 @@ from itertools import count, cycle, islice
 from threading import Event
 from typing import Any
 
-from specdemo.analysis.batch_diagnosis import explain_batch
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
+from specdemo.analysis.diagnosis import explain_batch
 from specdemo.errors import SpecDemoError
 from specdemo.losslessness.compare import compare
 from specdemo.models.failures import out_of_memory

@@ -1,0 +1,111 @@
+"""What the reports of a sweep and of batch sizes share: speeds over repeats, and the files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+from math import fsum
+from statistics import median
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from specdemo.metrics import ratio
+
+
+class Run(Protocol):
+    """A finished run, or a finished batch."""
+
+    repeat: int
+
+    @property
+    def work(self) -> int:
+        """Which prompt, or which part of the prompts, it decoded."""
+
+    @property
+    def emitted(self) -> int:
+        """Tokens after the prefill's."""
+
+    @property
+    def seconds(self) -> float:
+        """Time after the prefill."""
+
+
+R = TypeVar("R", bound=Run)
+
+
+def by_repeat(runs: Sequence[R]) -> list[list[R]]:
+    """The runs of each repeat, in the order of the repeats."""
+    return [[r for r in runs if r.repeat == n] for n in sorted({r.repeat for r in runs})]
+
+
+def paired(drafted: Sequence[R], plain: Sequence[R]) -> list[tuple[list[R], list[R]]]:
+    """(drafted, plain) runs of each repeat, of the work that both have finished."""
+    pairs = []
+    for mine in by_repeat(drafted):
+        theirs = [r for r in plain if r.repeat == mine[0].repeat]
+        both = {r.work for r in mine} & {r.work for r in theirs}
+        if both:
+            pairs.append(([r for r in mine if r.work in both], [r for r in theirs if r.work in both]))
+    return pairs
+
+
+def speed(runs: Sequence[Run]) -> float | None:
+    """Tokens a second of several runs, one after the other."""
+    return ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
+
+
+def middle(values: Iterable[float | None]) -> float | None:
+    """Median of the values there are."""
+    known = [v for v in values if v is not None]
+    return median(known) if known else None
+
+
+def over_repeats(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
+    """The fields ``name``, ``name_low`` and ``name_high`` of a row: median, least and largest of the repeats."""
+    known = [v for v in values if v is not None]
+    return {name: middle(known), f"{name}_low": min(known, default=None), f"{name}_high": max(known, default=None)}
+
+
+class ReportFiles:
+    """The files of a report.
+
+    Attributes:
+        row: the class of its rows, whose fields are the columns of the CSV.
+        record: what the JSON holds, by the names of the report's attributes, in order.
+        rows: one for each γ, or for each size.
+    """
+
+    row: ClassVar[type]
+    record: ClassVar[tuple[str, ...]]
+    rows: Sequence[Any]
+
+    def common(self) -> dict[str, Any]:
+        """What holds for all rows and stands in every line of the CSV."""
+        return {}
+
+    def to_csv(self) -> str:
+        """One line for each row; lists are space-separated."""
+        columns, common = [f.name for f in fields(self.row)], self.common()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*columns, *common])
+        for row in self.rows:
+            writer.writerow(map(_cell, (*(getattr(row, name) for name in columns), *common.values())))
+        return text.getvalue()
+
+    def to_json(self) -> str:
+        """The rows, what they were measured with, and every run."""
+        record = {name: getattr(self, name) for name in self.record}
+        return json.dumps(record, default=_plain, ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return value.as_dict() if hasattr(value, "as_dict") else asdict(value)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join("" if v is None else str(v) for v in value)
+    return "" if value is None else value

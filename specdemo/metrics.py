@@ -1,0 +1,281 @@
+"""The figures of one lane, and the one place that counts rounds.
+
+Raw counts are kept, and divided last; sums of seconds are correctly rounded. This module stands below
+:mod:`specdemo.trace`, whose ``Trace.metrics`` calls it, and reads a trace by its attributes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from math import fsum
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdemo.server_record import ServerRecord
+    from specdemo.trace import Round, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCounts:
+    """What a round counted, and the seconds it took; None where only a server knows them."""
+
+    drafted: int
+    accepted: int
+    emitted: int
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
+
+    @property
+    def seconds(self) -> float:
+        return self.draft_seconds + self.verify_seconds + self.other_seconds
+
+
+def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
+    """The counts of a lane's rounds, the prefill left out."""
+    return tuple(
+        RoundCounts(r.drafted, r.accepted, len(r.emitted), r.draft_seconds, r.verify_seconds, r.other_seconds)
+        for r in rounds
+        if r.index > 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over rounds, and what follows from them; None or empty where a server does not tell.
+
+    Attributes:
+        rounds: target forwards.
+        proposed, accepted, emitted: tokens drafted, drafted and kept, and kept in all.
+        alpha: accepted / tested tokens; of a round all are tested up to the first that is rejected.
+        histogram: rounds with i accepted tokens, i from 0.
+        per_position: share of the rounds with more than j accepted tokens, j from 0.
+        conditional: of the rounds in which drafted token j was tested, the share that kept it; None where it never
+            was.
+        draft_seconds, verify_seconds, other_seconds: time by phase.
+    """
+
+    rounds: int | None
+    proposed: int | None
+    accepted: int | None
+    emitted: int | None
+    alpha: float | None = None
+    histogram: list[int] = field(default_factory=list)
+    per_position: list[float] = field(default_factory=list)
+    conditional: list[float | None] = field(default_factory=list)
+    draft_seconds: float | None = None
+    verify_seconds: float | None = None
+    other_seconds: float | None = None
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Σ accepted / Σ proposed."""
+        return ratio(self.accepted, self.proposed)
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """τ, emitted / rounds."""
+        return ratio(self.emitted, self.rounds)
+
+
+def totals(rounds: Sequence[RoundCounts], longest: int | None = None) -> Totals:
+    """The sums over these rounds; ``longest`` is the most that one may draft, by default what one did."""
+    histogram = [0] * (1 + (max((r.drafted for r in rounds), default=0) if longest is None else longest))
+    for round_ in rounds:
+        histogram[round_.accepted] += 1
+    reached = [[r for r in rounds if r.drafted > j and r.accepted >= j] for j in range(len(histogram) - 1)]
+    accepted = sum(r.accepted for r in rounds)
+    phases = [[getattr(r, f"{phase}_seconds") for r in rounds] for phase in ("draft", "verify", "other")]
+    return Totals(
+        len(rounds),
+        sum(r.drafted for r in rounds),
+        accepted,
+        sum(r.emitted for r in rounds),
+        ratio(accepted, sum(min(r.accepted + 1, r.drafted) for r in rounds)),
+        histogram,
+        shares_by_position(histogram, len(rounds)),
+        [ratio(sum(1 for r in some if r.accepted > j), len(some)) for j, some in enumerate(reached)],
+        *(None if None in seconds else fsum(seconds) for seconds in phases),
+    )
+
+
+def shares_by_position(histogram: Sequence[int], rounds: int) -> list[float]:
+    """Share of the rounds with more than j accepted tokens, j from 0."""
+    return [sum(histogram[j + 1 :]) / rounds for j in range(len(histogram) - 1)] if rounds else []
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Figures of one lane; None where a trace cannot tell. The prefill and its token count only for TTFT.
+
+    Attributes:
+        rounds: target forwards after the prefill.
+        proposed: drafted tokens, Σγᵢ.
+        accepted: drafted tokens kept, Σaᵢ.
+        emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
+        wasted: drafted tokens thrown away, Σ(γᵢ − aᵢ).
+        acceptance_rate: Σaᵢ/Σγᵢ.
+        alpha: acceptance per tested token: mean of Σₓ min(p, q) where both distributions are known, else
+            accepted / tested.
+        mean_acceptance_length: τ, emitted / rounds.
+        per_position: share of rounds with more than j accepted tokens, j from 0.
+        conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
+            from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
+        accepted_histogram: number of rounds with i accepted tokens, i from 0 to γ.
+        draft_cost: c, draft step time / target step time; needs a baseline.
+        verify_cost: v(γ), time of a verify forward of γ+1 tokens / target step time; needs a baseline.
+        tokens_per_second: decode speed, emitted / (seconds − TTFT).
+        end_to_end_tokens_per_second: all output tokens / seconds, the prefill and its token counted.
+        ttft: time to first token, the prefill of all models of the lane, seconds.
+        tpot: time per output token, (seconds − TTFT) / emitted.
+        seconds: the lane clock at the end.
+        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server.
+        draft_share, verify_share, other_share: of the three together; the last is the overhead share, time
+            outside model forwards.
+        peak_memory: bytes, see :class:`specdemo.trace.Trace`.
+    """
+
+    rounds: int | None
+    proposed: int | None
+    accepted: int | None
+    emitted: int | None
+    wasted: int | None
+    acceptance_rate: float | None
+    alpha: float | None
+    mean_acceptance_length: float | None
+    per_position: list[float]
+    conditional_per_position: list[float | None]
+    accepted_histogram: list[int]
+    draft_cost: float | None
+    verify_cost: float | None
+    tokens_per_second: float | None
+    end_to_end_tokens_per_second: float | None
+    ttft: float | None
+    tpot: float | None
+    seconds: float
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
+    draft_share: float | None
+    verify_share: float | None
+    other_share: float | None
+    peak_memory: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON and tables."""
+        return asdict(self)
+
+
+def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
+    """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
+    rounds = counts_of(trace.rounds)
+    streamed = any(t.kind == "streamed" for t in trace.tokens)
+    # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
+    sums = _told(trace.server) if streamed else totals(rounds)
+    output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
+    draft_cost, verify_cost = _costs(rounds, baseline)
+    ttft = trace.rounds[0].seconds if trace.rounds else None
+    seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
+    decode_seconds = seconds - (ttft or 0.0)
+    here = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
+    phases = here if trace.server is None else (None, None, None)
+    whole = None if None in phases else fsum(phases)
+    return Metrics(
+        rounds=sums.rounds,
+        proposed=sums.proposed,
+        accepted=sums.accepted,
+        emitted=sums.emitted,
+        wasted=None if sums.proposed is None else sums.proposed - sums.accepted,
+        acceptance_rate=sums.acceptance_rate,
+        alpha=sums.alpha if streamed else _alpha(trace),
+        mean_acceptance_length=sums.mean_acceptance_length if sums.emitted else None,
+        per_position=sums.per_position,
+        conditional_per_position=sums.conditional,
+        accepted_histogram=sums.histogram,
+        draft_cost=draft_cost,
+        verify_cost=verify_cost,
+        tokens_per_second=ratio(sums.emitted or None, decode_seconds),
+        end_to_end_tokens_per_second=ratio(output, seconds),
+        ttft=ttft,
+        tpot=ratio(decode_seconds, sums.emitted),
+        seconds=seconds,
+        draft_seconds=phases[0],
+        verify_seconds=phases[1],
+        other_seconds=phases[2],
+        draft_share=ratio(phases[0], whole),
+        verify_share=ratio(phases[1], whole),
+        other_share=ratio(phases[2], whole),
+        peak_memory=None if streamed else trace.peak_memory,
+    )
+
+
+def _told(server: ServerRecord | None) -> Totals:
+    """What a server counted, in our terms, where tokens have no kinds.
+
+    A server leaves out its plain steps: those that emitted what the others do not explain. Where it has any, and
+    an end cut its last step, there were up to γ more of them than can be seen from here.
+    """
+    counts = server.counts if server else None
+    emitted = server.completion_tokens - 1 if server and server.completion_tokens else None
+    if counts is None or emitted is None:
+        return Totals(None, *((counts.drafted, counts.accepted) if counts else (None, None)), emitted)
+    rounds = max(counts.steps, emitted - counts.accepted)
+    histogram = list(counts.histogram or ())
+    more = counts.per_position or tuple(sum(histogram[j + 1 :]) for j in range(len(histogram) - 1))
+    if histogram:
+        histogram[0] += rounds - counts.steps
+    # Only where every step drafted γ tokens is it known how many of each place were tested.
+    full = counts.gamma is not None and counts.drafted == counts.steps * counts.gamma and len(more) == counts.gamma
+    reached = [counts.steps, *more[:-1]] if full and more else []
+    return Totals(
+        rounds,
+        counts.drafted,
+        counts.accepted,
+        emitted,
+        alpha=ratio(counts.accepted, sum(reached)) if reached else None,
+        histogram=histogram,
+        per_position=[count / rounds for count in more] if rounds else [],
+        conditional=[ratio(kept, of) for kept, of in zip(more, reached, strict=True)] if reached else [],
+    )
+
+
+def _tested(round_: Round) -> int:
+    """Drafted tokens of a round that were put to the rule: the accepted ones and the first rejected.
+
+    A server's rounds have no chances of acceptance; behind an end, where no token of the target's own follows,
+    nothing was tested.
+    """
+    if round_.verify_seconds is None:
+        return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
+    return sum(1 for t in round_.tokens if t.acceptance is not None)
+
+
+def _alpha(trace: Trace) -> float | None:
+    decode = [r for r in trace.rounds if r.index > 0]
+    overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
+    if overlaps:
+        return fsum(overlaps) / len(overlaps)
+    return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
+
+
+def _costs(rounds: Sequence[RoundCounts], baseline: Trace | None) -> tuple[float | None, float | None]:
+    """(c, v(γ)) over the rounds of full length, by medians, which a single hiccup does not move."""
+    longest = max((r.drafted for r in rounds), default=0)
+    if baseline is None or not longest:
+        return None, None
+    single = counts_of(baseline.rounds)
+    if not single or any(r.verify_seconds is None for r in (*rounds, *single)):
+        return None, None
+    step = median(r.verify_seconds for r in single)
+    full = [r for r in rounds if r.drafted == longest]
+    return (
+        ratio(median(r.draft_seconds / r.drafted for r in full), step),
+        ratio(median(r.verify_seconds for r in full), step),
+    )
+
+
+def ratio(amount: float | None, of: float | None) -> float | None:
+    """A quotient; None where one of the two is not known, or there is nothing to divide by."""
+    return amount / of if amount is not None and of else None
