@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.server_lanes import server_header, server_names
-
-TITLES = {"model": "Speculative", "prompt_lookup": "Prompt lookup", "early_exit": "Early exit"}
 
 
 def lane_headers(
@@ -59,13 +58,14 @@ def engine_note(trace: Trace) -> str | None:
 def _header(settings: Settings) -> dict[str, Any]:
     if settings.strategy == "autoregressive":
         return {"title": "Plain", "detail": "target only", "gamma": 0, "adaptive": False, "lossy": False}
+    spec = DRAFTERS[settings.drafter]
     gamma = "adaptive γ" if settings.adaptive_gamma else f"γ {settings.gamma}"
     if settings.strategy == "assisted":
-        by = "prompt lookup, " if settings.drafter == "prompt_lookup" else ""
+        by = "" if settings.drafter == DEFAULT_DRAFTER else f"{spec.label}, "
         title, details = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
     else:
         rule = f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance
-        title, details = TITLES[settings.drafter], f"{gamma}, {rule.replace('_', ' ')}"
+        title, details = spec.title, f"{gamma}, {rule.replace('_', ' ')}"
     return {
         "title": title,
         "detail": details,

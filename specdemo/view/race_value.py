@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from specdemo.analysis.diagnosis import explain_race
+from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.compare import compare
 from specdemo.recording import Recording
 from specdemo.server_record import LEVELS, ServerRecord
@@ -83,7 +84,7 @@ class RaceView:
     def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
         """A lane that copies shows the prompt's tokens, so that the view can point at what was copied."""
         for header, settings in zip(self.lanes, lanes, strict=True):
-            if settings.strategy == "speculative" and settings.drafter == "prompt_lookup":
+            if settings.strategy == "speculative" and DRAFTERS[settings.drafter].copies:
                 header["prompt"] = list(pieces)
 
     def conclude(self, traces: Sequence[Trace]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from specdemo.server_record import LEVELS, ServerRecord
+from specdemo.servers.catalog import label_of
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.panel.server_choice import label_of
 
 CLOCK = "client’s clock"
 """Every time of such a lane is taken here, when a piece of the answer arrives."""

@@ -12,8 +12,9 @@ from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
+from specdemo.servers.catalog import label_of
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.panel.server_choice import label_of, pair_choices, server_of
+from specdemo.ui.panel.server_choice import pair_choices, server_of
 
 CUSTOM = "custom"
 INSTEAD = "choose a pair of models in the panel. Races and sweeps run on servers."

@@ -19,9 +19,9 @@ from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
-from specdemo.ui.panel.lane_controls import NO_LANE
+from specdemo.ui.panel.methods import runs_here
 from specdemo.ui.panel.pair_controls import PairControls, named, pair_request
-from specdemo.ui.panel.server_choice import method_parts, server_of
+from specdemo.ui.panel.server_choice import server_of
 
 UPDATE_SECONDS = 0.25
 LOOKS = 16
@@ -184,7 +184,7 @@ def connect_pair_card(
 
     def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
         pair, chosen = values[: -len(methods)], values[-len(methods) :]
-        if any(method != NO_LANE and method_parts(method) is None for method in chosen):
+        if any(map(runs_here, chosen)):
             yield from loading.load(request.session_hash or "", pair)
         else:
             yield LEFT
