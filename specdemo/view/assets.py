@@ -1,4 +1,4 @@
-"""The race view's own files, for the page and for an exported replay alike: one set of scripts and styles."""
+"""The race view's scripts and styles, shared by the page and the exported replay."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ WORDS = {
 
 
 class CheckState(Protocol):
-    """How far a check is: ``loading``, ``running``, ``stopped``, ``done`` or ``error``, and what it found so far."""
+    """How far a check is, and its result so far; phases: ``loading running stopped done error``."""
 
     @property
     def phase(self) -> str: ...

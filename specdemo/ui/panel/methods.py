@@ -137,7 +137,7 @@ def methods_on(server: str, wishes: Sequence[str]) -> list[str]:
 
 
 def wish_of(name: str, server: str | None) -> str:
-    """What a choice wishes for lanes of any pair: a method of the chosen ``server`` stands for one of models."""
+    """The wish behind a choice, for use with any pair: methods of the chosen ``server`` become those of models."""
     method = find_method(name)
     if method is None or method.server is None or method.server != server:
         return name
