@@ -1,4 +1,4 @@
-"""A recording: the traces of one race with what they ran on, as one JSON file that anybody may hand in."""
+"""A recording: the traces of one race and what they ran on, as one JSON file; files of strangers are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADVICE = "Choose a file that was saved here and not changed."
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What the lanes ran on: the device's name, the processor, its cores, and the threads that were used."""
+    """What the lanes ran on: the device's name, the processor, its cores, and the number of threads used."""
 
     device: str
     processor: str
@@ -108,7 +108,7 @@ class Recording:
 
 
 def check_playable(traces: Sequence[Trace]) -> None:
-    """Refuse what has no beginning, or a clock that runs backwards.
+    """Refuse traces that cannot be replayed: none, one without rounds, or one whose clock runs backwards.
 
     Raises:
         TraceError: says which lane and round.
@@ -198,7 +198,7 @@ def _validated(data: dict[str, Any]) -> Recording:
 
 
 def _short(value: Any, most: int = 40) -> str:
-    """Of what somebody else wrote, no more than fits a message."""
+    """Text of a stranger's file, cut to fit a message."""
     text = str(value)
     return text if len(text) <= most else text[: most - 1] + "…"
 

@@ -1,15 +1,15 @@
-"""States of the page that a link can hold, drawn by hypothesis, and texts of strangers."""
+"""States of the page that a link can hold, drawn by hypothesis, their queries, and texts of strangers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 
-from specdemo.ui.links.fields import METHOD_FIELDS, Field, link_fields
-from specdemo.ui.panel.lane_controls import NO_LANE, method_choices
-from specdemo.ui.panel.pair_controls import NONE, has_draft
-from specdemo.ui.tabs.losslessness import drafters_of, rules_of
+from specdemo.ui.links.fields import Field, link_fields
+from specdemo.ui.links.links import choices_left
 
 HOSTILE = [
     "<img src=x onerror=alert(1)> ${1+1} {{2+2}}",
@@ -51,18 +51,20 @@ def states(draw: st.DrawFn) -> dict[str, Any]:
     """States that the page can be in: a lane's method is one that the pair offers, and so on."""
     values: dict[str, Any] = {}
     for field in link_fields():
-        values[field.name] = draw(values_of(field))
-        drafts = "pair" in values and has_draft(values["pair"], values["target"], values["draft"])
-        offered = None
-        if field.name in METHOD_FIELDS:
-            quantized = values["target-weights"] != NONE
-            offered = method_choices(has_draft=drafts, quantized=quantized, optional=NO_LANE in field.choices)
-        elif field.name == "losslessness.rule":
-            offered = rules_of(values["losslessness.mode"])
-        elif field.name == "losslessness.drafter":
-            offered = drafters_of(has_model=drafts)
-        elif field.name == "autorun" and values["recording"]:
+        left = choices_left(field, values)
+        named = values_of(field) if left is None else st.sampled_from([name for _, name in left])
+        values[field.name] = draw(named)
+        if field.name == "autorun" and values["recording"]:
             values["autorun"] = False
-        if offered is not None:
-            values[field.name] = draw(st.sampled_from([name for _, name in offered]))
     return values
+
+
+def query_of(values: Mapping[str, Any]) -> str:
+    """A query that says every one of these values by field, those too with which the page begins."""
+    return urlencode({name: _text(value) for name, value in values.items()})
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(int(value) if isinstance(value, bool) else value)

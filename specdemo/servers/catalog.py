@@ -219,3 +219,18 @@ def _entry(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry
     except ServerError as error:
         raise ServerError(f"{place}: {str(error).removeprefix('server: ')}") from error
     return ServerEntry(table["id"], label, pair, table.get("note", ""))
+
+
+def offered() -> dict[str, ServerEntry]:
+    """The servers by id; none while their file cannot be read, which is logged: the rest of the page goes on."""
+    try:
+        return servers()
+    except ServerError:
+        _log.exception("the configured servers cannot be offered")
+        return {}
+
+
+def label_of(server: str) -> str:
+    """What people call a server; its id where it is not configured."""
+    entry = offered().get(server)
+    return entry.label if entry else server

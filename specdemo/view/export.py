@@ -1,6 +1,6 @@
-"""What can be taken away of finished runs: one HTML file that replays them offline, and tables of their tokens.
+"""Files made of finished runs: one HTML file that replays them offline, and CSV tables of tokens and rounds.
 
-Knows only traces. Whatever models and people wrote is data in these files, never markup, script or formula.
+Text that models and people wrote is data in these files, never markup, script or formula.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specdemo.recording import Recording, check_playable
 from specdemo.trace import Trace
 from specdemo.view.assets import plotly_js, race_css, race_scripts
 from specdemo.view.lane_headers import trace_headers
-from specdemo.view.race_value import replay_value
+from specdemo.view.race_value import ROUND_FIELDS, replay_value
 
 FORMULA = frozenset("=+-@＝＋－＠'")
 """What a spreadsheet reads as the beginning of a formula, plain and full-width, and the mark that prevents it."""
@@ -58,7 +58,7 @@ def export_html(traces: Sequence[Trace] | Recording, path: str | Path) -> None:
 
 
 def as_recording(traces: Sequence[Trace] | Recording) -> Recording:
-    """Traces as a recording that knows nothing but them.
+    """Traces as a recording without title, prompt or hardware.
 
     Raises:
         TraceError: there is none, or one cannot be replayed.
@@ -74,13 +74,13 @@ def replay_html(recording: Recording) -> str:
 
 
 def replay_parts(recording: Recording) -> tuple[str, str]:
-    """The file before and after Plotly's script, which a browser that has it need not be sent again.
+    """The file before and after Plotly's script, which need not be sent to a browser that already has it.
 
-    The page's policy lets nothing in from outside and runs exactly these scripts, named by their hashes.
+    The page's content security policy loads nothing from outside, and allows these scripts only, by their hashes.
     """
     scripts = [*race_scripts(), START]
     allowed = " ".join(_hash(script) for script in [plotly_js().read_text(encoding="utf-8"), *scripts])
-    # None of these scripts evaluates text; eval is left to those who drive the page from outside, as tests do.
+    # None of these scripts calls eval; it is allowed for tools that drive the page from outside, as tests do.
     policy = (
         f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
     )
@@ -123,16 +123,7 @@ def tokens_csv(traces: Sequence[Trace]) -> str:
 
 def rounds_csv(traces: Sequence[Trace]) -> str:
     """One line for each round of each lane; round 0 is the prefill. Times are seconds of the lane's clock."""
-    fields = (
-        "drafted",
-        "accepted",
-        "seconds",
-        "draft_seconds",
-        "verify_seconds",
-        "other_seconds",
-        "stop",
-        "source",
-    )
+    fields = ROUND_FIELDS[1:]
     rows = [
         [lane, title, r.index, len(r.emitted), *(getattr(r, name) for name in fields)]
         for lane, trace, title in _lanes(traces)
@@ -155,7 +146,7 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A text that would be taken for a formula, after whatever a reader may trim, gets an apostrophe."""
+    """An apostrophe goes before text that a spreadsheet would take for a formula, also after trimming."""
     if isinstance(value, str) and next((c for c in value if c.isprintable() and c != " "), "") in FORMULA:
         return "'" + value
     return "" if value is None else value

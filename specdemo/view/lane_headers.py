@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.server_lanes import server_header, server_names
-
-TITLES = {"model": "Speculative", "prompt_lookup": "Prompt lookup", "early_exit": "Early exit"}
 
 
 def lane_headers(
@@ -18,12 +17,12 @@ def lane_headers(
     quantizations: Sequence[str | None] | None = None,
     servers: Sequence[str | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Title, detail and marks of every lane; titles that would be the same get the lane's number.
+    """Title, detail and marks of every lane; equal titles get the lane's number.
 
     Args:
         lanes: in the order of the page.
-        quantizations: of each lane's target; said where there is any.
-        servers: what each lane's server is called, None for a lane here; by the settings if not given.
+        quantizations: of each lane's target; mentioned if any target is quantised.
+        servers: the name of each lane's server, None for a lane here; taken from the settings if not given.
     """
     names = list(servers) if servers is not None else server_names(list(lanes))
     alone = len(set(names)) == 1
@@ -44,13 +43,13 @@ def lane_headers(
 
 
 def trace_headers(traces: Sequence[Trace]) -> list[dict[str, Any]]:
-    """The same of lanes that ran, wherever the servers are that they ran on."""
+    """The headers of lanes that ran; servers have the names that their traces recorded."""
     names = [t.server.name if t.server else None for t in traces]
     return lane_headers([t.settings for t in traces], [t.quantization for t in traces], names)
 
 
 def engine_note(trace: Trace) -> str | None:
-    """What ran a lane's models, where somebody chose it or where it is not what was to be expected."""
+    """The lane's engine, if a person chose one or if the lane ran on another than it should have."""
     if trace.engine is None or (trace.settings.engine == "auto" and ":" not in trace.engine):
         return None
     return trace.engine
@@ -59,13 +58,14 @@ def engine_note(trace: Trace) -> str | None:
 def _header(settings: Settings) -> dict[str, Any]:
     if settings.strategy == "autoregressive":
         return {"title": "Plain", "detail": "target only", "gamma": 0, "adaptive": False, "lossy": False}
+    spec = DRAFTERS[settings.drafter]
     gamma = "adaptive γ" if settings.adaptive_gamma else f"γ {settings.gamma}"
     if settings.strategy == "assisted":
-        by = "prompt lookup, " if settings.drafter == "prompt_lookup" else ""
+        by = "" if settings.drafter == DEFAULT_DRAFTER else f"{spec.label}, "
         title, details = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
     else:
         rule = f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance
-        title, details = TITLES[settings.drafter], f"{gamma}, {rule.replace('_', ' ')}"
+        title, details = spec.title, f"{gamma}, {rule.replace('_', ' ')}"
     return {
         "title": title,
         "detail": details,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from html import escape
+from typing import Protocol
 
 from specdemo.losslessness.certificate import Certificate, Outcome, Table
 from specdemo.losslessness.greedy_check import GreedyCheck, Position
-from specdemo.ui.jobs.losslessness import CheckState
+from specdemo.view.measured_table import number
 
 LISTED = 20
-"""Positions listed below the strip, ties and divergences."""
+"""Ties and divergences that are listed below the strip of positions, at most."""
 
 WORDS = {
     "passes": ("✓", "good", "Passes: no difference found"),
@@ -23,7 +24,18 @@ WORDS = {
     "diverged": ("✗", "bad", "Diverged from plain greedy decoding"),
     "error": ("!", "bad", "Not checked"),
 }
-"""How each verdict is said: sign, kind, headline."""
+"""Sign, kind and headline of each verdict."""
+
+
+class CheckState(Protocol):
+    """How far a check is, and its result so far; phases: ``loading running stopped done error``."""
+
+    @property
+    def phase(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def result(self) -> Certificate | GreedyCheck | None: ...
 
 
 def render(state: CheckState) -> str:
@@ -119,14 +131,14 @@ def _place(number: int, position: Position) -> str:
 
 
 def _listed(found: GreedyCheck) -> str:
-    """Ties and divergences with their margins, the first ones."""
+    """The first ties and divergences, with their margins."""
     odd = [i for i, position in enumerate(found.positions) if position.outcome != "identical"]
     if not odd:
         return ""
     rows = "".join(
         f"<tr><td>{i + 1}</td><td>{p.outcome}</td><td><code>{escape(visible(p.text))}</code></td>"
         f"<td><code>{escape(visible(p.best_text))}</code></td>"
-        f"<td>{'–' if p.margin is None else f'{-p.margin:.2g}'}</td></tr>"
+        f"<td>{number(None if p.margin is None else -p.margin, '.2g')}</td></tr>"
         for i in odd[:LISTED]
         for p in [found.positions[i]]
     )

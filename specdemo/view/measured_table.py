@@ -1,4 +1,4 @@
-"""A table of measured figures: a column is a name, its formula on hover, and how to read it from a row."""
+"""Measured figures as text, and tables of them; everything that shows figures writes them with these."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from html import escape
 from typing import Any
 
 NOTHING = "–"
+"""Stands where nothing was measured."""
+
 Column = tuple[str, str, Callable[[Any], str]]
-"""(name, formula, text of a row's cell)."""
+"""A figure's name, its formula, and its text for what was measured: a row of a report, a lane, a batch."""
 
 
 def table_html(columns: Sequence[Column], rows: Iterable[Any]) -> str:
-    """The table; every cell says its column's formula, since pointing at a figure asks for it."""
+    """The table, with the column's formula as the tip of every cell."""
     head = "".join(f'<th scope="col" title="{escape(tip)}">{escape(name)}</th>' for name, tip, _ in columns)
     lines = (
         "".join(f'<td title="{escape(tip)}">{escape(read(row))}</td>' for _, tip, read in columns) for row in rows

@@ -1,15 +1,16 @@
-"""The value of the race view: plain data, made from rounds while they come and from traces when they are whole."""
+"""The value of the race view: plain data, from rounds while lanes run and from whole traces afterwards."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from heapq import merge
 from itertools import count
 from typing import Any
 
 from specdemo.analysis.diagnosis import explain_race
+from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.compare import compare
 from specdemo.recording import Recording
 from specdemo.server_record import LEVELS, ServerRecord
@@ -17,7 +18,7 @@ from specdemo.settings import Settings
 from specdemo.trace import Round, Trace
 from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import engine_note, trace_headers
-from specdemo.view.server_lanes import settled
+from specdemo.view.server_lanes import complete_header
 
 ROUND_FIELDS = (
     "index",
@@ -38,10 +39,12 @@ _run_numbers = count(1)
 
 @dataclass(slots=True)
 class RaceView:
-    """The value of the race view: what the browser has been told so far.
+    """The value of the race view: what the browser has been sent so far.
 
     ``rounds`` grows by one string an update, the JSON of all rounds since the last one. Gradio compares the
     old value with the new at every update, and a few strings compare faster than thousands of small objects.
+
+    ``replaces`` is set where a server's final report replaced the rounds that streamed: it names their run.
     """
 
     lanes: list[dict[str, Any]]
@@ -53,46 +56,38 @@ class RaceView:
     figures: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
     replaces: str | None = None
-    """The run whose rounds these are, told anew."""
 
     def value(self) -> dict[str, Any]:
         """Plain data for the component, apart from later changes."""
-        return {
-            "run": self.run,
-            "phase": self.phase,
-            "message": self.message,
-            "lanes": self.lanes,
-            "verdict": self.verdict,
-            "why": self.why,
-            "figures": self.figures,
-            "rounds": list(self.rounds),
-            **({"replaces": self.replaces} if self.replaces else {}),
-        }
+        value = {f.name: getattr(self, f.name) for f in fields(self)} | {"rounds": list(self.rounds)}
+        if self.replaces is None:
+            del value["replaces"]
+        return value
 
     def settle(self, traces: Sequence[Trace]) -> None:
-        """Put what servers said at the end in place of what streamed: the same text, in the rounds that it had."""
+        """Replace the rounds that streamed by those that servers reported at the end; the text is the same."""
         if any(trace.server for trace in traces):
             self.replaces, self.run = self.run, f"r{next(_run_numbers)}"
             self.rounds.clear()
             self.add(in_order(traces))
 
     def add(self, news: Iterable[tuple[int, Round]]) -> None:
-        """Tell the browser of more rounds, each with its lane."""
+        """More rounds for the browser, each with its lane."""
         self.rounds.append(bundled(news))
 
     def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
-        """A lane that copies shows the prompt's tokens, so that the view can point at what was copied."""
+        """Show the prompt's tokens in lanes whose drafter copies: the view points at what was copied."""
         for header, settings in zip(self.lanes, lanes, strict=True):
-            if settings.strategy == "speculative" and settings.drafter == "prompt_lookup":
+            if settings.strategy == "speculative" and DRAFTERS[settings.drafter].copies:
                 header["prompt"] = list(pieces)
 
     def conclude(self, traces: Sequence[Trace]) -> None:
-        """Figures, verdict and reason, from lanes that have at least their first round."""
+        """Add figures, verdict and reason; every lane has at least its first round."""
         self.figures = figure_rows(traces)
-        self.lanes = [dict(header) for header in self.lanes]  # those that were sent stay as they were
+        self.lanes = [dict(header) for header in self.lanes]  # headers that were sent must not change
         for header, trace in zip(self.lanes, traces, strict=True):
             if trace.server is not None:
-                settled(header, trace)
+                complete_header(header, trace)
             if (note := engine_note(trace)) is not None:
                 header["detail"] += f", {note}"
         if len(traces) < 2:
@@ -100,18 +95,18 @@ class RaceView:
         self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
         broken = any(t.server is not None and t.server.incomplete for t in traces)
         local = {t.prompt_ids for t in traces if t.server is None}
-        if len(local) < 2 and not broken:  # else speeds would be of different texts, or of half an answer
+        if len(local) < 2 and not broken:  # speeds of different texts, or of half an answer, explain nothing
             self.why = explain_race(traces)
 
 
 def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
-    """The rounds of all lanes by their lanes' clocks, each with its lane."""
+    """The rounds of all lanes in the order of their lanes' clocks, each with its lane."""
     lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
     return ((lane, r) for _, lane, r in merge(*lanes, key=lambda event: event[:2]))
 
 
 def replay_value(recording: Recording) -> dict[str, Any]:
-    """What the player replays: the view's last value, and what it was recorded on."""
+    """The value that the player replays: the view's last one, and what the recording says of itself."""
     traces = recording.traces
     settings = [t.settings for t in traces]
     view = RaceView(trace_headers(traces))
@@ -138,14 +133,11 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     """What a reader needs to repeat the run: pairs of a name and a text."""
     facts = []
     for title, trace in zip(titles, recording.traces, strict=True):
-        settings = ", ".join(
-            f"{name.replace('_', ' ')} {_said(value)}" for name, value in asdict(trace.settings).items()
-        )
+        said = asdict(trace.settings).items()
+        settings = ", ".join(f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in said)
         weights = f", {trace.quantization} weights" if trace.quantization else ""
-        if trace.server is not None:
-            facts.append([title, f"{_server_said(trace.server)} Asked for: {settings}"])
-            continue
-        facts.append([title, f"{trace.pair}, {trace.dtype}{weights}: {settings}"])
+        here = f"{trace.pair}, {trace.dtype}{weights}: {settings}"
+        facts.append([title, f"{_server_text(trace.server)} Asked for: {settings}" if trace.server else here])
     if recording.hardware is not None:
         cores = f", {recording.hardware.cores} cores" if recording.hardware.cores else ""
         facts.append(["Machine", recording.hardware.label + cores])
@@ -154,14 +146,14 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     return facts
 
 
-def _server_said(server: ServerRecord) -> str:
+def _server_text(server: ServerRecord) -> str:
     """What is known of a server's lane, in a line."""
     network = f", {1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else ""
-    told = " ".join((f"{LEVELS[server.level]}.", *filter(None, (server.incomplete,)), *server.notes))
-    return f"{server.model} on {server.name}{network}; {told}"
+    known = " ".join((f"{LEVELS[server.level]}.", *filter(None, (server.incomplete,)), *server.notes))
+    return f"{server.model} on {server.name}{network}; {known}"
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -173,11 +165,10 @@ PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
 
 
 def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
-    """The judgement on all lanes, each against the first of the same weights and prompt.
+    """The verdict on all lanes; each is compared with the first lane of the same weights and prompt.
 
-    Quantised weights are another model, and a server may put a prompt into another template.
-
-    Where the judgements differ each is called by its lane's name, and the gravest is the kind.
+    Quantised weights are another model, and a server may put a prompt into another template. Where the comparisons
+    differ, the text names each with its lane, and the gravest is the verdict's kind.
     """
     judged = {}
     for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):

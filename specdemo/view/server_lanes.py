@@ -1,16 +1,16 @@
-"""What the page says of a lane on a server: whose clock it is, and what the server told of its rounds."""
+"""What the page says of a lane on a server: whose clock it is, and what the server reports of its rounds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from specdemo.server_record import LEVELS, ServerRecord
+from specdemo.servers.catalog import label_of
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.panel.server_choice import label_of
 
 CLOCK = "client’s clock"
-"""Every time of such a lane is taken here, when a piece of the answer arrives."""
+"""Times of such a lane are taken on this machine, when a piece of the answer arrives."""
 LATER = "its rounds are told when its answer ends"
 
 
@@ -20,17 +20,17 @@ def server_names(lanes: list[Settings]) -> list[str | None]:
 
 
 def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, Any]:
-    """A lane's header while nothing is known yet but where it runs.
+    """A lane's header before it runs, when only its server is known.
 
     Args:
         settings: of the lane.
         name: of its server.
-        alone: whether all lanes of the race are on this server, so that its name need not tell them apart.
+        alone: whether all lanes of the race are on this server; if not, the title names it.
     """
     plain = settings.strategy == "autoregressive"
-    way = "plain" if plain else "speculative"
+    deployment = "plain" if plain else "speculative"
     return {
-        "title": way.capitalize() if alone else f"{name}: {way}",
+        "title": deployment.capitalize() if alone else f"{name}: {deployment}",
         "detail": name if alone else "on a server",
         "gamma": 0 if plain else settings.gamma,  # its own is not known before the end
         "adaptive": False,
@@ -39,22 +39,20 @@ def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, An
     }
 
 
-def settled(header: dict[str, Any], trace: Trace) -> None:
-    """Complete the header of a lane that has ended, and has at least its first round."""
+def complete_header(header: dict[str, Any], trace: Trace) -> None:
+    """Add to the header of a lane what its server reported; it has ended, and has at least its first round."""
     record = trace.server
     if record.gamma:
         header["detail"] += f", γ\u00a0{record.gamma}"
     header["server"] = {"line": _line(record, trace.settings), "notes": _notes(record)}
-    header["told"] = _told(trace)
+    header["told"] = _head_figures(trace)
     header["broken"] = record.incomplete is not None
 
 
 def _line(record: ServerRecord, settings: Settings) -> str:
-    parts = [CLOCK]
-    if record.network_seconds is not None:
-        parts.append(f"network ~{_milliseconds(record.network_seconds)}\u00a0ms")
-    clock = ", ".join(parts)
-    # Of plain decoding there is nothing to be told: every token is a pass of the target.
+    network = record.network_seconds
+    clock = CLOCK if network is None else f"{CLOCK}, network ~{_milliseconds(network)}\u00a0ms"
+    # Plain decoding has nothing to report: every token is a pass of the target.
     if settings.strategy == "autoregressive" or record.incomplete:
         return clock
     return f"{clock} · {LEVELS[record.level]}"
@@ -73,8 +71,8 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def _told(trace: Trace) -> dict[str, float | None]:
-    """The figures of its head, which the view cannot count where tokens have no kinds, or are pieces of text."""
+def _head_figures(trace: Trace) -> dict[str, float | None]:
+    """The figures above the lane, which cannot be counted where tokens have no kinds or are pieces of text."""
     figures = trace.metrics()
     return {
         "tokens_per_second": figures.tokens_per_second,

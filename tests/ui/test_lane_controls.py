@@ -8,7 +8,8 @@ from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.panel.controls import race_settings, unquantized_lanes
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, UNQUANTIZED, method_choices
+from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS
+from specdemo.ui.panel.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.view.lane_headers import engine_note, lane_headers
 
 SHARED = (0, 0, 1, 0, True, "auto", 64)
@@ -21,7 +22,7 @@ def lanes(*methods: tuple, shared: tuple = SHARED) -> list[Settings]:
 
 def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
     """Guards the panel against a strategy, drafter or rule that only the library knows."""
-    made = lanes(*((name, *OPTIONS) for name in METHODS))
+    made = lanes(*((name, *OPTIONS) for name in local_methods()))
     assert {s.strategy for s in made} == set(STRATEGIES)
     assert {s.drafter for s in made if s.strategy == "speculative"} == set(DRAFTERS)
     assert set(ACCEPTANCE_LABELS) == set(ACCEPTANCE_RULES)

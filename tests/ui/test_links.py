@@ -12,12 +12,12 @@ from checkpoints import checkpoint
 from hub import Hub
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from link_states import states, texts
+from link_states import query_of, states, texts
 
 from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
 from specdemo.ui.links.fields import link_fields
-from specdemo.ui.links.links import LONGEST_QUERY, from_query, to_query, too_long
+from specdemo.ui.links.links import from_query
 from specdemo.ui.links.page import linked_controls, start_flags
 from specdemo.ui.page import build
 from specdemo.ui.panel.controls import race_settings
@@ -35,8 +35,7 @@ def read(query: str) -> tuple[dict[str, Any], list[str]]:
 @given(states())
 def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
     """The promise of a link: all controls, any text, no notice."""
-    assert read(to_query(state)) == (state, [])
-    assert too_long(state) == []
+    assert read(query_of(state)) == (state, [])
 
 
 @settings(max_examples=150)
@@ -49,7 +48,7 @@ def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
 def test_no_link_gives_anything_but_a_state_of_the_page(query: dict[str, str]) -> None:
     """Guards the page against strangers' links: values are always ones that its own link gives again."""
     values, notices = from_query(query)
-    assert read(to_query(values)) == (values, [])
+    assert read(query_of(values)) == (values, [])
     assert all(notice.strip() for notice in notices)
     names = {f.name for f in link_fields()}
     taken = {name: text for name, text in query.items() if name in names}
@@ -58,11 +57,6 @@ def test_no_link_gives_anything_but_a_state_of_the_page(query: dict[str, str]) -
         for field in link_fields():
             if field.name in taken and field.name not in ignored and field.kind == "text":
                 assert values[field.name] == taken[field.name], "a good value beside a bad one is taken"
-
-
-def test_the_page_as_it_begins_needs_no_link() -> None:
-    values, notices = from_query({})
-    assert (to_query(values), notices) == ("", [])
 
 
 @pytest.fixture(scope="module")
@@ -169,16 +163,6 @@ def test_many_bad_parameters_are_summed_up() -> None:
     _, notices = from_query({f"x{i}": "1" for i in range(50)})
     assert len(notices) == 6
     assert notices[-1] == "45 more parameters are ignored."
-
-
-def test_a_text_too_long_for_a_link_is_left_out() -> None:
-    """Guards servers on the way, which refuse long addresses; the rest of the link stays."""
-    values = {**from_query({})[0], "prompt": "好" * 2000, "sweep.own": "fits", "gamma": 3}
-    assert too_long(values) == ["prompt"]
-    assert read(to_query(values)) == ({**values, "prompt": from_query({})[0]["prompt"]}, [])
-    values |= {"prompt": "p" * 3000, "batch.own": "o" * 3500}
-    assert too_long(values) == ["batch.own"]
-    assert len(to_query(values)) <= LONGEST_QUERY
 
 
 def test_strangers_choose_from_the_catalogue_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from specdemo.ui.jobs.race import MEMORY
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread, named
 from specdemo.ui.jobs.zero_gpu import on_gpu
-from specdemo.view.batch_figures import batch_figures
+from specdemo.view.figures import batch_figures
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import await_load, counted
 from specdemo.view.race_value import GRAVITY, bundled

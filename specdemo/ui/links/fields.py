@@ -1,6 +1,6 @@
-"""What a link can say: one field for every control of the page, and what goes with what.
+"""What a link can say: one field for every control of the page, and the rules by which defaults depend on others.
 
-The same table is the browser's, as JSON: what it writes is what is read here.
+The browser gets the same table as JSON and writes links with it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
 from specdemo.runs.prompts import by_domain
-from specdemo.settings import DRAFTERS, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.panel.controls import ENGINES, FIRST_LANES, chats
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, METHODS, NO_LANE, methods_on
+from specdemo.ui.panel.controls import ENGINES, chats
+from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS
+from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, PLAIN, local_methods, methods_on, server_choices
 from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as
 from specdemo.ui.panel.prompt_source import DOMAINS, OWN, PANEL
-from specdemo.ui.panel.server_choice import pair_choices, server_methods, server_of
+from specdemo.ui.panel.server_choice import pair_choices, server_of
 from specdemo.ui.tabs.batch import MOST_REPEATS as MOST_BATCH_REPEATS
 from specdemo.ui.tabs.batch import MOST_ROWS
 from specdemo.ui.tabs.losslessness import DISTRIBUTION, GREEDY
@@ -28,7 +30,11 @@ from specdemo.ui.tabs.sweep import MOST_REPEATS
 
 TABS = ("race", "sweep", "batch", "losslessness")
 SPEEDS = ("0.25", "0.5", "1", "2", "4", "8")
-"""At which the player plays a recording."""
+"""The player's speeds."""
+
+LONGEST_QUERY = 6000
+"""Characters. Servers on the way take about 8,000, and Gradio appends the query to its own requests."""
+
 SHORT_LANE = 2
 """The lane whose parameters need no number, since it is the first that drafts."""
 
@@ -43,7 +49,7 @@ class Field:
     Attributes:
         name: of the parameter.
         kind: ``text``, ``choice``, ``whole``, ``number``, ``switch``, or ``several`` of the choices.
-        default: what the page begins with. None is always written, since it depends on what only the server knows.
+        default: what the page begins with. Where it is None only the server knows it: it is always written.
         element: the id of its control; empty for what is no control.
         choices: for ``choice`` and ``several``.
         least, most: for ``whole`` and ``number``.
@@ -60,17 +66,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What other fields begin with while a field's text is ``text``, or while it is not; later rules prevail."""
+    """What other fields begin with while a field has this value, or has another; later rules prevail."""
 
     field: str
-    text: str
+    value: Any
     negated: bool
     defaults: Mapping[str, Any]
 
 
 def link_fields() -> tuple[Field, ...]:
-    """All of them. A field comes after those that its default depends on."""
-    return (*_pair(), *_shared(), *_lanes(), *_sweep(), *_batch(), *_losslessness(), *_page())
+    """All of them; a field comes after those that its default and its choices depend on."""
+    lanes = [field for number in _numbers() for field in _lane(number)]
+    return (*_pair(), *_shared(), *lanes, *_sweep(), *_batch(), *_losslessness(), *_page())
 
 
 def link_rules() -> tuple[Rule, ...]:
@@ -82,14 +89,18 @@ def link_rules() -> tuple[Rule, ...]:
     warm = {lane_field(number, "acceptance"): "sampling" for number in _numbers()}
     return (
         *rules,
-        Rule("temperature", "0", True, warm),
+        Rule("temperature", 0, True, warm),
         Rule("losslessness.mode", GREEDY, False, {"losslessness.rule": "exact"}),
     )
 
 
 def table() -> dict[str, Any]:
-    """Fields and rules as plain data."""
-    return {"fields": [asdict(f) for f in link_fields()], "rules": [asdict(r) for r in link_rules()]}
+    """The table for links.js, as plain data; rules compare texts there, as they stand in a link."""
+    rules = [
+        {"field": r.field, "text": str(r.value), "negated": r.negated, "defaults": dict(r.defaults)}
+        for r in link_rules()
+    ]
+    return {"fields": [asdict(f) for f in link_fields()], "rules": rules, "longest": LONGEST_QUERY}
 
 
 def lane_field(number: int, name: str) -> str:
@@ -101,19 +112,17 @@ METHOD_FIELDS = tuple(lane_field(number, "method") for number in range(1, len(FI
 
 
 def _lanes_of(pair: str) -> dict[str, Any]:
-    """What the lanes begin with on a server, or on a pair without a draft model.
-
-    Of a custom one that is known only with its names.
-    """
+    """What the lanes begin with on a server, or on a pair that may have no draft model."""
     server = server_of(pair)
     if server is not None:
         return dict(zip(METHOD_FIELDS, methods_on(server, FIRST_LANES), strict=True))
-    drafting = [name for name, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first == "draft"]
-    if pair == CUSTOM:
+    drafting = [f for f, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first not in (PLAIN, NO_LANE)]
+    if pair == CUSTOM:  # its names say whether it has one
         return dict.fromkeys([*drafting, "losslessness.drafter"])
     if catalog()[pair].draft is not None:
         return {}
-    return {**dict.fromkeys(drafting, "lookup"), "losslessness.drafter": "prompt_lookup"}
+    spec = without("draft")[0]
+    return {**dict.fromkeys(drafting, spec.method), "losslessness.drafter": spec.name}
 
 
 def _numbers() -> range:
@@ -154,13 +163,9 @@ def _shared() -> list[Field]:
     ]
 
 
-def _lanes() -> list[Field]:
-    return [field for number in _numbers() for field in _lane(number)]
-
-
 def _lane(number: int) -> list[Field]:
     defaults = Settings()
-    methods = (*METHODS, *(name for _, name in server_methods()), *([NO_LANE] if number > 1 else []))
+    methods = (*local_methods(), *(name for _, name in server_choices()), *([NO_LANE] if number > 1 else []))
     fields = [
         Field("method", "choice", FIRST_LANES[number - 1], choices=methods),
         Field("gamma", "whole", defaults.gamma, least=1, most=MAX_GAMMA),
@@ -206,7 +211,7 @@ def _losslessness() -> list[Field]:
     own = [
         Field("mode", "choice", DISTRIBUTION, choices=(DISTRIBUTION, GREEDY)),
         Field("rule", "choice", "sampling", choices=tuple(ACCEPTANCE_LABELS)),
-        Field("drafter", "choice", DRAFTERS[0], choices=DRAFTERS),
+        Field("drafter", "choice", DEFAULT_DRAFTER, choices=tuple(DRAFTERS)),
         Field("gamma", "whole", Settings().gamma, least=1, most=MAX_GAMMA),
         Field("temperature", "number", 1, least=0.05, most=2),
         Field("runs", "whole", RUNS, least=25, most=1000),
@@ -216,7 +221,7 @@ def _losslessness() -> list[Field]:
 
 
 def _page() -> list[Field]:
-    """What is no control: where one looks, and what happens at once."""
+    """What is no control: the tab, the view, the recording, and whether to run at once."""
     return [
         Field("tab", "choice", TABS[0], choices=TABS),
         Field("view", "choice", "page", choices=("page", "talk")),

@@ -1,7 +1,7 @@
-"""Links to the page as it stands: the text after the ``?``, made from the controls' values and read again.
+"""Reading links: the query after the ``?`` becomes the values of all fields, whatever it says.
 
-Only what differs from what the page begins with is written. Whatever a link says, reading it gives values that the
-controls can take, and a sentence for each parameter that could not be used.
+Every value that comes out is one that its control can take, and each parameter that could not be used gives a
+sentence. Links are written in the browser, by links.js, from the same table of fields.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from difflib import get_close_matches
 from typing import Any
-from urllib.parse import quote
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.models.request import is_public
 from specdemo.models.source import shorten
 from specdemo.ui.links.fields import (
@@ -25,19 +25,15 @@ from specdemo.ui.links.fields import (
     link_fields,
     link_rules,
 )
-from specdemo.ui.panel.lane_controls import NO_LANE, method_choices
+from specdemo.ui.panel.methods import NO_LANE, method_choices
 from specdemo.ui.panel.pair_controls import NONE, has_draft
 from specdemo.ui.panel.server_choice import server_of
 from specdemo.ui.tabs.losslessness import drafters_of, rules_of
 
-LONGEST_QUERY = 6000
-"""Characters. Servers on the way take about 8,000, and Gradio appends the query to its own requests."""
-
 MOST_NOTICES = 6
 MOST_NAMED = 16
-KEPT_BY_ENCODERS = "!~*'()"  # what the browser's encodeURIComponent leaves as it is, besides what quote does
 OTHERS = ("__", "utm_")
-"""Parameters that begin so are a Space's or a tracker's own."""
+"""Parameters that begin so belong to a Space or to a tracker."""
 
 OTHERS_WHOLE = frozenset({"logs", "deep_link", "embed", "fbclid", "ref"})
 ON, OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
@@ -45,78 +41,11 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,16}")
 NUMBER = re.compile(r"[+-]?([0-9]{1,9}(\.[0-9]{0,20})?|\.[0-9]{1,20})")
 FINEST = Decimal("0.0001")
 NETWORK = ("\\\\", "//")
-"""How a folder on another machine begins: Windows would greet whoever is named there with a password's hash."""
+"""A folder that begins so is on another machine; Windows would send that machine the hash of a password."""
 
 
 class _Unusable(ValueError):
     """What a parameter must be instead."""
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------
-
-
-def to_query(values: Mapping[str, Any]) -> str:
-    """The query that gives these values, without ``?``; texts too long for a link are left out.
-
-    Args:
-        values: of all fields by name, as the controls hold them.
-    """
-    return "&".join(f"{name}={text}" for name, text in _parts(values)[0].items())
-
-
-def too_long(values: Mapping[str, Any]) -> list[str]:
-    """The names of the texts that :func:`to_query` leaves out."""
-    return _parts(values)[1]
-
-
-def _parts(values: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Encoded texts by name, and what was left out to stay within the limit: the longest text first."""
-    fields, rules = link_fields(), link_rules()
-    texts = {f.name: encode(f, values[f.name]) for f in fields}
-    parts = {}
-    for field in fields:
-        default = _default(field, rules, texts)
-        if texts[field.name] is not None and (default is None or texts[field.name] != encode(field, default)):
-            parts[field.name] = quote(texts[field.name] or "", safe=KEPT_BY_ENCODERS)
-    left = []
-    while sum(len(name) + len(text) + 2 for name, text in parts.items()) > LONGEST_QUERY:
-        longest = max(
-            (f.name for f in fields if f.kind == "text" and f.name in parts), key=lambda n: len(parts[n])
-        )
-        del parts[longest]
-        left.append(longest)
-    return parts, left
-
-
-def encode(field: Field, value: Any) -> str | None:
-    """A value as text, before it is escaped; None for a field that was emptied."""
-    if field.kind == "text":
-        return re.sub("[\ud800-\udfff]", "\ufffd", value or "")
-    if value is None:
-        return None
-    if field.kind == "switch":
-        return ON[0] if value else OFF[0]
-    if field.kind == "several":
-        return ",".join(name for name in field.choices if name in value)
-    return str(value) if field.kind == "choice" else _decimal(value)
-
-
-def _decimal(value: float) -> str:
-    """At most four decimals, and never an exponent: browsers write large and small numbers in another way."""
-    rounded = Decimal(value).quantize(FINEST, ROUND_HALF_UP)
-    return f"{rounded:f}".rstrip("0").rstrip(".")
-
-
-def _default(field: Field, rules: Iterable[Rule], texts: Mapping[str, str | None]) -> Any:
-    """What a field begins with beside these others."""
-    default = field.default
-    for rule in rules:
-        if field.name in rule.defaults and (texts.get(rule.field) == rule.text) != rule.negated:
-            default = rule.defaults[field.name]
-    return default
-
-
-# ---- reading ---------------------------------------------------------------------------------------------------
 
 
 def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -128,10 +57,8 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     fields, rules = link_fields(), link_rules()
     given, notices = _known(query, [f.name for f in fields])
     values: dict[str, Any] = {}
-    texts: dict[str, str | None] = {}
     for field in fields:
-        default = _default(field, rules, texts)
-        values[field.name] = _of_custom(field, values) if default is None else default
+        values[field.name] = _default(field, rules, values)
         if field.name in given:
             try:
                 value = _read(field, given[field.name])
@@ -139,14 +66,34 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
                 values[field.name] = value
             except _Unusable as reason:
                 notices.append(f"{field.name}: “{shorten(given[field.name])}” is ignored; {reason}")
-        texts[field.name] = encode(field, values[field.name])
     if len(notices) > MOST_NOTICES:
         notices = [*notices[: MOST_NOTICES - 1], f"{len(notices) - MOST_NOTICES + 1} more parameters are ignored."]
     return values, notices
 
 
+def choices_left(field: Field, values: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+    """(label, name) of the choices that the fields before leave to a field; None where they leave all.
+
+    Args:
+        field: any.
+        values: of the fields before it.
+    """
+    if field.name == "losslessness.rule":
+        return rules_of(values["losslessness.mode"])
+    if field.name == "losslessness.drafter":
+        return drafters_of(has_model=_has_draft(values))
+    if field.name not in METHOD_FIELDS:
+        return None
+    return method_choices(
+        has_draft=_has_draft(values),
+        quantized=values["target-weights"] != NONE,
+        optional=NO_LANE in field.choices,
+        server=server_of(values["pair"]),
+    )
+
+
 def _known(query: Mapping[str, str], names: list[str]) -> tuple[dict[str, str], list[str]]:
-    """What is ours, by the field's name, and a notice for what seems to be meant for us and is not."""
+    """The parameters of this page by the field's name, and a notice for each unknown one."""
     given, notices = {}, []
     for said, text in query.items():
         name = said.removeprefix(f"lane{SHORT_LANE}.")
@@ -163,6 +110,18 @@ def _known(query: Mapping[str, str], names: list[str]) -> tuple[dict[str, str], 
     return given, notices
 
 
+def _default(field: Field, rules: Iterable[Rule], values: Mapping[str, Any]) -> Any:
+    """What a field begins with, by the fields before it."""
+    default = field.default
+    for rule in rules:
+        if field.name in rule.defaults and (values[rule.field] == rule.value) != rule.negated:
+            default = rule.defaults[field.name]
+    if default is not None:
+        return default
+    spec = DRAFTERS[DEFAULT_DRAFTER] if _has_draft(values) else without("draft")[0]
+    return spec.method if field.name in METHOD_FIELDS else spec.name
+
+
 def _read(field: Field, text: str) -> Any:
     """
     Raises:
@@ -177,18 +136,14 @@ def _read(field: Field, text: str) -> Any:
     if field.kind == "choice":
         return _one_of(text, field.choices)
     if field.kind == "several":
-        return [
-            name for name in field.choices if name in [_one_of(t, field.choices) for t in text.split(",") if t]
-        ]
+        named = [_one_of(part, field.choices) for part in text.split(",") if part]
+        return [name for name in field.choices if name in named]
     whole = field.kind == "whole"
-    span = (
-        f"from {field.least:g} to {field.most:,}"
-        if field.most < EXACT_IN_BROWSERS
-        else f"of at least {field.least:g}"
-    )
     found = (WHOLE if whole else NUMBER).fullmatch(text)
     value = None if not found else int(text) if whole else float(Decimal(text).quantize(FINEST, ROUND_HALF_UP))
     if value is None or not field.least <= value <= field.most:
+        bounded = field.most < EXACT_IN_BROWSERS
+        span = f"from {field.least:g} to {field.most:,}" if bounded else f"of at least {field.least:g}"
         raise _Unusable(f"it must be a {'whole ' if whole else ''}number {span}.")
     return value
 
@@ -201,38 +156,21 @@ def _one_of(text: str, choices: Sequence[str]) -> str:
 
 
 def _check(field: Field, value: Any, values: Mapping[str, Any]) -> None:
-    """Whether a value goes with those before it.
+    """Whether a value goes with those of the fields before it.
 
     Raises:
         _Unusable: it does not.
     """
-    if field.name in ("target", "draft") and value:
+    left = choices_left(field, values)
+    if left is not None:
+        _one_of(value, [name for _, name in left])
+    elif field.name in ("target", "draft") and value:
         if is_public():
             raise _Unusable("this public page runs the pairs of its catalogue only.")
         if value.strip().startswith(NETWORK):
             raise _Unusable("a link may not make this machine ask another one for a folder.")
-    elif field.name in METHOD_FIELDS:
-        quantized, optional = values["target-weights"] != NONE, NO_LANE in field.choices
-        choices = method_choices(
-            has_draft=_has_draft(values),
-            quantized=quantized,
-            optional=optional,
-            server=server_of(values["pair"]),
-        )
-        _one_of(value, [name for _, name in choices])
-    elif field.name == "losslessness.rule":
-        _one_of(value, [name for _, name in rules_of(values["losslessness.mode"])])
-    elif field.name == "losslessness.drafter":
-        _one_of(value, [name for _, name in drafters_of(has_model=_has_draft(values))])
     elif field.name == "autorun" and value and values["recording"]:
         raise _Unusable("the link opens a recording, which plays by itself.")
-
-
-def _of_custom(field: Field, values: Mapping[str, Any]) -> str:
-    """What a custom pair begins with; whether it has a draft model is known only here."""
-    if field.name == "losslessness.drafter":
-        return "model" if _has_draft(values) else "prompt_lookup"
-    return "draft" if _has_draft(values) else "lookup"
 
 
 def _has_draft(values: Mapping[str, Any]) -> bool:

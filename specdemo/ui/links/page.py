@@ -13,13 +13,12 @@ from specdemo.models.request import is_public
 from specdemo.runs.store import PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.links.fields import METHOD_FIELDS, TABS, Field, link_fields, table
-from specdemo.ui.links.links import LONGEST_QUERY, from_query
-from specdemo.ui.panel.controls import FIRST_LANES, Controls
-from specdemo.ui.panel.lane_controls import NO_LANE, method_choices, wish_of
-from specdemo.ui.panel.pair_controls import NONE, has_draft, pair_request
+from specdemo.ui.links.links import choices_left, from_query
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, wish_of
+from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import LOOKS
 from specdemo.ui.panel.server_choice import server_of
-from specdemo.ui.tabs.losslessness import drafters_of, rules_of
 from specdemo.view.export import script_json
 
 WEB = Path(__file__).parents[1] / "web"
@@ -30,8 +29,7 @@ TOLD = "(said) => { window.SpecDemoLinks.told(said); }"
 
 def link_head() -> str:
     """For the page's head: the table of links, and the scripts that need it."""
-    shared = script_json({**table(), "longest": LONGEST_QUERY})
-    scripts = [f"window.SpecDemoLinkTable = {shared};"]
+    scripts = [f"window.SpecDemoLinkTable = {script_json(table())};"]
     scripts += [(WEB / name).read_text(encoding="utf-8") for name in ("links.js", "talk.js")]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
@@ -44,13 +42,11 @@ def link_css() -> str:
 def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: PairStore) -> None:
     """Read the page's link when it opens, then write every change into the address.
 
-    The order is what makes the page show exactly what the link says: couplings between controls act on a person's
-    input only, and nothing is written before all values have arrived.
+    The order makes the page show exactly what the link says: couplings between controls act on a person's input
+    only, and nothing is written before all values have arrived.
     """
     said = gr.JSON(value=None, visible=False, elem_id="link-said")
-    linked = linked_controls(page)
-    components = [linked[f.name] for f in link_fields() if f.element]
-
+    components = list(linked_controls(page).values())
     methods = [lane.method for lane in controls.lanes]
 
     def read_methods(request: gr.Request) -> list[Any]:
@@ -71,7 +67,8 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     def judge(flags: dict[str, Any], *pair: Any) -> Any:
         return start_flags(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
 
-    # Controls change one by one and tell others on the way; Gradio refuses what is no choice at that moment.
+    # Gradio refuses a value that is not among its control's choices at that moment: so lanes first get all methods
+    # as choices, then all controls their values, and then lanes the choices that the pair leaves.
     widened = page.load(read_methods, None, [*methods, controls.wished], **QUIET)
     filled = widened.then(read, None, [*components, tabs, said], **QUIET)
     loaded = filled.then(narrow, None, methods, **QUIET)
@@ -85,67 +82,57 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
 
 
 def linked_controls(page: gr.Blocks) -> dict[str, Any]:
-    """The page's controls by the names of their fields."""
+    """The page's controls by the names of their fields, in the order of the fields."""
     found = {block.elem_id: block for block in page.blocks.values() if block.elem_id}
     return {f.name: found[f.element] for f in link_fields() if f.element}
-
-
-def _methods(values: dict[str, Any]) -> list[Any]:
-    """What each lane's method is told. All are choices for now: what is still as it was must be one too."""
-    return [
-        gr.skip() if values[f.name] == f.default else gr.update(choices=_offered(f), value=values[f.name])
-        for f in _method_fields()
-    ]
-
-
-def _choices(values: dict[str, Any]) -> list[Any]:
-    """The choices that the pair leaves to each lane, once all values are there."""
-    drafts = has_draft(values["pair"], values["target"], values["draft"])
-    quantized = values["target-weights"] != NONE
-    server = server_of(values["pair"])
-    if drafts and not quantized and server is None and all(values[f.name] == f.default for f in _method_fields()):
-        return [gr.skip() for _ in METHOD_FIELDS]
-    offered = [_offered(f, has_draft=drafts, quantized=quantized, server=server) for f in _method_fields()]
-    return [gr.update(choices=choices) for choices in offered]
 
 
 def _method_fields() -> list[Field]:
     return [f for f in link_fields() if f.name in METHOD_FIELDS]
 
 
-def _offered(
-    field: Field, *, has_draft: bool = True, quantized: bool = True, server: str | None = None
-) -> list[tuple[str, str]]:
-    optional = NO_LANE in field.choices
-    return method_choices(has_draft=has_draft, quantized=quantized, optional=optional, server=server)
+def _methods(values: dict[str, Any]) -> list[Any]:
+    """Updates of the lanes' methods, with every method there is as a choice."""
+    updates = []
+    for field in _method_fields():
+        choices = method_choices(has_draft=True, quantized=True, optional=NO_LANE in field.choices)
+        value = values[field.name]
+        updates.append(gr.skip() if value == field.default else gr.update(choices=choices, value=value))
+    return updates
+
+
+def _choices(values: dict[str, Any]) -> list[Any]:
+    """Updates of the lanes' methods with the choices that the pair leaves."""
+    first, _ = from_query({})
+    fields = _method_fields()
+    left = [choices_left(f, values) for f in fields]
+    if all(values[f.name] == f.default for f in fields) and left == [choices_left(f, first) for f in fields]:
+        return [gr.skip() for _ in fields]
+    return [gr.update(choices=choices) for choices in left]
 
 
 def _updates(values: dict[str, Any]) -> list[Any]:
-    """What each control is told; nothing where it is as it was, so that whoever was quicker keeps their choice."""
+    """Updates of all controls but methods; where a link says nothing, what a person chose meanwhile stays."""
     first, _ = from_query({})
-    drafts = has_draft(values["pair"], values["target"], values["draft"])
     updates = []
-    for name in (f.name for f in link_fields() if f.element):
-        if name in METHOD_FIELDS or values[name] == first[name]:
+    for field in (f for f in link_fields() if f.element):
+        value, choices = values[field.name], choices_left(field, values)
+        if field.name in METHOD_FIELDS or value == first[field.name]:
             updates.append(gr.skip())
-        elif name == "losslessness.rule":
-            updates.append(gr.update(choices=rules_of(values["losslessness.mode"]), value=values[name]))
-        elif name == "losslessness.drafter":
-            updates.append(gr.update(choices=drafters_of(has_model=drafts), value=values[name]))
         else:
-            updates.append(values[name])
+            updates.append(value if choices is None else gr.update(choices=choices, value=value))
     return updates
 
 
 def start_flags(flags: dict[str, Any], pair: tuple[Any, ...], store: PairStore) -> dict[str, Any]:
-    """Whether to start at once: a link that somebody follows must not fetch gigabytes to their own machine.
+    """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models.
 
     Args:
         flags: as the page got them.
-        pair: the values of its controls.
-        store: knows what is here.
+        pair: the values of the pair's controls.
+        store: knows which models are there.
     """
-    if server_of(pair[0]) is not None:  # nothing is fetched to run there
+    if server_of(pair[0]) is not None:  # nothing is downloaded to run there
         return {**flags, "start": True}
     try:
         request = pair_request(*pair)

@@ -16,19 +16,16 @@ from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.panel.lane_controls import (
-    LANE_INPUTS,
+from specdemo.ui.panel.lane_controls import LANE_INPUTS, LaneControls, create_lane, lane_settings, whole
+from specdemo.ui.panel.methods import (
+    FIRST_LANES,
     NO_LANE,
     UNQUANTIZED,
-    LaneControls,
-    create_lane,
-    lane_settings,
     method_choices,
     methods_on,
-    whole,
+    nearest_method,
     wish_of,
 )
-from specdemo.ui.panel.link_buttons import create_link_buttons
 from specdemo.ui.panel.pair_controls import (
     NONE,
     PAIR_INPUTS,
@@ -39,7 +36,6 @@ from specdemo.ui.panel.pair_controls import (
 )
 from specdemo.ui.panel.server_choice import server_chats, server_of
 
-FIRST_LANES = ("plain", "draft", NO_LANE, NO_LANE)
 SHARED_INPUTS = 7
 ENGINES = {
     "auto": "Automatic: the fastest there is",
@@ -147,9 +143,12 @@ def create_controls() -> Controls:
     with gr.Row(elem_classes="actions", elem_id="run-row"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
         stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
-        create_link_buttons()
+        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", elem_classes="quiet-button", min_width=60)
+        talk = gr.Button("Talk view", size="sm", elem_id="enter-talk", elem_classes="quiet-button", min_width=60)
+    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
+    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
-    # By hand only, here and above: a link says for itself what goes with its pair and its temperature.
+    # Only what a person does triggers these couplings: a link has a value for every control.
     pair.pair.input(chats, pair.pair, chat, **QUIET)
     wished, followed = _offer_methods(pair, [lane.method for lane in lanes])
     return Controls(
@@ -189,10 +188,10 @@ def _example_chips(prompt: gr.Textbox) -> None:
 
 
 def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> None:
-    """Exact match means nothing above temperature 0: warming up turns it into its lossless counterpart."""
+    """Above temperature 0, which exact match needs, rejection sampling takes its place."""
     gr.on(
         [temperature.input, temperature.release],  # the second for the button that resets it
-        # What stays is not sent back: a slow answer would undo what was chosen meanwhile.
+        # A rule that stays is not sent back: a slow answer would undo what was chosen meanwhile.
         lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
         [temperature, *rules],
         rules,
@@ -210,9 +209,10 @@ def chats(pair: str) -> bool:
 
 
 def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.State, Dependency]:
-    """Lanes offer what the pair has; one whose way is gone takes the nearest, until a pair has it again.
+    """Offer in each lane the methods that the pair has; one whose method is gone takes the nearest for so long.
 
-    Returns what each lane was last wished to do, and the event after which the lanes go with a chosen pair.
+    Returns:
+        The method that was last wished for each lane, and the event after which the lanes go with a chosen pair.
     """
     wished = gr.State(list(FIRST_LANES))
 
@@ -227,9 +227,8 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.S
                 optional=number > 1,
                 server=server,
             )
-            names = [value for _, value in choices]
-            wanted_most = (wish, "plain" if wish == UNQUANTIZED else "lookup", *names)
-            updates.append(gr.update(choices=choices, value=next(n for n in wanted_most if n in names)))
+            method = nearest_method(wish, [value for _, value in choices])
+            updates.append(gr.update(choices=choices, value=method))
         return updates
 
     def offer_first(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
@@ -237,7 +236,7 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.S
 
     named = [pair.pair, pair.target, pair.draft]
     followed = pair.pair.input(offer_first, [*named, wished], methods, trigger_mode="always_last", **QUIET)
-    # A draft that was left empty is no change, but leaving the field says that there is none.
+    # Leaving the draft's field empty changes nothing in it, but says that there is no draft model.
     triggers = [pair.draft.input, pair.draft.blur, pair.draft.submit, pair.target_quantization.input]
     inputs = [*named, pair.target_quantization, wished]
     gr.on(triggers, offer, inputs, methods, trigger_mode="always_last", **QUIET)
@@ -245,6 +244,6 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.S
     def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
         return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
 
-    for lane, method in enumerate(methods):  # by hand only: what is set above is nobody's wish
+    for lane, method in enumerate(methods):  # a person's choices only: what a pair brings about is no wish
         method.input(partial(wish, lane), [method, pair.pair, wished], wished, **QUIET)
     return wished, followed

@@ -1,8 +1,7 @@
-"""What a person chooses for one lane: how it decodes, and the options of that way."""
+"""What a person chooses for one lane: its method, and the options that the method reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,20 +10,7 @@ import gradio as gr
 from specdemo.errors import SettingsError
 from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.panel.server_choice import method_name, method_parts, method_settings, offered, server_methods
-
-NO_LANE = "none"
-UNQUANTIZED = "plain_unquantized"
-METHODS: dict[str, tuple[str, dict[str, str]]] = {
-    "plain": ("Plain: the target alone", {"strategy": "autoregressive"}),
-    UNQUANTIZED: ("Plain: unquantised target", {"strategy": "autoregressive"}),
-    "draft": ("Speculative: draft model", {"strategy": "speculative", "drafter": "model"}),
-    "lookup": ("Speculative: prompt lookup", {"strategy": "speculative", "drafter": "prompt_lookup"}),
-    "early_exit": ("Speculative: early exit", {"strategy": "speculative", "drafter": "early_exit"}),
-    "assisted": ("transformers: draft model", {"strategy": "assisted", "drafter": "model"}),
-    "assisted_lookup": ("transformers: prompt lookup", {"strategy": "assisted", "drafter": "prompt_lookup"}),
-}
-"""Name of a way to decode: what the page calls it, and the settings it stands for."""
+from specdemo.ui.panel.methods import NO_LANE, find_method, local_methods, method_choices
 
 ACCEPTANCE_LABELS = {
     "exact": "exact match · lossless",
@@ -35,16 +21,15 @@ ACCEPTANCE_LABELS = {
     "typical": "typical · lossy",
     "naive": "naive · lossy",
 }
-EARLY_EXIT_NOTE = "Models not trained to exit early accept little; the output is the target's all the same."
 
 
 @dataclass(frozen=True, slots=True)
 class LaneControls:
-    """The components of one lane."""
+    """The components of one lane: the method, then its options, called as the fields of ``Settings``."""
 
     method: gr.Dropdown
     gamma: gr.Slider
-    adaptive: gr.Checkbox
+    adaptive_gamma: gr.Checkbox
     acceptance: gr.Dropdown
     accept_top_k: gr.Number
     lookup_ngram: gr.Slider
@@ -56,46 +41,68 @@ class LaneControls:
 
 
 LANE_INPUTS = len(fields(LaneControls))
+OPTIONS = tuple(f.name for f in fields(LaneControls)[1:])
 
 
-def lane_settings(
-    method: str,
-    gamma: float | None,
-    adaptive: bool,
-    acceptance: str,
-    accept_top_k: float | None,
-    lookup_ngram: float | None,
-    exit_layer: float | None,
-    **shared: Any,
-) -> Settings | None:
-    """One lane's settings from its controls' values and the panel's ``shared`` ones; None for no lane.
+def lane_settings(method: str, *values: Any, **shared: Any) -> Settings | None:
+    """One lane's settings; None for no lane.
 
-    Only what the method uses is read: an option that is hidden cannot be wrong.
+    Args:
+        method: the value of its control.
+        values: of the other controls, in the order of ``OPTIONS``. Only those that the method reads are read: an
+            option that is hidden cannot be wrong.
+        shared: fields of ``Settings`` that all lanes share.
 
     Raises:
         SettingsError: a value is missing or out of range; names the field.
     """
     if method == NO_LANE:
         return None
-    served = method_settings(method, shared.get("temperature"))
-    if served is not None:
-        # Whether a server has a template is not known here, so the box is taken at its word.
-        return Settings(**{**shared, **served, "chat": shared.get("chat") is not False})
-    if not isinstance(method, str) or method not in METHODS:
-        raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(METHODS)}.")
-    chosen: dict[str, Any] = dict(METHODS[method][1])
-    if chosen["strategy"] != "autoregressive":
-        chosen |= {"gamma": whole("gamma", gamma), "adaptive_gamma": bool(adaptive)}
-    if chosen["strategy"] == "speculative":
-        chosen["acceptance"] = acceptance
-        if acceptance == "top_k":
-            chosen["accept_top_k"] = whole("accept_top_k", accept_top_k)
-    if chosen.get("drafter") == "prompt_lookup":
-        chosen["lookup_ngram"] = whole("lookup_ngram", lookup_ngram)
-    if chosen.get("drafter") == "early_exit":
-        # 0 leaves the choice to the library.
-        chosen["exit_layer"] = whole("exit_layer", exit_layer) or None
-    return Settings(**chosen, **shared)
+    chosen = find_method(method)
+    if chosen is None:
+        raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(local_methods())}.")
+    if chosen.server is not None:  # γ and the rule, which is lossless, are the server's own
+        served = {
+            "engine": "server",
+            "server": chosen.server,
+            "acceptance": "sampling" if shared.get("temperature") else "exact",
+            # Whether a server has a template is not known here, so the box is taken at its word.
+            "chat": shared.get("chat") is not False,
+        }
+        return Settings(strategy=chosen.strategy, **{**shared, **served})
+    given = dict(zip(OPTIONS, values, strict=True))
+    read = {name: _option(name, given[name]) for name in shown_options(method, given["acceptance"])}
+    drafter = {"drafter": chosen.drafter.name} if chosen.drafter else {}
+    return Settings(strategy=chosen.strategy, **drafter, **read, **shared)
+
+
+def shown_options(method: str, acceptance: str) -> list[str]:
+    """The options that a method reads, which are the ones that are shown; none of a server's method.
+
+    Args:
+        method: its name.
+        acceptance: the chosen rule.
+    """
+    chosen = find_method(method)
+    if chosen is None or chosen.drafter is None:
+        return []
+    ours = chosen.strategy == "speculative"
+    read = {
+        "gamma": True,
+        "adaptive_gamma": ours or chosen.drafter.needs == "draft",  # transformers adapts to a draft model only
+        "acceptance": ours,
+        "accept_top_k": ours and acceptance == "top_k",
+    }
+    return [name for name in OPTIONS if read.get(name, name in chosen.drafter.reads)]
+
+
+def _option(name: str, value: Any) -> Any:
+    if name == "acceptance":
+        return value
+    if name == "adaptive_gamma":
+        return bool(value)
+    number = whole(name, value)
+    return None if name == "exit_layer" and number == 0 else number  # 0 leaves the choice to the drafter
 
 
 def whole(field: str, value: float | None) -> int | float:
@@ -105,54 +112,20 @@ def whole(field: str, value: float | None) -> int | float:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def method_choices(
-    *, has_draft: bool, quantized: bool, optional: bool, server: str | None = None
-) -> list[tuple[str, str]]:
-    """(label, name) of the ways to decode that a pair offers, and after them those of the configured servers.
-
-    Without a draft model those that need none; with a quantised target its unquantised baseline too; with a
-    ``server`` in place of models none but servers'.
-    """
-    here = [
-        (label, name)
-        for name, (label, settings) in METHODS.items()
-        if (has_draft or settings.get("drafter") != "model") and (quantized or name != UNQUANTIZED)
-    ]
-    choices = [*(here if server is None else []), *server_methods(server)]
-    return [("None", NO_LANE), *choices] if optional else choices
-
-
-def methods_on(server: str, wishes: Sequence[str]) -> list[str]:
-    """What each lane does on a server, by what it was wished to do: one lane where there is one deployment."""
-    entry = offered().get(server)
-    if entry is None:
-        return list(wishes)
-    strategies = entry.strategies
-    only = None if len(strategies) > 1 else "plain" if strategies == ("autoregressive",) else "speculative"
-    methods = []
-    for lane, wish in enumerate(wishes):
-        if wish == NO_LANE or method_parts(wish) is not None:
-            methods.append(wish)
-        elif only is not None:
-            methods.append(method_name(server, only) if lane == 0 else NO_LANE)
-        else:
-            plain = METHODS[wish][1]["strategy"] == "autoregressive"
-            methods.append(method_name(server, "plain" if plain else "speculative"))
-    return methods
-
-
-def wish_of(method: str, server: str | None) -> str:
-    """What a choice says of lanes in general: on the chosen ``server`` its ways stand for those of models."""
-    parts = method_parts(method)
-    if parts is None or parts[0] != server:
-        return method
-    return "plain" if parts[1] == "plain" else "draft"
-
-
 def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
-    """Build one lane's controls in the current layout; only those of its method are shown."""
+    """Build one lane's controls in the current layout; only those that its method reads are shown."""
     defaults = Settings()
-    shown = _visible(method, defaults.acceptance)
+    shown = shown_options(method, defaults.acceptance)
+
+    def option(kind: type[Any], name: str, label: str, **look: Any) -> Any:
+        element = f"lane{number}-{'adaptive' if name == 'adaptive_gamma' else name.replace('_', '-')}"
+        return kind(label=label, elem_id=element, visible=name in shown, **look)
+
+    def slider(name: str, label: str, most: int, **look: Any) -> gr.Slider:
+        value = getattr(defaults, name)
+        return option(gr.Slider, name, label, minimum=1, maximum=most, value=value, step=1, **look)
+
+    rules = [(label, name) for name, label in ACCEPTANCE_LABELS.items()]
     lane = LaneControls(
         method=gr.Dropdown(
             method_choices(has_draft=True, quantized=False, optional=optional),
@@ -160,74 +133,30 @@ def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
             label="Decodes by",
             elem_id=f"lane{number}-method",
         ),
-        gamma=gr.Slider(
-            1,
-            MAX_GAMMA,
-            defaults.gamma,
-            step=1,
-            label="γ, tokens drafted per round",
-            elem_id=f"lane{number}-gamma",
-            visible=shown["gamma"],
+        gamma=slider("gamma", "γ, tokens drafted per round", MAX_GAMMA, info=_note(method)),
+        adaptive_gamma=option(
+            gr.Checkbox, "adaptive_gamma", "Adapt γ in every round", value=False, container=False
         ),
-        adaptive=gr.Checkbox(
-            False,
-            label="Adapt γ in every round",
-            elem_id=f"lane{number}-adaptive",
-            container=False,
-            visible=shown["adaptive"],
+        acceptance=option(gr.Dropdown, "acceptance", "Acceptance", choices=rules, value=defaults.acceptance),
+        accept_top_k=option(
+            gr.Number, "accept_top_k", "Accept among the target's top", value=defaults.accept_top_k, precision=0
         ),
-        acceptance=gr.Dropdown(
-            [(label, name) for name, label in ACCEPTANCE_LABELS.items()],
-            value=defaults.acceptance,
-            label="Acceptance",
-            elem_id=f"lane{number}-acceptance",
-            visible=shown["acceptance"],
-        ),
-        accept_top_k=gr.Number(
-            defaults.accept_top_k,
-            label="Accept among the target's top",
-            precision=0,
-            elem_id=f"lane{number}-accept-top-k",
-            visible=shown["accept_top_k"],
-        ),
-        lookup_ngram=gr.Slider(
-            1,
-            MAX_LOOKUP_NGRAM,
-            defaults.lookup_ngram,
-            step=1,
-            label="Longest match, tokens",
-            elem_id=f"lane{number}-lookup-ngram",
-            visible=shown["lookup_ngram"],
-        ),
-        exit_layer=gr.Number(
-            0,
-            label="Layers that draft, 0 for a third",
-            info=EARLY_EXIT_NOTE,
-            precision=0,
-            elem_id=f"lane{number}-exit-layer",
-            visible=shown["exit_layer"],
-        ),
+        lookup_ngram=slider("lookup_ngram", "Longest match, tokens", MAX_LOOKUP_NGRAM),
+        exit_layer=option(gr.Number, "exit_layer", "Layers that draft, 0 for a third", value=0, precision=0),
     )
 
     def show(method: str, acceptance: str) -> list[Any]:
-        visible = _visible(method, acceptance)
-        return [gr.update(visible=visible[f.name]) for f in fields(LaneControls)[1:]]
+        shown = shown_options(method, acceptance)
+        looks: dict[str, dict[str, Any]] = {name: {"visible": name in shown} for name in OPTIONS}
+        looks["gamma"]["info"] = _note(method)
+        return [gr.update(**look) for look in looks.values()]
 
     for trigger in (lane.method, lane.acceptance):
         trigger.change(show, [lane.method, lane.acceptance], lane.inputs()[1:], **QUIET)
     return lane
 
 
-def _visible(method: str, acceptance: str) -> dict[str, bool]:
-    """Which options a way of decoding has."""
-    chosen = METHODS[method][1] if method in METHODS else {}
-    drafts = chosen.get("strategy") in ("speculative", "assisted")
-    ours = chosen.get("strategy") == "speculative"
-    return {
-        "gamma": drafts,
-        "adaptive": drafts and method != "assisted_lookup",
-        "acceptance": ours,
-        "accept_top_k": ours and acceptance == "top_k",
-        "lookup_ngram": chosen.get("drafter") == "prompt_lookup",
-        "exit_layer": chosen.get("drafter") == "early_exit",
-    }
+def _note(method: str) -> str | None:
+    """What the table of drafters says of a method to people; None if it says nothing."""
+    chosen = find_method(method)
+    return (chosen.drafter.note or None) if chosen and chosen.drafter else None

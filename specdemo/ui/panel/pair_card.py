@@ -1,4 +1,4 @@
-"""The card under the pair's name: one conclusion, the models, and how far a load is. Names are untrusted text."""
+"""The card under the pair's name, as HTML: one conclusion, the models, how far a load is. Names are untrusted."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def working(step: Step) -> str:
 
 
 def stopped(message: str) -> str:
-    """A load that was ended on request."""
+    """A load that the visitor stopped."""
     return _card("working", message)
 
 
 def refused(message: str) -> str:
-    """Nothing could be looked at, or a load failed."""
+    """A pair that cannot be examined, or a load that failed."""
     return _card("problem", message)
 
 
@@ -60,11 +60,11 @@ def loaded(load: Load) -> str:
 
 
 def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
-    """A server in place of models: what it is, which deployments it has, and whether they answer.
+    """A server in place of models, its deployments, and whether they answer; no address, no key.
 
     Args:
-        entry: as it was configured; its addresses and its key are not shown.
-        states: of its deployments by strategy; None while they are asked.
+        entry: as it was configured.
+        states: of its deployments by strategy; None while they are being asked.
     """
     lines = [_deployment(entry, strategy, states) for strategy in DEPLOYMENTS]
     facts = "The models run there and nothing is loaded here; times are this app’s, the network included."
@@ -83,11 +83,11 @@ def _answering(entry: ServerEntry, states: Mapping[str, Health] | None) -> tuple
 
 def _deployment(entry: ServerEntry, strategy: str, states: Mapping[str, Health] | None) -> str:
     if strategy not in entry.strategies:
-        told = "no deployment"
+        state = "no deployment"
     else:
-        told = entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
+        state = entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
     name = DEPLOYMENTS[strategy]
-    return f'<p class="model deployment"><span>{name}</span> {escape(told)}</p>'
+    return f'<p class="model deployment"><span>{name}</span> {escape(state)}</p>'
 
 
 def _card(state: str, conclusion: str, *parts: str) -> str:
@@ -117,12 +117,12 @@ def _facts(report: Preflight, weights: dict[str, Footprint]) -> str:
 
 
 def _remarks(report: Preflight) -> list[str]:
-    """What should not be overlooked: further problems, and what the choice does not do."""
+    """Lines for further problems and notes, which stay visible when the models are folded away."""
     return [_line(text) for text in (*report.problems[1:], *report.notes)]
 
 
 def _details(facts: str, *, opened: bool) -> str:
-    """The models and how they go together; folded away once they are in memory."""
+    """The facts about the models, which can be folded away."""
     return f"<details{' open' if opened else ''}><summary>Models</summary>{facts}</details>" if facts else ""
 
 

@@ -1,4 +1,4 @@
-"""The part of the panel that names the models: from the catalogue or typed in, and how they are held."""
+"""The part of the panel that names the models, of the catalogue or typed in, and their precision and device."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
+from specdemo.servers.catalog import label_of
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.panel.server_choice import label_of, pair_choices, server_of
+from specdemo.ui.panel.server_choice import pair_choices, server_of
 
 CUSTOM = "custom"
 INSTEAD = "choose a pair of models in the panel. Races and sweeps run on servers."
@@ -56,7 +57,7 @@ def pair_request(
     """The pair that the controls' values name.
 
     Raises:
-        PairError: nothing is typed in, it is a server, or what is asked for is unknown.
+        PairError: no name is typed in, a server is chosen, or a name is unknown.
     """
     server = server_of(pair)
     if server is not None:
@@ -76,11 +77,8 @@ def named(pair: str, target: str | None, *_: str) -> bool:
 
 
 def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
-    """Whether the chosen pair has a draft model; a custom one may have, until its target alone is typed in.
-
-    A server drafts by itself.
-    """
-    if server_of(pair) is not None:
+    """Whether the chosen pair has a draft model; assumed of a custom one until its target alone is typed in."""
+    if server_of(pair) is not None:  # it drafts by itself
         return True
     if pair == CUSTOM:
         return bool((draft or "").strip()) or not (target or "").strip()
@@ -88,7 +86,7 @@ def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
 
 
 def create_pair_controls() -> PairControls:
-    """Build the controls in the current layout; what was typed in is shown for a custom pair only."""
+    """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
     choices = [*((entry.label, entry.id) for entry in catalog().values()), *pair_choices()]
     if not is_public():
         choices.append(("Custom: your own models…", CUSTOM))
@@ -129,7 +127,7 @@ def create_pair_controls() -> PairControls:
         if hint := bfloat16_hint():
             gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
     controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
-    # What shows follows the value; what is chosen follows the person, since a link chooses for itself.
+    # What is shown follows the value, whoever sets it; values follow a person's choice only: a link has its own.
     pair.change(
         lambda name: [gr.update(visible=name == CUSTOM), gr.update(visible=server_of(name) is None)],
         pair,
@@ -141,7 +139,7 @@ def create_pair_controls() -> PairControls:
 
 
 def bfloat16_hint() -> str | None:
-    """Where it is worth a try: a CPU that multiplies bfloat16 by itself, with no GPU beside it."""
+    """Advice to try bfloat16, on a CPU with instructions for it and without a GPU; else None."""
     instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
     if instructions is None or torch.cuda.is_available() or torch.backends.mps.is_available():
         return None
@@ -152,7 +150,7 @@ def bfloat16_hint() -> str | None:
 
 
 def held_as(pair: str) -> tuple[str, str, str, str]:
-    """Both quantisations, type and device of a pair unless one says otherwise, as the controls say it."""
+    """The values of the other controls that a pair brings: both quantisations, type and device."""
     entry = catalog().get(pair)
     if entry is None:
         return NONE, NONE, "auto", BEST
@@ -165,7 +163,7 @@ def _quantization(entry: Any, role: str) -> str:
 
 
 def devices() -> list[tuple[str, str]]:
-    """What this machine has; names as torch gives them."""
+    """(label, name) of this machine's devices, with torch's names."""
     found = [("CPU", "cpu"), *((f"GPU {n}", f"cuda:{n}") for n in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
         found.append(("Apple GPU", "mps"))

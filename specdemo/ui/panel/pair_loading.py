@@ -1,4 +1,4 @@
-"""What happens as a pair is chosen: the preflight at once, the load on request, both shown in the card."""
+"""What happens when a pair is chosen: the preflight at once, the load on request, both shown in the card."""
 
 from __future__ import annotations
 
@@ -19,110 +19,113 @@ from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
-from specdemo.ui.panel.lane_controls import NO_LANE
+from specdemo.ui.panel.methods import runs_here
 from specdemo.ui.panel.pair_controls import PairControls, named, pair_request
-from specdemo.ui.panel.server_choice import method_parts, server_of
+from specdemo.ui.panel.server_choice import server_of
 
 UPDATE_SECONDS = 0.25
 LOOKS = 16
-"""Visitors whose cards may be under way at once; nothing is computed, they wait for the network or a load."""
+"""Cards that may be updated at once. They compute nothing: they wait for the network or for a load."""
 _log = logging.getLogger(__name__)
 
 Card = tuple[Any, Any, Any]
-"""The card's HTML, and what becomes of the buttons Load and Stop loading."""
+"""Updates of the card's HTML and of the buttons Load and Stop loading."""
 
-
-LEFT: Card = (gr.skip(), gr.skip(), gr.skip())
-"""Says nothing. Gradio sends what a generator yielded last once more at its end, over what was shown since."""
+UNCHANGED: Card = (gr.skip(), gr.skip(), gr.skip())
+"""Ends a card that is no longer shown: Gradio sends a generator's last value again when the generator ends."""
 
 
 class PairLoading:
-    """What each visitor looks at, and the loads they asked for; those go on while they look at other pairs."""
+    """The pair that each visitor looks at, and the loads they asked for, which go on while they look at others.
+
+    A visitor's latest event owns the card: each event puts a fresh object into ``_latest``, and shows nothing once
+    another has taken its place.
+    """
 
     def __init__(self, store: PairStore) -> None:
         self._store = store
-        self._turns: dict[str, object] = {}
+        self._latest: dict[str, object] = {}
         self._shown: dict[str, PairRequest] = {}
         self._wanted: dict[str, dict[PairRequest, Callable[[], None]]] = {}
         self._lock = Lock()
 
     def look(self, session: str, values: Any) -> Iterator[Card]:
-        """The chosen pair: its preflight; or its load under way, until it is done or another pair is chosen."""
-        turn = self._turn(session)
+        """Show the chosen pair: its preflight, or its load until it is done or another pair is chosen."""
+        event = self._begin(session)
         server = server_of(values[0])
         if server is not None:
-            yield from _explained(lambda: self._look_at_server(server, session, turn))
+            yield from _explained(lambda: self._look_at_server(server, session, event))
             return
         if not named(*values):
             yield _card(pair_card.unnamed())
             return
-        yield from _explained(lambda: self._look(pair_request(*values), session, turn))
+        yield from _explained(lambda: self._look(pair_request(*values), session, event))
 
     def load(self, session: str, values: Any) -> Iterator[Card]:
-        """Begin to load the chosen pair, and show how far it is; of a server there is nothing to load."""
+        """Begin to load the chosen pair, and show how far it is; a server has nothing to load."""
         if server_of(values[0]) is not None:
-            yield LEFT
+            yield UNCHANGED
             return
-        turn = self._turn(session)
+        event = self._begin(session)
 
         def run() -> Iterator[Card]:
             request = pair_request(*values)
             self._want(session, request)
-            yield from self._look(request, session, turn)
+            yield from self._look(request, session, event)
 
         yield from _explained(run)
 
     def now(self, values: Any) -> Card:
         """The card as it stands, without waiting for a load."""
         if server_of(values[0]) is not None:
-            return LEFT
+            return UNCHANGED
         *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
         return last
 
     def cancel(self, session: str, values: Any) -> Card:
-        """The visitor no longer waits for the chosen pair; the load ends, unless somebody else does."""
+        """Stop waiting for the chosen pair; its load ends unless somebody else waits for it."""
         self.leave(session, values)
         return _card(pair_card.stopped(STOPPED), load="Go on loading")
 
     def leave(self, session: str, values: Any) -> None:
-        """The same without a card. A pair that is there already is left as it is."""
+        """Like ``cancel``, without a card; a pair that is in memory stays there."""
         try:
             request = pair_request(*values)
         except SpecDemoError:
-            return  # it was never loaded
+            return  # what cannot be requested was never loaded
         load = self._store.find(request)
         if load is None or load.future.done():
             return
-        self._turn(session)
+        self._begin(session)
         with self._lock:
             leave = self._wanted.get(session, {}).pop(request, None)
         if leave is not None:
             leave()
 
     def forget(self, session: str) -> None:
-        """The visitor left: end what only they waited for."""
+        """Forget a visitor who left; loads end that only they waited for."""
         with self._lock:
-            self._turns.pop(session, None)
+            self._latest.pop(session, None)
             self._shown.pop(session, None)
             wanted = self._wanted.pop(session, {})
         for leave in wanted.values():
             leave()
 
-    def _look_at_server(self, name: str, session: str, turn: object) -> Iterator[Card]:
-        """What the server is at once, whether it answers as soon as that is known."""
+    def _look_at_server(self, name: str, session: str, event: object) -> Iterator[Card]:
+        """Show a server at once, and whether it answers when that is known."""
         entry = servers().get(name)
         if entry is None:
             raise ServerError(f"{name!r} is not configured any more; choose another pair.")
         self._shown.pop(session, None)
         yield _card(pair_card.server(entry, None))
         states = probe(entry.pair, entry.strategies)
-        yield _card(pair_card.server(entry, states)) if self._looks(session, turn) else LEFT
+        yield _card(pair_card.server(entry, states)) if self._looks(session, event) else UNCHANGED
 
-    def _turn(self, session: str) -> object:
-        """Whatever the visitor looked at before is not shown any more."""
+    def _begin(self, session: str) -> object:
+        """Register an event as the visitor's latest."""
         with self._lock:
-            self._turns[session] = turn = object()
-        return turn
+            self._latest[session] = event = object()
+        return event
 
     def _want(self, session: str, request: PairRequest) -> None:
         _, leave = self._store.want(request)
@@ -132,46 +135,46 @@ class PairLoading:
         if before is not None:
             before()
 
-    def _look(self, request: PairRequest, session: str | None, turn: object) -> Iterator[Card]:
+    def _look(self, request: PairRequest, session: str | None, event: object) -> Iterator[Card]:
         load = self._store.find(request)
         if load is None:
-            if self._shown.get(session) != request:  # a second look at the same pair must not flicker
+            if self._shown.get(session) != request:  # looking at the same pair again must not flicker
                 yield _card(pair_card.looking())
             report = self._store.look(request)
             size = gigabytes(report.download)
             offer = f"Download {size} and load" if report.download else "Load now"
-            if self._looks(session, turn):
+            if self._looks(session, event):
                 self._shown[session] = request
                 yield _card(pair_card.checked(report), load=report.ok and offer)
             else:
-                yield LEFT
+                yield UNCHANGED
             return
         if session is None:
             yield _card(pair_card.working(load.progress.step)) if not load.future.done() else _ended(load)
             return
         self._shown.pop(session, None)
-        with self._store.using(request) as load:  # who watches a load waits for it too
+        with self._store.using(request) as load:  # a visitor who watches a load waits for it too
             while not load.future.done():
-                if not self._looks(session, turn):
-                    yield LEFT
+                if not self._looks(session, event):
+                    yield UNCHANGED
                     return
                 yield _card(pair_card.working(load.progress.step), cancel=True)
                 time.sleep(UPDATE_SECONDS)
-            yield _ended(load) if self._looks(session, turn) else LEFT
+            yield _ended(load) if self._looks(session, event) else UNCHANGED
 
-    def _looks(self, session: str | None, turn: object) -> bool:
-        """Whether the visitor still looks at what this turn shows."""
-        return session is None or self._turns.get(session) is turn
+    def _looks(self, session: str | None, event: object) -> bool:
+        """Whether this event is still the visitor's latest; without a visitor it always is."""
+        return session is None or self._latest.get(session) is event
 
 
 def connect_pair_card(
     page: gr.Blocks, controls: PairControls, run: gr.Button, methods: list[gr.Dropdown], loading: PairLoading
 ) -> None:
-    """Wire the card and its buttons; Run loads what it runs, so it shows the load as well.
+    """Wire the card and its buttons, and Run, which shows the load of what it runs.
 
     Args:
-        page, controls, run: to wire.
-        methods: of the lanes; where all are servers' own, Run loads nothing.
+        page, controls, run: the components to wire.
+        methods: the lanes' methods; if servers decode all lanes, Run loads nothing.
         loading: what each visitor looks at.
     """
     outputs = [controls.card, controls.load, controls.cancel]
@@ -184,10 +187,10 @@ def connect_pair_card(
 
     def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
         pair, chosen = values[: -len(methods)], values[-len(methods) :]
-        if any(method != NO_LANE and method_parts(method) is None for method in chosen):
+        if any(map(runs_here, chosen)):
             yield from loading.load(request.session_hash or "", pair)
         else:
-            yield LEFT
+            yield UNCHANGED
 
     def cancel(request: gr.Request, *values: Any) -> Card:
         return loading.cancel(request.session_hash or "", values)
@@ -196,7 +199,7 @@ def connect_pair_card(
     inputs = controls.inputs()
     chosen = [c.change for c in inputs if isinstance(c, gr.Dropdown)]
     typed = [event for box in (controls.target, controls.draft) for event in (box.submit, box.blur)]
-    # A card that watches a load ends as soon as it is no longer the last that was asked for.
+    # Several events of one visitor may run at once; all but the latest end at their next update.
     gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
     controls.load.click(load, inputs, outputs, trigger_mode="multiple", **waits)
     run.click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
@@ -209,7 +212,7 @@ def _ended(load: Load) -> Card:
 
 
 def _explained(run: Callable[[], Iterator[Card]]) -> Iterator[Card]:
-    """Whatever goes wrong stands in the card; Load tries again."""
+    """Show whatever goes wrong in the card, with a button to try again."""
     try:
         yield from run()
     except SpecDemoError as error:

@@ -8,13 +8,16 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.servers.catalog import label_of
 from specdemo.settings import Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import SHARED_INPUTS, Controls, race_settings, split
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, LANE_INPUTS, METHODS, NO_LANE
+from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, LANE_INPUTS
+from specdemo.ui.panel.methods import NO_LANE
 from specdemo.ui.panel.pair_controls import INSTEAD
-from specdemo.ui.panel.server_choice import label_of, server_of
+from specdemo.ui.panel.server_choice import server_of
 
 NO_LANE_DRAFTS = "no lane drafts in a way that could be measured; set one to “Speculative: …” in the panel."
 NO_LANE_THERE = "no lane of the panel drafts on this server; set one to “Speculative”."
@@ -48,12 +51,12 @@ def _first_drafting(panel: Sequence[Any]) -> tuple[int, Settings]:
 def say_what_drafts(
     controls: Controls, note: gr.HTML, without: Sequence[str] = (), *, servers: bool = False
 ) -> None:
-    """Keep ``note`` saying which of the panel's lanes that is.
+    """Keep ``note`` saying which lane of the panel is measured.
 
     Args:
-        controls: of the panel.
-        note: the line.
-        without: drafters that the tab cannot use, which the note says.
+        controls: the panel.
+        note: where it is said.
+        without: names of drafters that the tab cannot use.
         servers: whether the tab can measure a server.
     """
     inputs = controls.inputs()
@@ -62,8 +65,8 @@ def say_what_drafts(
         return f"<p>{escape(_said(values, without, servers))}</p>"
 
     chosen = [c for lane in controls.lanes for c in (lane.method, lane.acceptance)]
-    # As they are sent: while another pair changes a lane's choices its method may be none of them, which Gradio
-    # would answer with an error; ``say`` says what is wrong, and the right thing once the lanes have followed.
+    # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
+    # them, which Gradio would answer with an error. The note is made again once the lanes have followed the pair.
     raw: dict[str, Any] = {**QUIET, "preprocess": False}
     gr.on([c.change for c in (*chosen, controls.temperature)], say, inputs, note, **raw)
     controls.followed.then(say, inputs, note, **raw)
@@ -71,8 +74,7 @@ def say_what_drafts(
 
 
 def _said(panel: Sequence[Any], without: Sequence[str], servers: bool) -> str:
-    pair, _, lanes = split(panel)
-    server = server_of(pair[0])
+    server = server_of(panel[0])
     if server is not None and not servers:
         return f"{label_of(server)} is a server, and this needs the models here; {INSTEAD}"
     try:
@@ -83,7 +85,7 @@ def _said(panel: Sequence[Any], without: Sequence[str], servers: bool) -> str:
     warmth = "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
     if settings.server is not None:
         return f"Measures {label_of(settings.server)} as it was started, {warmth}: its γ is its own."
-    how = METHODS[lanes[SHARED_INPUTS::LANE_INPUTS][number - 1]][0].removeprefix("Speculative: ")
+    how = DRAFTERS[settings.drafter].label
     if settings.drafter in without:
         return f"Lane {number} of the panel drafts by {how}, which does not work here; choose another."
     return f"Drafts as lane {number} of the panel does: {how}, {ACCEPTANCE_LABELS[settings.acceptance]}, {warmth}."

@@ -8,10 +8,12 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.errors import SpecDemoError
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.runs.store import PairStore
-from specdemo.settings import DRAFTERS, MAX_GAMMA, Settings
+from specdemo.servers.catalog import label_of
+from specdemo.settings import MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckState, Plan, check_states
@@ -21,7 +23,7 @@ from specdemo.ui.jobs.stops import Stops
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, whole
 from specdemo.ui.panel.pair_controls import INSTEAD, PAIR_INPUTS, has_draft, pair_request
-from specdemo.ui.panel.server_choice import label_of, server_of
+from specdemo.ui.panel.server_choice import server_of
 from specdemo.ui.tabs.tab_parts import busy
 from specdemo.view.losslessness_view import render
 
@@ -32,7 +34,6 @@ INTRODUCTION = {
     GREEDY: "One run continues the panel’s prompt, and the target judges every token of it.",
 }
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
-DRAFTER_LABELS = {"model": "draft model", "prompt_lookup": "prompt lookup", "early_exit": "early exit"}
 
 
 def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
@@ -51,7 +52,7 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
         )
         drafter = gr.Dropdown(
             drafters_of(has_model=True),
-            value=DRAFTERS[0],
+            value=DEFAULT_DRAFTER,
             label="Drafts with",
             elem_id="losslessness-drafter",
             min_width=150,
@@ -189,9 +190,9 @@ def rules_of(mode: str) -> list[tuple[str, str]]:
 def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
     """What the pair can draft with; who has no draft model copies from the prompt."""
     choices = drafters_of(has_model=has_draft(pair, target, draft))
-    kept = drafter if drafter in [name for _, name in choices] else "prompt_lookup"
+    kept = drafter if drafter in [name for _, name in choices] else without("draft")[0].name
     return gr.update(choices=choices, value=kept)
 
 
 def drafters_of(*, has_model: bool) -> list[tuple[str, str]]:
-    return [(DRAFTER_LABELS[name], name) for name in DRAFTERS if has_model or name != "model"]
+    return [(spec.label, spec.name) for spec in (DRAFTERS.values() if has_model else without("draft"))]

@@ -1,0 +1,144 @@
+"""The methods: ways for a lane to decode, as links and the panel's lists name them.
+
+Methods of this machine are read from the table of drafters whenever they are needed, so that a drafter that is
+registered shows up everywhere. A configured server adds one method for each of its deployments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, DrafterSpec, without
+from specdemo.servers.catalog import offered
+from specdemo.ui.panel.server_choice import PREFIX
+
+PLAIN = "plain"
+UNQUANTIZED = "plain_unquantized"
+NO_LANE = "none"
+SERVER_STRATEGIES = {PLAIN: "autoregressive", "speculative": "speculative"}
+"""Deployments of a server: the last word of a method's name, and the strategy it stands for."""
+
+FIRST_LANES = (PLAIN, DRAFTERS[DEFAULT_DRAFTER].method, NO_LANE, NO_LANE)
+"""The methods with which the page begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to decode.
+
+    Attributes:
+        name: its value in links and in the panel's lists.
+        label: for people.
+        strategy: its value in ``Settings``.
+        drafter: who drafts; None where nothing is drafted, or where a server drafts.
+        server: the id of the server that decodes; None for this machine.
+    """
+
+    name: str
+    label: str
+    strategy: str
+    drafter: DrafterSpec | None = None
+    server: str | None = None
+
+
+def local_methods() -> dict[str, Method]:
+    """The methods of this machine by name, in the order of lists: plain, ours by drafter, transformers'."""
+    specs = DRAFTERS.values()
+    methods = (
+        Method(PLAIN, "Plain: the target alone", "autoregressive"),
+        Method(UNQUANTIZED, "Plain: unquantised target", "autoregressive"),
+        *(Method(spec.method, f"Speculative: {spec.label}", "speculative", spec) for spec in specs),
+        *(Method(s.assisted, f"transformers: {s.label}", "assisted", s) for s in specs if s.assisted is not None),
+    )
+    return {method.name: method for method in methods}
+
+
+def find_method(name: object) -> Method | None:
+    """The method of this name, None if there is none; its server need not be configured."""
+    if not isinstance(name, str):
+        return None
+    if not name.startswith(PREFIX):
+        return local_methods().get(name)
+    server, _, deployment = name.removeprefix(PREFIX).rpartition(":")
+    if not server or deployment not in SERVER_STRATEGIES:
+        return None
+    return Method(name, deployment, SERVER_STRATEGIES[deployment], server=server)
+
+
+def server_method(server: str, deployment: str) -> str:
+    """The name of a server's method."""
+    return f"{PREFIX}{server}:{deployment}"
+
+
+def runs_here(name: str) -> bool:
+    """Whether a lane of this method needs the models of this machine."""
+    method = find_method(name)
+    return name != NO_LANE and (method is None or method.server is None)
+
+
+def method_choices(
+    *, has_draft: bool, quantized: bool, optional: bool, server: str | None = None
+) -> list[tuple[str, str]]:
+    """(label, name) of the methods that a lane offers, those of the configured servers last.
+
+    Args:
+        has_draft: whether the pair has a draft model; without one, methods that need it are left out.
+        quantized: whether the target is quantised, so that its unquantised weights are a baseline.
+        optional: whether the lane may be off.
+        server: the server that is chosen in place of a pair; then only servers have methods.
+    """
+    here = [
+        (method.label, name)
+        for name, method in local_methods().items()
+        if (has_draft or method.drafter is None or method.drafter.needs != "draft")
+        and (quantized or name != UNQUANTIZED)
+    ]
+    off = [("None", NO_LANE)] if optional else []
+    return [*off, *(here if server is None else []), *server_choices(server)]
+
+
+def server_choices(chosen: str | None = None) -> list[tuple[str, str]]:
+    """(label, name) of the servers' methods; those of the ``chosen`` server come first, without its name."""
+    return [
+        (
+            deployment.capitalize() if entry.id == chosen else f"{entry.label}: {deployment}",
+            f"{PREFIX}{entry.id}:{deployment}",
+        )
+        for entry in sorted(offered().values(), key=lambda entry: entry.id != chosen)
+        for deployment, strategy in SERVER_STRATEGIES.items()
+        if strategy in entry.strategies
+    ]
+
+
+def nearest_method(wish: str, names: Sequence[str]) -> str:
+    """Of the methods that a lane offers by name, the wished one, or the one that is most like it."""
+    fallback = PLAIN if wish == UNQUANTIZED else without("draft")[0].method
+    return next(name for name in (wish, fallback, *names) if name in names)
+
+
+def methods_on(server: str, wishes: Sequence[str]) -> list[str]:
+    """The method of each lane on a server, by what was wished for it; a single deployment takes one lane."""
+    entry = offered().get(server)
+    if entry is None:
+        return list(wishes)
+    deployments = [name for name, strategy in SERVER_STRATEGIES.items() if strategy in entry.strategies]
+    methods = []
+    for lane, wish in enumerate(wishes):
+        method = find_method(wish)
+        if method is None or method.server is not None:  # the lane is off, or already on a server
+            methods.append(wish)
+        elif len(deployments) == 1:
+            methods.append(server_method(server, deployments[0]) if lane == 0 else NO_LANE)
+        else:
+            deployment = PLAIN if method.strategy == "autoregressive" else "speculative"
+            methods.append(server_method(server, deployment))
+    return methods
+
+
+def wish_of(name: str, server: str | None) -> str:
+    """The wish behind a choice, for use with any pair: methods of the chosen ``server`` become those of models."""
+    method = find_method(name)
+    if method is None or method.server is None or method.server != server:
+        return name
+    return PLAIN if method.strategy == "autoregressive" else DRAFTERS[DEFAULT_DRAFTER].method
