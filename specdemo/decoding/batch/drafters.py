@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Draft, Proposal
+
+if TYPE_CHECKING:
+    from specdemo.decoding.drafters.base import Drafter
 
 
 class BatchDrafter(Protocol):
