@@ -59,7 +59,7 @@ def test_it_runs_and_the_output_is_the_targets() -> None:
     assert trace.token_ids == plain.token_ids
     assert trace.metrics().proposed > 0
     sampled = Settings(drafter="frequent", acceptance="sampling", temperature=1.0)
-    assert specdemo.certify(pair, PROMPT, sampled, runs=8).lossless is not False
+    assert specdemo.certify(pair, PROMPT, sampled, runs=4).verdict != "differs"
 
 
 def test_the_api_races_it(address: str) -> None:
