@@ -148,7 +148,7 @@ class Certifier:
         """What is known so far; runs no model."""
         power = None if self._differs else self._detectable()
         verdict: Verdict = "passes" if self.done and power is not None else "undecided"
-        asked = self._collector is not None and self._collector.drafts
+        drafts = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict="differs" if self._differs else verdict,
             settings=self.settings,
@@ -158,7 +158,7 @@ class Certifier:
             evidence=self._martingale.peak,
             error_rate=self.error_rate,
             detectable=power,
-            reference="the draft's token" if asked else "the likeliest token",
+            reference="the draft's token" if drafts else "the likeliest token",
             tables=(
                 count_tokens("All tokens after the first", *self._tokens(slice(None)), self._texts),
                 count_tokens("The second token", *self._tokens(slice(1)), self._texts),
