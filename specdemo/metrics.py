@@ -173,7 +173,7 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     rounds = counts_of(trace.rounds)
     streamed = any(t.kind == "streamed" for t in trace.tokens)
     # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
-    sums = _told(trace.server) if streamed else totals(rounds)
+    sums = _of_server(trace.server) if streamed else totals(rounds)
     output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
     draft_cost, verify_cost = _costs(rounds, baseline)
     ttft = trace.rounds[0].seconds if trace.rounds else None
@@ -211,7 +211,7 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     )
 
 
-def _told(server: ServerRecord | None) -> Totals:
+def _of_server(server: ServerRecord | None) -> Totals:
     """What a server counted, in our terms, where tokens have no kinds.
 
     A server leaves out its plain steps: those that emitted what the others do not explain. Where it has any, and

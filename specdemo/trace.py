@@ -14,6 +14,7 @@ from specdemo.server_record import ServerRecord
 from specdemo.settings import Settings
 
 SCHEMA = 1
+NOT_ONE = "This is not a specdemo trace: "
 Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
 Stop = Literal["eos", "length", "context"]
 
@@ -180,9 +181,9 @@ class Trace:
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise TraceError(f"This is not a specdemo trace: {place}: {first['msg']}.") from error
+            raise TraceError(f"{NOT_ONE}{place}: {first['msg']}.") from error
         except (TypeError, ValueError, SettingsError) as error:  # TypeError: text that is no valid Unicode
-            raise TraceError(f"This is not a specdemo trace: {error}") from error
+            raise TraceError(f"{NOT_ONE}{error}") from error
         for round_ in trace.rounds:
             _check_counts(round_)
             _check_known(round_, here=trace.server is None)
@@ -193,25 +194,20 @@ class Trace:
 
 
 def _check_schema(data: Any) -> None:
-    """Say that a record is of another version before its unknown fields are complained of."""
+    """Name another version of the record, instead of the fields in which it differs."""
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found != SCHEMA:
         raise TraceError(f"This trace has schema {found!r}; this version reads schema {SCHEMA}.")
 
 
 def _check_known(round_: Round, here: bool) -> None:
-    """What ran here is known whole; of what ran on a server nobody knows where its time went."""
-    phases = (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
-    missing = [phase is None for phase in phases]
+    """Refuse gaps in what ran here, and times by phase of what ran on a server."""
+    missing = [phase is None for phase in (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)]
     unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
     if here and (any(missing) or unknown):
-        raise TraceError(
-            f"This is not a specdemo trace: rounds.{round_.index}: it lacks what only a server may keep."
-        )
+        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: it lacks what only a server may keep.")
     if not here and not all(missing):
-        raise TraceError(
-            f"This is not a specdemo trace: rounds.{round_.index}: a server has no times of its phases."
-        )
+        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: a server has no times of its phases.")
 
 
 def _check_counts(round_: Round) -> None:
@@ -220,6 +216,6 @@ def _check_counts(round_: Round) -> None:
     accepted, drafted = kinds.count("accepted"), kinds.count("accepted") + kinds.count("rejected")
     if (round_.accepted, round_.drafted) != (accepted, drafted):
         raise TraceError(
-            f"This is not a specdemo trace: rounds.{round_.index}: it counts {round_.accepted} of "
+            f"{NOT_ONE}rounds.{round_.index}: it counts {round_.accepted} of "
             f"{round_.drafted} drafted tokens as accepted, but holds {accepted} of {drafted}."
         )

@@ -185,25 +185,19 @@ def _slots(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple
     length = [len(t.prompt_ids) for t in traces]  # in the cache: all committed tokens but the last
     read = live = 0
     for round_ in rounds:
-        behind = {row: length[row] + r.drafted + 1 for row, r in round_.items()}
         width = max(length[row] for row in round_) + max(r.drafted for r in round_.values()) + 1
         read += width * len(round_)
-        live += sum(behind.values())
         for row, r in round_.items():
+            live += length[row] + r.drafted + 1
             length[row] += len(r.emitted)
     return read, live
 
 
 def _waited(row: int, rounds: Sequence[dict[int, Round]]) -> float:
     """Drafting takes as many passes as the round's longest draft; rows with a shorter one wait for the rest."""
-    waits = []
-    for round_ in rounds:
-        longest = max(r.drafted for r in round_.values())
-        if row in round_ and longest:
-            own = round_[row]
-            waits.append(own.draft_seconds * (longest - own.drafted) / longest)
-    return fsum(waits)
+    taken = [(round_[row], max(r.drafted for r in round_.values())) for round_ in rounds if row in round_]
+    return fsum(own.draft_seconds * (longest - own.drafted) / longest for own, longest in taken if longest)
 
 
 def _lost(needed: int, of: int) -> float | None:
-    return (of - needed) / of if of else None
+    return ratio(of - needed, of)

@@ -85,8 +85,8 @@ class SizeReport(ReportFiles):
         settings: of the drafted batches.
         sizes: asked for, in ascending order.
         prompts: how many there are. Every size decodes the same :attr:`rows_each` of them, smaller ones in several
-            batches: else sizes would differ by what they were given to say. Where a size does not divide them, its
-            last batch is filled up from the first row.
+            batches, so that sizes do not also differ by their prompts. Where a size does not divide them, its last
+            batch is filled up from the first row.
         repeats: how many times over.
         runs: the finished batches, in the order in which they were made.
         ran_out: the smallest size that did not fit into memory; None if all did.
@@ -115,11 +115,11 @@ class SizeReport(ReportFiles):
 
     @property
     def rows_each(self) -> int:
-        """Rows that every size decodes in a repeat, prompts taken again from the first where they are fewer."""
+        """Rows that every size decodes in a repeat; fewer prompts are repeated from the first."""
         return max(self.sizes)
 
     def parts(self, size: int) -> int:
-        """Batches of a size that hold so many rows."""
+        """How many batches of a size hold these rows."""
         return -(-self.rows_each // size)
 
     @property
@@ -129,7 +129,7 @@ class SizeReport(ReportFiles):
 
     @property
     def fitting(self) -> tuple[int, ...]:
-        """The sizes that memory is known or hoped to hold."""
+        """The sizes below the one that did not fit into memory."""
         return tuple(s for s in self.sizes if self.ran_out is None or s < self.ran_out)
 
     @property

@@ -74,7 +74,7 @@ def _place(trace: Trace) -> str | None:
 
 
 def explain(baseline: Trace, lane: Trace) -> str | None:
-    """A reason for people; None where there is nothing measured to reason from."""
+    """The reason of one lane, for people; None where the measurements do not suffice."""
     if baseline.server or lane.server:
         return explain_server(baseline, lane)
     evidence = gather(baseline, lane)
@@ -126,7 +126,7 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
 def _shorter(
     per_position: list[float], now: float, predict: Callable[[float, float], float]
 ) -> tuple[int, float] | None:
-    """The best γ below this one: what was kept of the first tokens is measured, whatever came after them."""
+    """The best γ below this one, predicted from the measured acceptance of the first drafted tokens."""
     promises = [(1 + sum(per_position[:g]), g) for g in range(1, len(per_position))]
     best, gamma = max(((predict(tau, g), g) for tau, g in promises), default=(0.0, 0))
     return (gamma, best) if best >= BETTER * now else None
@@ -143,8 +143,8 @@ def explain_server(baseline: Trace, lane: Trace) -> str | None:
     speedup = figures.tokens_per_second / plain.tokens_per_second
     rate, tau = figures.acceptance_rate, figures.mean_acceptance_length
     if rate is None or tau is None or (figures.rounds or 0) < 3:
-        told = "the server does not say what it drafted and kept."
-        return f"{ratio(speedup)} by the client's clock; {told}{_far(lane)}"
+        unknown = "the server does not say what it drafted and kept."
+        return f"{ratio(speedup)} by the client's clock; {unknown}{_far(lane)}"
     cost = tau / speedup
     kept = f"{rate:.0%} of drafted tokens were kept (τ {tau:.1f})"
     round_ = f"a round takes as long as {cost:.1f} plain steps"
@@ -162,7 +162,7 @@ def explain_server(baseline: Trace, lane: Trace) -> str | None:
 
 
 def _far(lane: Trace) -> str:
-    """Only the first token waits for the way there; the others stream."""
+    """A sentence on the way to the server, which delays the first token; empty where it hardly matters."""
     network, figures = lane.server.network_seconds if lane.server else None, lane.metrics()
     if network is None or not figures.ttft or network < FAR * figures.seconds:
         return ""

@@ -1,4 +1,4 @@
-"""The reasons why a lane may be fast or slow: one table, the more special before the more general."""
+"""The reasons why a lane may be fast or slow, as a table: specific ones before general ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PAYS = 1.05
-"""Speed-ups below this are hardly worth the trouble."""
+"""The smallest speed-up that counts as one."""
 MUCH_OVERHEAD = 0.2
 FEW_DRAFTS = 0.35
 COSTLY_DRAFT = 0.3
@@ -15,7 +15,7 @@ COSTLY_CHECK = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured of a lane, and what it leads one to expect.
+    """What was measured of a lane, and the speed-up that follows from it.
 
     Attributes:
         speedup: its decode speed over the baseline's.
@@ -55,7 +55,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One reason: when it is the one to give, and how it reads after the speed-up."""
+    """One reason: when it applies, and its text, which follows the speed-up."""
 
     name: str
     applies: Callable[[Evidence], bool]
@@ -125,7 +125,7 @@ RULES = (
         ),
     ),
 )
-"""Reasons, the more special before the more general; the first that applies is given."""
+"""The first that applies is given."""
 
 
 def _costs(e: Evidence) -> str:

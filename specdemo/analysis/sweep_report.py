@@ -15,9 +15,8 @@ PLAIN = 0
 """The γ under which runs of plain decoding are kept."""
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
-
 RESTLESS = 1.3
-"""Repeats of one greedy run that differ by this much were not alone on the machine."""
+"""Ratio of the best to the worst repeat from which on something else must have kept the machine busy."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class SweepReport(ReportFiles):
         return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
 
     def _doubt(self) -> str:
-        """Repeats do the same work: where their times differ widely, something else took the machine's."""
+        """A warning if repeats of a greedy run, which do the same work, differ widely."""
         if not self.settings.greedy or self.best.speedup_high < RESTLESS * self.best.speedup_low:
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."

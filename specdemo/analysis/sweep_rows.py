@@ -129,7 +129,7 @@ def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> Sw
     """
     steps = [s for run in runs for s in run.steps]
     figures = [run.figures for run in runs if run.figures is not None]
-    sums = _told(figures) if figures else totals(steps, gamma)
+    sums = _of_server(figures) if figures else totals(steps, gamma)
     pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
     costs = [] if figures else [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
@@ -160,7 +160,7 @@ def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> Sw
     )
 
 
-def _told(figures: list[Metrics]) -> Totals:
+def _of_server(figures: list[Metrics]) -> Totals:
     """The totals of a server's runs."""
     rounds, proposed, accepted = (_sum(figures, name) for name in ("rounds", "proposed", "accepted"))
     histogram = [sum(column) for column in zip_longest(*(m.accepted_histogram for m in figures), fillvalue=0)]

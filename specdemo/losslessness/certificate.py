@@ -116,11 +116,12 @@ class Certificate:
                 f"{_pairs(self.runs).capitalize()} of runs {be} too few to find anything; choose at least "
                 f"{max(2 * self.runs, USUALLY_ENOUGH)}, or longer runs."
             )
-        return f"No difference found yet, after {self.runs:,} of {_pairs(self.budget)} of runs.{self._so_far()}"
+        power = f" {self._power()}" if self.detectable is not None else ""
+        return f"No difference found yet, after {self.runs:,} of {_pairs(self.budget)} of runs.{power}"
 
     @property
     def evidence_text(self) -> str:
-        """The evidence in the words of the bet that it is."""
+        """What the evidence is, for people."""
         return (
             "Bettors with a stake of 1 in all try to tell the speculative text of each pair from the plain one, "
             "and from what the target’s exact probabilities would give, at fair odds: where nothing differs, no "
@@ -172,9 +173,6 @@ class Certificate:
             f"A rule that took {self.reference} unchecked at {found.share:.0%} of places, which shifts "
             f"{_percent(found.shift)} of the probability there, would have been caught 99 times of 100."
         )
-
-    def _so_far(self) -> str:
-        return f" {self._power()}" if self.detectable is not None else ""
 
 
 def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], texts: Mapping[int, str]) -> Table:

@@ -23,8 +23,8 @@ from specdemo.settings import Settings
 from specdemo.trace import Trace
 
 RUNS, TOKENS, ERROR_RATE = 200, 12, 0.001
-AT_ONCE = 8  # pairs run together; a row of a float32 batch is its own run, token for token
-REFRESH_RUNS = 25  # pairs after which the power of the test so far is worked out anew
+AT_ONCE = 8  # pairs run together; a row of a float32 batch has the tokens of a run of its own
+REFRESH_RUNS = 25  # pairs after which the power of the test so far is computed again
 
 
 def certify(
@@ -118,7 +118,7 @@ class Certifier:
         return self._martingale.peak >= 1 / self.error_rate
 
     def step(self) -> None:
-        """A few more pairs of runs, decoded as lanes or rows are; they count one by one, up to a verdict."""
+        """Make a few more pairs of runs; they count one by one, up to a verdict."""
         begin = time.perf_counter()
         if self._collector is None:
             self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
@@ -133,12 +133,11 @@ class Certifier:
         self._seconds += time.perf_counter() - begin
 
     def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
-        """So many runs of each strategy; together where that is exact: a batch of eight takes as long as two."""
-        # Seeds are drawn apart: two runs of one seed would share their first token, and be no independent pair.
-        wanted = [
-            [replace(settings, seed=self._seeds.getrandbits(62)) for settings in (self._plain, self.settings)]
-            for _ in range(count)
-        ]
+        """That many (plain, speculative) runs; several are rows of a batch, as eight take no longer than two."""
+        # Each run has a seed of its own: two runs of one seed would share their first token and be no
+        # independent pair.
+        both = (self._plain, self.settings)
+        wanted = [[replace(s, seed=self._seeds.getrandbits(62)) for s in both] for _ in range(count)]
         if count == 1:
             yield tuple(run(self.pair, self.ids, settings) for settings in wanted[0])
             return
@@ -148,14 +147,10 @@ class Certifier:
     def certificate(self) -> Certificate:
         """What is known so far; runs no model."""
         power = None if self._differs else self._detectable()
-        verdict: Verdict = "undecided"
-        if self._differs:
-            verdict = "differs"
-        elif self.done and power is not None:
-            verdict = "passes"
-        asked = self._collector is not None and self._collector.drafts
+        verdict: Verdict = "passes" if self.done and power is not None else "undecided"
+        drafts = self._collector is not None and self._collector.drafts
         return Certificate(
-            verdict=verdict,
+            verdict="differs" if self._differs else verdict,
             settings=self.settings,
             runs=self._martingale.pairs,
             budget=self.budget,
@@ -163,7 +158,7 @@ class Certifier:
             evidence=self._martingale.peak,
             error_rate=self.error_rate,
             detectable=power,
-            reference="the draft's token" if asked else "the likeliest token",
+            reference="the draft's token" if drafts else "the likeliest token",
             tables=(
                 count_tokens("All tokens after the first", *self._tokens(slice(None)), self._texts),
                 count_tokens("The second token", *self._tokens(slice(1)), self._texts),
@@ -175,7 +170,7 @@ class Certifier:
         return [[t for run_ in group for t in run_.tokens[places]] for group in self._evidence]
 
     def _detectable(self) -> Detectable | None:
-        """Worked out every few pairs, since it takes a while; what was caught then is caught now."""
+        """Computed every few pairs, since it takes a while; a fault found with fewer pairs is found with more."""
         pairs = self._martingale.pairs
         if pairs - self._power[0] >= REFRESH_RUNS or (self.done and pairs != self._power[0]):
             runs = [run_ for group in self._evidence for run_ in group]
@@ -202,12 +197,12 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
     encode(pair, trace.prompt_ids)  # refuses another pair, and a prompt that this one cannot read
     if not trace.settings.greedy:
         raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
-    if trace.output and not trace.token_ids:
+    if not trace.output:
+        raise TraceError("There are no tokens to check; let the lane run for at least one round.")
+    if not trace.token_ids:
         raise TraceError(
             "This trace has no token ids, only the text that a server sent; check a lane that has them."
         )
-    if not trace.output:
-        raise TraceError("There are no tokens to check; let the lane run for at least one round.")
     best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
     return judge(trace, best, margins)
 

@@ -15,7 +15,7 @@ TIE_MARGIN = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.4}
 A few units in the last place of a logit of size 30 to 60, which is how large a model's logits get.
 """
 COARSEST = max(TIE_MARGIN.values())
-"""For a server, which does not say in what it computes."""
+"""For a server, whose number type is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Every position of a greedy lane against the target's own choice there."""
+"""The greedy check: every position of a greedy lane against the target's own choice there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GreedyCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """The gravest of all positions."""
+        """The worst of all positions."""
         return next((o for o in ("diverged", "tie") if self.places(o)), "identical")
 
     @property

@@ -21,7 +21,7 @@ LEAST_LOG = -14.0  # of a probability: p = 0 must not make a score infinite
 
 
 class TeacherForcing:
-    """One model that reads what may follow a prompt, and forgets it again.
+    """One model that reads given tokens after a prompt; only the prompt stays in its cache.
 
     Args:
         runner: the model, with an empty cache.

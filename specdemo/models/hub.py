@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -192,11 +193,7 @@ def _refused(error: Exception) -> bool:
 
 def _digest(path: Path, file: RemoteFile) -> str:
     """The content's hash, of the kind that the hub gave."""
-    if len(file.digest) == 64:
-        digest = hashlib.sha256()
-    else:
-        digest = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
+    sha256 = len(file.digest) == 64
+    begin = hashlib.sha256 if sha256 else partial(hashlib.sha1, b"blob %d\0" % file.size, usedforsecurity=False)
     with path.open("rb") as content:
-        while chunk := content.read(2**20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(content, begin).hexdigest()

@@ -89,7 +89,7 @@ def _runs(pair: ModelPair, ids: list[list[int]], report: SizeReport, stop: Event
             continue
         first = part * size
         prompts = list(islice(cycle(pool), first, first + size))
-        # A prompt draws alike in whatever batch it stands, so that sizes do not differ by luck.
+        # A prompt has the same seed in batches of any size, so that sizes do not differ by luck.
         settings = replace(report.settings, seed=(report.settings.seed + first) % SEEDS)
         try:
             figures = _run(pair, prompts, settings, drafted, stop)

@@ -99,6 +99,6 @@ def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:
 
 
 def pieces(pair: ModelPair, ids: Sequence[int]) -> list[str]:
-    """The text of each prompt token, as it reads in its place; empty inside a multi-byte character."""
+    """The text that each prompt token adds; empty inside a multi-byte character."""
     text = Detokenizer(pair.tokenizer, ())
     return [text.push(i) for i in ids]

@@ -1,4 +1,4 @@
-"""Prompts: the examples of the page and of the bench in ``assets/prompts.toml``, and those of a person's file."""
+"""Prompts: the examples of the page and of the bench in ``assets/prompts.toml``, and those in a person's file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prompt_lines(text: str) -> list[str]:
     Raises:
         PromptError: there is none, or there are too many.
     """
-    return _counted([line.strip() for line in text.splitlines() if line.strip()])
+    return _counted(_lines(text))
 
 
 def read_prompts(path: Path) -> list[str]:
@@ -64,10 +64,14 @@ def read_prompts(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise PromptError(f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from error
     if kind == ".txt":
-        return _counted([line.strip() for line in text.splitlines() if line.strip()], name)
+        return _counted(_lines(text), name)
     # Only \n ends a JSON line: a string may hold other line separators.
     lines = enumerate(text.split("\n"), start=1)
     return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _json_prompt(name: str, number: int, line: str) -> str:

@@ -18,7 +18,7 @@ def record(
 ) -> Recording:
     """The recording of lanes that ran on this machine, or on servers, from one prompt.
 
-    What a server runs on is not known: a recording of servers' lanes alone names no hardware.
+    It names no hardware if all lanes ran on servers, whose hardware is not known.
 
     Args:
         pair: of the first lane that ran here; anything else if none did.
@@ -32,7 +32,7 @@ def record(
     check_playable(traces)
     here = isinstance(pair, ModelPair)
     local = next((t.prompt_ids for t in traces if t.server is None), None)
-    # The pieces are told for all lanes; a server may have kept its own, or made others.
+    # A recording has one list of pieces for all lanes; a server may have kept its prompt's ids, or made others.
     alike = here and local is not None and all(t.prompt_ids == local for t in traces)
     return Recording(
         traces=tuple(traces),

@@ -61,7 +61,7 @@ def stream_sweep(
     repeats: int = 1,
     stop: Event | None = None,
 ) -> Iterator[SweepProgress]:
-    """The same sweep a run at a time; every step holds the report so far, so that a caller may leave any time.
+    """The same sweep a run at a time; every step holds the report so far, so that a caller may stop at any time.
 
     What ``sweep`` raises is raised here at once, not at the first run. Setting ``stop`` ends the sweep within one
     round; a run that was not finished is not counted.
@@ -86,7 +86,7 @@ def stream_sweep(
 
 
 def order(contenders: Sequence[int | None], prompt: int, repeat: int) -> list[int | None]:
-    """The turn of a prompt in a repeat: one place further each time, so that a drift favours none of them."""
+    """The contenders for a prompt in a repeat, rotated by one each time: a machine that slows down is fair."""
     first = (prompt + repeat) % len(contenders)
     return [*contenders[first:], *contenders[:first]]
 
@@ -159,7 +159,7 @@ def _run(
 
 
 def _settings(settings: Settings, gamma: int | None, repeat: int) -> Settings:
-    """Of one run: repeats of sampled runs draw other texts, so that the figures are not those of one."""
+    """The settings of one run. Repeats have other seeds, so that sampled figures are not those of one text."""
     seed = (settings.seed + repeat) % SEEDS
     if gamma == PLAIN:
         return replace(settings, strategy="autoregressive", seed=seed)

@@ -17,6 +17,7 @@ PLAIN = "#858593"
 PHASES = (("draft", "#d08a1e"), ("verify", "#7468ee"), ("other", "#858593"))
 HEIGHT = 330
 EDGE = "rgba(133,133,147,.45)"
+BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 
 CAPTIONS = {
     "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, median of the "
@@ -34,34 +35,24 @@ def speed_figure(report: SweepReport) -> go.Figure:
     """Acceptance rate and tokens a second by γ, one above the other."""
     rows = [row for row in report.rows if row.rounds]
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
-    gammas = [row.gamma for row in rows]
-    figure.add_trace(
-        go.Scatter(
-            x=gammas,
-            y=[row.acceptance_rate for row in rows],
-            customdata=[[row.accepted, row.proposed] for row in rows],
-            name="acceptance rate",
-            hovertemplate="%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>",
-            **line(HERO),
-        ),
-        row=1,
-        col=1,
+    accepted = _by_gamma(
+        rows,
+        "acceptance_rate",
+        name="acceptance rate",
+        customdata=[[row.accepted, row.proposed] for row in rows],
+        hovertemplate="%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>",
     )
-    figure.add_trace(
-        go.Scatter(
-            x=gammas,
-            y=[row.tokens_per_second for row in rows],
-            error_y=bars(rows, "tokens_per_second"),
-            name="tokens/s",
-            hovertemplate="%{y:.1f} tokens/s<extra></extra>",
-            **line(HERO),
-        ),
-        row=2,
-        col=1,
+    speed = _by_gamma(
+        rows,
+        "tokens_per_second",
+        error_y=bars(rows, "tokens_per_second"),
+        name="tokens/s",
+        hovertemplate="%{y:.1f} tokens/s<extra></extra>",
     )
+    figure.add_traces([accepted, speed], rows=[1, 2], cols=[1, 1])
     plain = report.plain_tokens_per_second
     if plain:
-        figure.add_hline(plain, row=2, line={"color": PLAIN, "dash": "dash", "width": 1.5})
+        figure.add_hline(plain, row=2, line=BASELINE)
         figure.add_annotation(
             x=1,
             xref="x2 domain",
@@ -82,44 +73,29 @@ def speed_figure(report: SweepReport) -> go.Figure:
 def speedup_figure(report: SweepReport) -> go.Figure:
     """Speed-up measured and predicted, by γ; the recommended one is ringed."""
     rows = [row for row in report.rows if row.speedup is not None]
-    gammas = [row.gamma for row in rows]
-    figure = go.Figure()
-    figure.add_trace(
-        go.Scatter(
-            x=gammas,
-            y=[row.predicted_speedup for row in rows],
-            customdata=[_costs(row) for row in rows],
-            name="predicted",
-            hovertemplate="predicted %{y:.2f}×: %{customdata}<extra></extra>",
-            mode="lines+markers",
-            line={"color": PLAIN, "dash": "dot", "width": 2},
-            marker={"color": PLAIN, "size": 6, "symbol": "diamond"},
-        )
+    predicted = _by_gamma(
+        rows,
+        "predicted_speedup",
+        name="predicted",
+        customdata=[_costs(row) for row in rows],
+        hovertemplate="predicted %{y:.2f}×: %{customdata}<extra></extra>",
+        line={"color": PLAIN, "dash": "dot", "width": 2},
+        marker={"color": PLAIN, "size": 6, "symbol": "diamond"},
     )
-    figure.add_trace(
-        go.Scatter(
-            x=gammas,
-            y=[row.speedup for row in rows],
-            error_y=bars(rows, "speedup"),
-            customdata=[[row.speedup_low, row.speedup_high] for row in rows],
-            name="measured",
-            hovertemplate="measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
-            **line(HERO),
-        )
+    measured = _by_gamma(
+        rows,
+        "speedup",
+        error_y=bars(rows, "speedup"),
+        name="measured",
+        customdata=[[row.speedup_low, row.speedup_high] for row in rows],
+        hovertemplate="measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
     )
-    best = report.best
-    if best is not None:
-        figure.add_trace(
-            go.Scatter(
-                x=[best.gamma],
-                y=[best.speedup],
-                mode="markers",
-                name="recommended",
-                hoverinfo="skip",
-                marker={"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}},
-            )
-        )
-    figure.add_hline(1, line={"color": PLAIN, "dash": "dash", "width": 1.5})
+    figure = go.Figure([predicted, measured])
+    if report.best is not None:
+        ring = {"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}}
+        look = {"mode": "markers", "line": None, "marker": ring, "hoverinfo": "skip"}
+        figure.add_trace(_by_gamma([report.best], "speedup", name="recommended", **look))
+    figure.add_hline(1, line=BASELINE)
     _dress(figure, report, legend=True)
     figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
     return figure
@@ -177,6 +153,13 @@ def figure_head(title: str) -> str:
     """A figure's heading, with the button that saves it: see race-png.js."""
     button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
     return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
+
+
+def _by_gamma(rows: Sequence[SweepRow], field: str, **look: Any) -> go.Scatter:
+    """A line with a point for each γ."""
+    return go.Scatter(
+        x=[row.gamma for row in rows], y=[getattr(row, field) for row in rows], **{**line(HERO), **look}
+    )
 
 
 def line(colour: str) -> dict[str, Any]:
@@ -247,14 +230,6 @@ def dress(figure: go.Figure, *, legend: bool = False) -> None:
         hovermode="x unified",
         dragmode=False,
     )
-    thin = {"gridcolor": "rgba(133,133,147,.22)", "zeroline": False, "fixedrange": True}
-    figure.update_xaxes(
-        showgrid=False,
-        zeroline=False,
-        fixedrange=True,
-        title_standoff=8,
-        spikethickness=1,
-        spikedash="dot",
-        spikecolor=PLAIN,
-    )
-    figure.update_yaxes(**thin, title_standoff=8)
+    spike = {"spikethickness": 1, "spikedash": "dot", "spikecolor": PLAIN}
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title_standoff=8, **spike)
+    figure.update_yaxes(gridcolor="rgba(133,133,147,.22)", zeroline=False, fixedrange=True, title_standoff=8)

@@ -119,6 +119,7 @@ def test_identities_hold_for_real_lanes(strategy: str) -> None:
     check_identities(metrics)
     assert metrics.proposed == sum(r.drafted for r in trace.rounds)
     assert metrics.emitted == 29
+    assert json.loads(json.dumps(metrics.as_dict())) == metrics.as_dict(), "tables and exports write them as JSON"
     if strategy == "autoregressive":
         assert metrics.mean_acceptance_length == 1.0
         assert (metrics.proposed, metrics.acceptance_rate, metrics.alpha) == (0, None, None)
@@ -128,21 +129,14 @@ def test_identities_hold_for_real_lanes(strategy: str) -> None:
         assert metrics.mean_acceptance_length > 1.0
 
 
-@given(lanes())
-def test_costs_need_a_baseline(trace: Trace) -> None:
-    """Guards against a c or v made up from the lane's own verify times."""
-    metrics = trace.metrics()
-    assert metrics.draft_cost is None
-    assert metrics.verify_cost is None
-
-
-@given(lanes(), st.lists(durations, min_size=1, max_size=7))
+@given(lanes(), st.lists(durations, max_size=7))
 def test_costs_are_medians_over_the_longest_rounds(trace: Trace, steps: list[float]) -> None:
     """Guards c = draft step / target step and v(γ) = verify / target step against shorter rounds mixed in."""
+    assert trace.metrics().draft_cost is trace.metrics().verify_cost is None, "costs need a baseline"
     metrics = trace.metrics(plain_lane(steps))
     decode = [r for r in trace.rounds if r.index > 0]
     longest = max((r.drafted for r in decode), default=0)
-    if longest == 0:
+    if longest == 0 or not steps:  # the prefill of a baseline of one token is no decode step
         assert metrics.draft_cost is None
         assert metrics.verify_cost is None
         return
@@ -150,13 +144,6 @@ def test_costs_are_medians_over_the_longest_rounds(trace: Trace, steps: list[flo
     step = np.median(steps)
     assert metrics.draft_cost == np.median([r.draft_seconds / longest for r in full]) / step
     assert metrics.verify_cost == np.median([r.verify_seconds for r in full]) / step
-
-
-def test_a_baseline_of_one_token_tells_no_costs() -> None:
-    """Guards against dividing by the prefill, which is no decode step."""
-    settings = Settings(gamma=3, max_new_tokens=12)
-    trace = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings)
-    assert trace.metrics(plain_lane([])).draft_cost is None
 
 
 def test_figures_of_a_lane_worked_out_by_hand() -> None:
@@ -192,9 +179,3 @@ def test_peak_memory_is_what_the_process_took() -> None:
     pair = specdemo.load_pair()
     metrics = specdemo.run(pair, "hi", Settings(max_new_tokens=2)).metrics()
     assert sum(f.nbytes for f in pair.footprints().values()) < metrics.peak_memory < 64e9
-
-
-def test_figures_are_plain_data() -> None:
-    """Guards tables and exports, which write them as JSON."""
-    metrics = specdemo.run(endless_pair("gpt2"), prompt_ids(5), Settings(max_new_tokens=8)).metrics()
-    assert json.loads(json.dumps(metrics.as_dict())) == metrics.as_dict()

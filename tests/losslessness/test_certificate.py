@@ -310,28 +310,23 @@ def test_a_lossy_rule_diverges_and_is_called_lossy() -> None:
     assert "the rule is lossy" in found.text
 
 
-def test_a_sampled_or_empty_lane_cannot_be_checked_position_by_position() -> None:
-    pair = toy_pair("llama")
-    with pytest.raises(SpecDemoError, match="use certify"):
-        specdemo.check_greedy(pair, greedy_trace(pair, acceptance="sampling", temperature=1.0))
-    with pytest.raises(SpecDemoError, match="no tokens"):
-        specdemo.check_greedy(pair, replace(greedy_trace(pair), rounds=()))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"pair": None}, "pair: must be a ModelPair, not NoneType"),
         ({"trace": None}, "trace: must be a specdemo.Trace, not NoneType"),
         ({"trace": "{}"}, "not str; read a saved one with Trace.from_json"),
-        ({"prompt_ids": ()}, "prompt: it is empty"),
-        ({"prompt_ids": (10**9,)}, "token id 1000000000 is outside"),
+        ({"trace": {"prompt_ids": ()}}, "prompt: it is empty"),
+        ({"trace": {"prompt_ids": (10**9,)}}, "token id 1000000000 is outside"),
+        ({"trace": {"rounds": ()}}, "no tokens"),
+        ({"trace": {"settings": Settings(**WARM)}}, "use certify"),
     ],
 )
 def test_what_cannot_be_checked_greedily_is_refused_with_a_reason(change: dict[str, object], message: str) -> None:
     """Guards arguments in the wrong order, saved text, and traces of another pair."""
     pair = toy_pair("llama")
-    trace = replace(greedy_trace(pair), prompt_ids=change.get("prompt_ids", prompt_ids(9)))
-    arguments = {"pair": pair, "trace": trace} | {k: v for k, v in change.items() if k != "prompt_ids"}
+    arguments = {"pair": pair, "trace": greedy_trace(pair)} | change
+    if isinstance(change.get("trace"), dict):
+        arguments["trace"] = replace(greedy_trace(pair), **change["trace"])
     with pytest.raises(SpecDemoError, match=message):
         specdemo.check_greedy(**arguments)

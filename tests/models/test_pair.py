@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,74 +30,46 @@ SMALL = {
     "num_attention_heads": 2,
 }
 GROUPED = {**SMALL, "num_key_value_heads": 1}
-HYBRID = {**GROUPED, "num_hidden_layers": 2}
 
 
-def t5() -> object:
-    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    return transformers.T5ForConditionalGeneration(config)
-
-
-def mamba() -> object:
-    config = transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
-    return transformers.MambaForCausalLM(config)
-
-
-def recurrent_gemma() -> object:
-    return transformers.RecurrentGemmaForCausalLM(transformers.RecurrentGemmaConfig(**GROUPED, lru_width=16))
-
-
-def qwen3_next() -> object:
-    return transformers.Qwen3NextForCausalLM(transformers.Qwen3NextConfig(**GROUPED))
-
-
-def lfm2() -> object:
-    return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**HYBRID, layer_types=["conv", "full_attention"]))
-
-
-def minimax() -> object:
-    layers = ["linear_attention", "full_attention"]
-    return transformers.MiniMaxForCausalLM(
-        transformers.MiniMaxConfig(**HYBRID, num_local_experts=2, layer_types=layers)
-    )
-
-
-def bert_masked() -> object:
-    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL))
-
-
-def llama_without_head() -> object:
-    return transformers.LlamaModel(transformers.LlamaConfig(**GROUPED))
-
-
-def classifier() -> object:
-    return transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**GROUPED, pad_token_id=0))
-
-
-REFUSED = [
-    t5,
-    mamba,
-    recurrent_gemma,
-    qwen3_next,
-    lfm2,
-    minimax,
-    bert_masked,
-    llama_without_head,
-    classifier,
-    lambda: torch.nn.Linear(2, 2),
-    lambda: "gpt2",
-    lambda: 5,
-]
+REFUSED: dict[str, Callable[[], object]] = {
+    "t5": lambda: transformers.T5ForConditionalGeneration(
+        transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    ),
+    "mamba": lambda: transformers.MambaForCausalLM(
+        transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
+    ),
+    "recurrent gemma": lambda: transformers.RecurrentGemmaForCausalLM(
+        transformers.RecurrentGemmaConfig(**GROUPED, lru_width=16)
+    ),
+    "qwen3 next": lambda: transformers.Qwen3NextForCausalLM(transformers.Qwen3NextConfig(**GROUPED)),
+    "lfm2": lambda: transformers.Lfm2ForCausalLM(
+        transformers.Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])
+    ),
+    "minimax": lambda: transformers.MiniMaxForCausalLM(
+        transformers.MiniMaxConfig(
+            **GROUPED, num_local_experts=2, layer_types=["linear_attention", "full_attention"]
+        )
+    ),
+    "masked bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)),
+    "llama without a head": lambda: transformers.LlamaModel(transformers.LlamaConfig(**GROUPED)),
+    "classifier": lambda: transformers.LlamaForSequenceClassification(
+        transformers.LlamaConfig(**GROUPED, pad_token_id=0)
+    ),
+    "layer": lambda: torch.nn.Linear(2, 2),
+    "text": lambda: "gpt2",
+    "number": lambda: 5,
+}
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])
-@pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
-def test_what_cannot_decode_or_roll_back_is_refused_by_role(make: object, role: str) -> None:
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_decode_or_roll_back_is_refused_by_role(kind: str, role: str) -> None:
     """Guards invariant 6: recurrent states, hybrids, encoders and other things are refused before anything runs.
 
     A model that is let through either crashes later or, worse, decodes something else than it would alone.
     """
-    good, bad = endless_pair("llama").target, make()
+    good, bad = endless_pair("llama").target, REFUSED[kind]()
     with pytest.raises(PairError, match=role) as caught:
         ModelPair(bad, good, None) if role == "target" else ModelPair(good, bad, None)
     assert isinstance(caught.value, SpecDemoError)
@@ -198,9 +171,6 @@ def test_a_dtype_may_be_a_name_or_torchs_own(assets: Path, dtype: object) -> Non
     ("arguments", "field"),
     [
         ({"name": "/nope"}, "pair"),
-        ({"name": ""}, "pair"),
-        ({"device": "toaster"}, "device"),
-        ({"device": "cuda:99"}, "device"),
         ({"dtype": "float99"}, "dtype"),
         ({"dtype": torch.int8}, "dtype"),
         ({"dtype": ""}, "dtype"),
@@ -214,9 +184,3 @@ def test_an_unknown_choice_is_refused_by_name(assets: Path, arguments: dict[str,
     """Guards the messages of load_pair: which choice was wrong, and what there is."""
     with pytest.raises(PairError, match=field):
         specdemo.load_pair(**{"device": "cpu", **arguments})
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    """Guards the message: it must say what to do."""
-    with pytest.raises(PairError, match="builtin"):
-        specdemo.load_pair("bulitin")

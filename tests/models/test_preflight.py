@@ -214,45 +214,42 @@ def with_shards_missing(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
 
 
-def that_fills_masks(folder: Path) -> None:
-    config = transformers.BertConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-    config.architectures = ["BertForMaskedLM"]
-    config.save_pretrained(folder)
-
-
-def that_translates(folder: Path) -> None:
-    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    config.architectures = ["T5ForConditionalGeneration"]
-    config.save_pretrained(folder)
-
-
 def that_classifies(folder: Path) -> None:
     rewritten(folder, architectures=["LlamaForSequenceClassification"])
-
-
-def that_is_recurrent(folder: Path) -> None:
-    config = transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
-    config.architectures = ["MambaForCausalLM"]
-    config.save_pretrained(folder)
-
-
-def that_is_partly_recurrent(folder: Path) -> None:
-    config = transformers.Qwen3NextConfig(
-        vocab_size=64,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        layer_types=["linear_attention", "full_attention"],
-    )
-    config.architectures = ["Qwen3NextForCausalLM"]
-    config.save_pretrained(folder)
 
 
 def that_was_quantised_by_others(folder: Path) -> None:
     rewritten(folder, quantization_config={"quant_method": "gptq", "bits": 4})
 
+
+def replaced_by(architecture: str, config: transformers.PretrainedConfig) -> Callable[[Path], None]:
+    """Makes a folder one of another architecture."""
+
+    def spoil(folder: Path) -> None:
+        config.architectures = [architecture]
+        config.save_pretrained(folder)
+
+    spoil.__name__ = architecture
+    return spoil
+
+
+TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
+as_bert = replaced_by("BertForMaskedLM", transformers.BertConfig(**TINY, num_attention_heads=2))
+as_t5 = replaced_by(
+    "T5ForConditionalGeneration",
+    transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
+)
+as_mamba = replaced_by("MambaForCausalLM", transformers.MambaConfig(**TINY, state_size=4))
+as_qwen3_next = replaced_by(
+    "Qwen3NextForCausalLM",
+    transformers.Qwen3NextConfig(
+        **{**TINY, "num_hidden_layers": 2},
+        intermediate_size=16,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        layer_types=["linear_attention", "full_attention"],
+    ),
+)
 
 SPOILT = [
     (without_config, "holds no config.json", "give the repository or folder that has one"),
@@ -264,11 +261,11 @@ SPOILT = [
     (without_weights, "holds no weights", "choose the repository that has them"),
     (with_a_broken_index, "model.safetensors.index.json cannot be read", "fetch the model again"),
     (with_shards_missing, "model-00001-of-00002.safetensors is missing, and 1 more", "fetch it again"),
-    (that_fills_masks, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
-    (that_translates, "T5ForConditionalGeneration, which is no causal", "choose one that continues text"),
+    (as_bert, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
+    (as_t5, "T5ForConditionalGeneration, which is no causal", "choose one that continues text"),
     (that_classifies, "LlamaForSequenceClassification, which is no causal", "choose one that continues text"),
-    (that_is_recurrent, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
-    (that_is_partly_recurrent, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
+    (as_mamba, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
+    (as_qwen3_next, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
     (that_was_quantised_by_others, "stored quantised (by gptq)", "choose the repository it was made from"),
 ]
 

@@ -23,7 +23,7 @@ from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
 from specdemo.runs.store import Load
 from specdemo.runs.sweep import order, stream_sweep, sweep
 from specdemo.settings import Settings
-from specdemo.ui.jobs.measuring import STOPPED_EARLY, measure_states
+from specdemo.ui.jobs.measuring import STOPPED_EARLY, MeasureState, measure_states
 from specdemo.ui.jobs.sweep import Plan
 from specdemo.view.charts import accepted_figure, speed_figure, speedup_figure, time_figure
 
@@ -64,6 +64,17 @@ def test_the_sweep_is_whole_and_interleaved(report: SweepReport) -> None:
     assert [r.gamma for r in report.runs[:9]] == [0, 2, 4, 2, 4, 0, 2, 4, 0]
     places = Counter((g, order((0, 2, 4), p, r).index(g)) for p in range(3) for r in range(3) for g in (0, 2, 4))
     assert set(places.values()) == {3}
+
+
+def on_the_page(
+    prompts: list[list[int]], thread: ThreadPoolExecutor | None = None, stop: Event | None = None
+) -> MeasureState:
+    """The last state of a sweep of γ 2 and 3, as the page measures it."""
+    load = Load(request_pair("builtin"))
+    load.future.set_result(endless_pair("llama"))
+    wanted = Plan([list(p) for p in prompts], Settings(max_new_tokens=8), range(2, 4), 1)
+    *_, last = measure_states(thread or ThreadPoolExecutor(1), load, wanted.measurement, stop or Event())
+    return last
 
 
 def step(drafted: int, accepted: int, draft: float, verify: float, other: float = 0.0) -> RoundCounts:
@@ -121,6 +132,10 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     assert record["schema"] == 1
     assert record["best_gamma"] == report.best_gamma
     assert record["settings"]["max_new_tokens"] == 20
+    for saved, run in zip(record["runs"], report.runs, strict=True):  # c, v and o are medians over rounds
+        assert [RoundCounts(**dict(zip(saved["columns"], s, strict=True))) for s in saved["steps"]] == list(
+            run.steps
+        )
     for row, saved, line in zip(report.rows, record["rows"], lines, strict=True):
         assert saved == row.as_dict()
         assert float(line["speedup"]) == row.speedup
@@ -182,20 +197,8 @@ def test_a_sweep_that_is_stopped_while_it_warms_up_measures_nothing_and_says_so(
     stop = Event()
     stop.set()
     assert list(stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=8), stop=stop)) == []
-    load = Load(request_pair("builtin"))
-    load.future.set_result(endless_pair("llama"))
-    wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
-    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, stop)
+    last = on_the_page(PROMPTS[:1], stop=stop)
     assert (last.phase, last.message, last.report) == ("stopped", STOPPED_EARLY, None)
-
-
-def test_the_json_holds_every_round_that_its_figures_are_made_of(report: SweepReport) -> None:
-    """Guards that c, v and o, which are medians over rounds, can be worked out again from the file."""
-    runs = json.loads(report.to_json())["runs"]
-    for saved, run in zip(runs, report.runs, strict=True):
-        assert [RoundCounts(**dict(zip(saved["columns"], step, strict=True))) for step in saved["steps"]] == list(
-            run.steps
-        )
 
 
 def test_repeats_of_sampled_runs_draw_different_texts() -> None:
@@ -235,28 +238,19 @@ def test_what_cannot_be_swept_is_refused_at_once(change: dict[str, object], mess
         stream_sweep(**arguments)
 
 
-def test_prompts_and_gammas_may_come_from_generators_and_numpy() -> None:
-    """Guards what a notebook passes without a thought."""
+def test_prompts_and_gammas_may_come_from_generators_and_numpy_and_one_prompt_of_ids_is_one_prompt() -> None:
+    """Guards what a notebook passes without a thought; a list of numbers is no list of prompts."""
     import numpy as np
 
-    report = sweep(
-        endless_pair("llama"), (p for p in PROMPTS), Settings(max_new_tokens=6), np.arange(2, 4), repeats=1
-    )
+    given, short = (p for p in PROMPTS), Settings(max_new_tokens=6)
+    report = sweep(endless_pair("llama"), given, short, np.arange(2, 4), repeats=1)
     assert (report.prompts, report.gammas) == (2, (2, 3))
     assert json.loads(report.to_json())["gammas"] == [2, 3]
-
-
-def test_one_prompt_of_ids_is_one_prompt() -> None:
-    """A list of numbers must not be read as a list of prompts."""
-    report = sweep(endless_pair("llama"), list(PROMPTS[0]), Settings(max_new_tokens=6), (2,))
-    assert report.prompts == 1
+    assert sweep(endless_pair("llama"), list(PROMPTS[0]), short, (2,)).prompts == 1
 
 
 def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep must give the models' thread back after every run."""
-    load = Load(request_pair("builtin"))
-    load.future.set_result(endless_pair("llama"))
-    wanted = Plan([list(p) for p in PROMPTS], Settings(max_new_tokens=8), range(2, 4), 1)
     made: list[int] = []
     seen: list[int] = []
     thread = ThreadPoolExecutor(1)
@@ -269,15 +263,13 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
         return one_run(*arguments)
 
     monkeypatch.setitem(specdemo.sweep.__globals__, "_run", watched)
-    *_, last = measure_states(thread, load, wanted.measurement, Event())
+    last = on_the_page(PROMPTS, thread)
     assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
 
 
 def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    load = Load(request_pair("builtin"))
-    load.future.set_result(endless_pair("llama"))
     one_run = specdemo.sweep.__globals__["_run"]
     made: list[int] = []
 
@@ -288,8 +280,7 @@ def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measure
         return one_run(*arguments)
 
     monkeypatch.setitem(specdemo.sweep.__globals__, "_run", failing)
-    wanted = Plan([list(PROMPTS[0])], Settings(max_new_tokens=8), range(2, 4), 1)
-    *_, last = measure_states(ThreadPoolExecutor(1), load, wanted.measurement, Event())
+    last = on_the_page(PROMPTS[:1])
     assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
     assert last.report is not None
     assert last.report.rows[0].gamma == 2

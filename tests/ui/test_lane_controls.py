@@ -82,19 +82,24 @@ def test_lanes_of_one_name_are_told_apart() -> None:
     assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
 
 
-def test_a_pair_without_a_draft_offers_only_what_needs_none() -> None:
-    """Guards the list against a choice that can only end in a refusal."""
-    offered = [name for _, name in method_choices(has_draft=False, quantized=False, optional=True)]
-    assert offered == [NO_LANE, "plain", "lookup", "early_exit", "assisted_lookup"]
+@pytest.mark.parametrize(
+    ("pair", "offered"),
+    [
+        ((True, False), ["plain", "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
+        ((False, False), ["plain", "lookup", "early_exit", "assisted_lookup"]),
+        ((True, True), ["plain", UNQUANTIZED, "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
+    ],
+)
+def test_a_pair_offers_what_it_can_do(pair: tuple[bool, bool], offered: list[str]) -> None:
+    """Guards the list against a choice that can only end in a refusal, and links against another name."""
+    has_draft, quantized = pair
+    for optional in (False, True):
+        choices = method_choices(has_draft=has_draft, quantized=quantized, optional=optional)
+        assert [name for _, name in choices] == [NO_LANE] * optional + offered
 
 
-def test_a_quantised_target_offers_its_unquantised_baseline() -> None:
-    """Guards the honest comparison, and its absence where there is nothing to compare."""
-
-    def offered(quantized: bool) -> set[str]:
-        return {name for _, name in method_choices(has_draft=True, quantized=quantized, optional=False)}
-
-    assert offered(True) - offered(False) == {UNQUANTIZED}
+def test_lanes_of_other_weights_say_so() -> None:
+    """Guards the honest comparison with a quantised target's unquantised baseline."""
     values = [*SHARED, "plain", *OPTIONS, UNQUANTIZED, *OPTIONS, NO_LANE, *OPTIONS, "draft", *OPTIONS]
     assert unquantized_lanes(*values) == [False, True, False]
     headers = lane_headers(race_settings(*values), ["int8", None, "int8"])

@@ -108,25 +108,18 @@ def create_pair_controls() -> PairControls:
         cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
     with gr.Accordion("Precision and device", open=False, elem_id="precision") as precision:
         weights = [("as they are", NONE), *((name, name) for name in QUANTIZATIONS)]
+        *quantized, dtype, _ = held_as(first.id)
         with gr.Row(elem_classes="pairwise"):
             quantizations = [
-                gr.Dropdown(
-                    weights,
-                    value=_quantization(first, role),
-                    label=f"{role.capitalize()} weights",
-                    min_width=110,
-                    elem_id=f"{role}-quantization",
-                )
-                for role in ("target", "draft")
+                _small_dropdown(weights, held, f"{role.capitalize()} weights", f"{role}-quantization")
+                for held, role in zip(quantized, ("target", "draft"), strict=True)
             ]
         with gr.Row(elem_classes="pairwise"):
-            dtype = gr.Dropdown(
-                ["auto", *DTYPES], value=first.dtype or "auto", label="Type", min_width=110, elem_id="dtype"
-            )
-            device = gr.Dropdown(devices(), value=BEST, label="Device", min_width=110, elem_id="device")
+            types = _small_dropdown(["auto", *DTYPES], dtype, "Type", "dtype")
+            places = _small_dropdown(devices(), BEST, "Device", "device")
         if hint := bfloat16_hint():
             gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
-    controls = PairControls(pair, target, draft, *quantizations, dtype, device, card, load, cancel)
+    controls = PairControls(pair, target, draft, *quantizations, types, places, card, load, cancel)
     # What is shown follows the value, whoever sets it; values follow a person's choice only: a link has its own.
     pair.change(
         lambda name: [gr.update(visible=name == CUSTOM), gr.update(visible=server_of(name) is None)],
@@ -154,12 +147,12 @@ def held_as(pair: str) -> tuple[str, str, str, str]:
     entry = catalog().get(pair)
     if entry is None:
         return NONE, NONE, "auto", BEST
-    quantizations = (_quantization(entry, role) for role in ("target", "draft"))
+    quantizations = (entry.target_quantization or NONE, entry.draft_quantization or NONE)
     return *quantizations, entry.dtype or "auto", entry.device or BEST
 
 
-def _quantization(entry: Any, role: str) -> str:
-    return getattr(entry, f"{role}_quantization") or NONE
+def _small_dropdown(choices: list[Any], value: str, label: str, element: str) -> gr.Dropdown:
+    return gr.Dropdown(choices, value=value, label=label, min_width=110, elem_id=element)
 
 
 def devices() -> list[tuple[str, str]]:

@@ -179,18 +179,15 @@ def connect_pair_card(
     """
     outputs = [controls.card, controls.load, controls.cancel]
 
-    def look(request: gr.Request, *values: Any) -> Iterator[Card]:
-        yield from loading.look(request.session_hash or "", values)
+    def handler(show: Callable[[str, Any], Iterator[Card]]) -> Callable[..., Iterator[Card]]:
+        def handle(request: gr.Request, *values: Any) -> Iterator[Card]:
+            yield from show(request.session_hash or "", values)
 
-    def load(request: gr.Request, *values: Any) -> Iterator[Card]:
-        yield from loading.load(request.session_hash or "", values)
+        return handle
 
-    def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
+    def load_to_run(session: str, values: Any) -> Iterator[Card]:
         pair, chosen = values[: -len(methods)], values[-len(methods) :]
-        if any(map(runs_here, chosen)):
-            yield from loading.load(request.session_hash or "", pair)
-        else:
-            yield UNCHANGED
+        yield from loading.load(session, pair) if any(map(runs_here, chosen)) else [UNCHANGED]
 
     def cancel(request: gr.Request, *values: Any) -> Card:
         return loading.cancel(request.session_hash or "", values)
@@ -200,9 +197,9 @@ def connect_pair_card(
     chosen = [c.change for c in inputs if isinstance(c, gr.Dropdown)]
     typed = [event for box in (controls.target, controls.draft) for event in (box.submit, box.blur)]
     # Several events of one visitor may run at once; all but the latest end at their next update.
-    gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
-    controls.load.click(load, inputs, outputs, trigger_mode="multiple", **waits)
-    run.click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
+    gr.on([page.load, *chosen, *typed], handler(loading.look), inputs, outputs, trigger_mode="multiple", **waits)
+    controls.load.click(handler(loading.load), inputs, outputs, trigger_mode="multiple", **waits)
+    run.click(handler(load_to_run), [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     controls.cancel.click(cancel, inputs, outputs, **QUIET)
 
 
