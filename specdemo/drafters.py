@@ -42,6 +42,7 @@ class DrafterSpec:
         copies: it copies tokens from prompt and output: the page shows the prompt, the record has the places.
         always_drafts: it always proposes γ tokens, so that other widths need not be captured.
         assisted: the method in which transformers' own generation drafts so; None if it has none.
+        about: what drafts, for the documents.
         note: a sentence for the panel.
     """
 
@@ -58,6 +59,7 @@ class DrafterSpec:
     copies: bool = False
     always_drafts: bool = False
     assisted: str | None = None
+    about: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import specdemo
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
+from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
 from specdemo.models.source import ASSETS
 from specdemo.runs.prompts import by_domain, examples
@@ -55,6 +56,13 @@ def test_each_domain_has_a_prompt_whose_output_does_not_loop(pair: specdemo.Mode
     for domain, prompts in by_domain().items():
         shares = [distinct_share(specdemo.run(pair, e.prompt, settings).token_ids) for e in prompts]
         assert max(shares) >= LEAST_DISTINCT, domain
+
+
+def test_the_readme_lists_every_drafter() -> None:
+    """Guards the table of ways to decode, which is the table of drafters in words."""
+    readme = (ASSETS.parent / "README.md").read_text(encoding="utf-8")
+    for spec in DRAFTERS.values():
+        assert f'| Speculative: {spec.label} | `drafter="{spec.name}"` | {spec.about} |' in readme
 
 
 def test_the_readme_lists_every_pair() -> None:

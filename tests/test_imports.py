@@ -55,3 +55,10 @@ def test_servers_cost_nothing_until_they_are_used(loaded: dict[str, set[str]]) -
 def test_elsewhere_nothing_of_zero_gpu_is_imported(loaded: dict[str, set[str]]) -> None:
     """Guards laptops, which need no ``spaces`` package."""
     assert "spaces.zero.wrappers" not in loaded["page"]
+
+
+def test_imports_point_down_only() -> None:
+    """The floors of the house, and no cycles: the contracts in pyproject.toml."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -107,4 +107,5 @@ SPEC = DrafterSpec(
     reference=_reference,
     always_drafts=True,
     assisted="assisted",
+    about="the pair's draft. Its tokenizer may differ from the target's: the text is then encoded anew",
 )

@@ -69,4 +69,6 @@ SPEC = DrafterSpec(
     reads=("lookup_ngram",),
     copies=True,
     assisted="assisted_lookup",
+    about="copies what followed the last `lookup_ngram` tokens when they stood in prompt or output before; "
+    "needs no draft model",
 )
