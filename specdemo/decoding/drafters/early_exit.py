@@ -130,6 +130,7 @@ SPEC = DrafterSpec(
     reads=("exit_layer",),
     reference=lambda pair, settings: first_layers(pair.target, _exit_layer(pair, settings)),
     always_drafts=True,
-    about="the target's own first `exit_layer` layers (a third if not given); models not trained for it accept little",
+    about="the target's own first `exit_layer` layers (a third if not given); models not trained for it accept "
+    "little",
     note="Models not trained to exit early accept little; the output is the target's all the same.",
 )
