@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -120,6 +121,25 @@ def test_a_module_imported_inside_a_function_is_found(tmp_path: Path) -> None:
     found = {path.as_posix() for path in space_files(tmp_path)}
     assert {"specdemo/one/late.py", "specdemo/two/__init__.py", "specdemo/two/web/view.js"} <= found
     assert not [name for name in found if "unused" in name]
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """Guards an installation against packages that are there only while another one needs them."""
+    lines = (ROOT / "requirements.txt").read_text().lower().split()
+    declared = {re.split(r"[\[=]", line)[0].replace("-", "_") for line in lines}
+    imported = set()
+    for path in (ROOT / "specdemo").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module.split(".")[0])
+    elsewhere = {
+        "specdemo",
+        "spaces",
+        "playwright",
+    }  # ZeroGPU brings the second, the tests' requirements the third
+    assert imported - declared - elsewhere - sys.stdlib_module_names == set()
 
 
 def test_a_folder_in_use_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
