@@ -1,4 +1,4 @@
-"""What a speed depends on besides the models; no name of a host, no path."""
+"""The machine that figures were measured on, without host names and paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import transformers
 
 
 def machine_of(device: torch.device, threads: int | None = None) -> dict[str, Any]:
-    """Processor, threads and versions, as plain data."""
+    """Hardware and versions in one dictionary."""
     return {**hardware(device, threads), **versions()}
 
 
@@ -27,7 +27,7 @@ def hardware(device: torch.device, threads: int | None = None) -> dict[str, Any]
 
 
 def bfloat16_instructions() -> str | None:
-    """What this CPU multiplies bfloat16 with, ``amx`` or ``avx512``; None if nothing is known of it."""
+    """The CPU's instructions for bfloat16 products, ``amx`` or ``avx512``; None if it has none or hides them."""
     try:
         known = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:  # not Linux
@@ -37,7 +37,7 @@ def bfloat16_instructions() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that decode, by name."""
+    """Versions of Python, torch and transformers."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -46,5 +46,5 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The widest vector instructions say more of a virtual CPU than its name does."""
+    """Architecture and widest vector instructions, which say more of a virtual CPU than its name."""
     return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

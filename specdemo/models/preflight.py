@@ -196,10 +196,10 @@ def examine(
     return report, found
 
 
-def resolve_dtype(asked: str, config: PretrainedConfig, device: str) -> torch.dtype:
+def resolve_dtype(name: str, config: PretrainedConfig, device: str) -> torch.dtype:
     """The dtype of the weights; ``auto``: float32 on a CPU (exact), elsewhere the checkpoint's own 16-bit type."""
-    if asked != "auto":
-        return DTYPES[asked]
+    if name != "auto":
+        return DTYPES[name]
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return torch.float32
     own = config.get_text_config().dtype

@@ -164,8 +164,8 @@ def _dtype(dtype: str | torch.dtype | None) -> str:
     return name
 
 
-def _quantization(asked: str | None, default: str | None) -> str | None:
-    chosen = default if asked is None else asked
+def _quantization(requested: str | None, default: str | None) -> str | None:
+    chosen = default if requested is None else requested
     if chosen in (None, "none"):
         return None
     if chosen not in QUANTIZATIONS:

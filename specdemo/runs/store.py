@@ -30,7 +30,7 @@ class Load:
     """A pair on its way into memory, or there.
 
     Attributes:
-        request: what was asked for.
+        request: the pair that was requested.
         future: the pair (None where only workers on ZeroGPU hold it), or the error that ended the load.
         progress: the current step.
         report: the preflight; None until it was made.
