@@ -55,7 +55,7 @@ OWN = {
     "v(γ)": "{costs[verify_cost]:.2f}",
     "other": "{costs[other_share]:.1%}",
     "adaptive/best": "{adaptive_over_best:.2f}×",
-    "identical": "{all_outputs_identical}",
+    "identical": "{identical}",
 }
 """Our speculative decoding against our plain decoding."""
 OTHER = {
@@ -103,6 +103,7 @@ def _row(domain: dict[str, Any]) -> dict[str, Any]:
     return {
         **domain,
         "prompts": len(domain["counted_prompts"]),
+        "identical": "yes" if domain["all_outputs_identical"] else "NO",
         "over_assisted": domain["speculative_over_assisted"][gamma],
         "over_assisted_spread": domain["speculative_over_assisted_spread"][gamma],
     }

@@ -59,7 +59,7 @@ def _rates(prompts: list[list[tuple[int, float]]]) -> list[float]:
 def _bytes(pair: ModelPair) -> dict[str, Any]:
     footprints = pair.footprints()
     return {
-        "bytes": {role: f.held for role, f in footprints.items()},
+        "bytes": {role: f.nbytes for role, f in footprints.items()},
         "saved": {role: f.saved for role, f in footprints.items()},
     }
 

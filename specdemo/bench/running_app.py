@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
-START_SECONDS = 120
+START_SECONDS = 180
 
 
 @contextmanager
