@@ -35,10 +35,18 @@
     if (element.textContent !== text) element.textContent = text;
   }
 
-  /** Sets a `data-` attribute, or removes it where there is no value. */
+  /** Sets a `data-` attribute, or removes it where there is no value; an unchanged one is not touched. */
   function setData(element, key, value) {
-    if (value === null || value === undefined || value === false) delete element.dataset[key];
-    else element.dataset[key] = value;
+    if (value === null || value === undefined || value === false) {
+      if (key in element.dataset) delete element.dataset[key];
+    } else if (element.dataset[key] !== String(value)) {
+      element.dataset[key] = value;
+    }
+  }
+
+  /** Shows or hides an element; the attribute is written only if it changes. */
+  function setHidden(element, hidden) {
+    if (element.hidden !== Boolean(hidden)) element.hidden = hidden;
   }
 
   /** Text whose first part is bold: the part that `leading` matches. */
@@ -58,7 +66,7 @@
     }
 
     show(kind, icon, text, leading = FIRST_CLAUSE) {
-      this.line.hidden = !text;
+      setHidden(this.line, !text);
       setData(this.line, "kind", text ? kind : null);
       setData(this.icon, "icon", icon || "");
       setLead(this.text, text || "", leading);
@@ -88,6 +96,6 @@
   }
 
   window.SpecDemoDom = {
-    ARROWS, OVER, Notice, make, setText, setData, setLead, parseRounds, keptTokens, mounting,
+    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, keptTokens, mounting,
   };
 })();

@@ -7,7 +7,7 @@
 (function () {
   "use strict";
 
-  const { ARROWS, make } = window.SpecDemoDom;
+  const { ARROWS, make, setHidden } = window.SpecDemoDom;
   const KINDS = {
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
     bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
@@ -268,9 +268,10 @@
     }
 
     flush() {
-      this.moved ||= this.waiting.length > 0;
+      if (!this.waiting.length) return;
       this.area.append(...this.waiting);
       this.waiting = [];
+      this.moved = true;
     }
 
     scroll() {
@@ -382,7 +383,7 @@
 
     /** @param {string[]} titles of the columns  @param {{label: string, formula: string, values: string[]}[]} rows */
     show(titles, rows) {
-      this.card.hidden = !rows.length;
+      setHidden(this.card, !rows.length);
       if (!rows.length) return;
       const head = make("tr");
       for (const name of ["", ...titles]) make("th", "", head, name, { scope: "col" });

@@ -45,7 +45,9 @@
   const SETTLED = { tokens: 5, seconds: 0.15 };
   const RATIO = /^[\d.,]+ ?×/;
 
-  const { OVER, Notice, make, setText, setData, setLead, parseRounds, keptTokens, mounting } = window.SpecDemoDom;
+  const {
+    OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, keptTokens, mounting,
+  } = window.SpecDemoDom;
   const { Area, Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
 
   // ---- figures -------------------------------------------------------------------------------------------------
@@ -196,12 +198,13 @@
 
     /** Shows the lane's name and settings, which may become more exact during a run. */
     describe(spec) {
+      const renamed = spec.title !== this.spec?.title;
       this.spec = spec;
       setText(this.title, spec.title);
       setText(this.detail, spec.detail || "");
-      this.lossy.hidden = !spec.lossy;
+      setHidden(this.lossy, !spec.lossy);
       const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
-      this.text.area.setAttribute("aria-label", label);
+      if (renamed) this.text.area.setAttribute("aria-label", label);
       if (spec.prompt) this.text.showPrompt(spec.prompt);
       if (spec.server) this.describeServer(spec.server);
     }
@@ -339,7 +342,7 @@
     refreshLanes(specs, phase) {
       this.lanes.forEach((lane, i) => { lane.tally.told = OVER.has(phase) ? specs[i].told || null : null; });
       this.lanes.forEach((lane) => lane.refresh(this.lanes[0], phase === "running"));
-      this.frame.querySelector('[data-kind="streamed"]').hidden = !this.lanes.some((lane) => lane.tally.streamed);
+      setHidden(this.frame.querySelector('[data-kind="streamed"]'), !this.lanes.some((lane) => lane.tally.streamed));
     }
 
     showHero(value, phase) {
