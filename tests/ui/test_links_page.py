@@ -18,8 +18,8 @@ from link_states import HOSTILE, states, texts
 from playwright.sync_api import Browser, Error, Page, expect
 
 import specdemo
-from specdemo.ui.links.fields import link_fields
-from specdemo.ui.links.links import LONGEST_QUERY, from_query
+from specdemo.ui.links.fields import LONGEST_QUERY, link_fields
+from specdemo.ui.links.links import from_query
 from specdemo.ui.tabs.recordings_panel import shipped
 
 pytest_plugins = ["browser_fixtures"]
