@@ -415,7 +415,7 @@ def test_functions_that_need_the_models_refuse_a_server() -> None:
         lambda: specdemo.certify(pair, "a", replace(sampled, engine="auto")),
         lambda: specdemo.certify(toy_pair("llama"), PROMPT, sampled),
         lambda: specdemo.batch_sizes(toy_pair("llama"), [PROMPT], REMOTE),
-        lambda: specdemo.check_greedy(pair, None),
+        lambda: specdemo.check_greedy(pair, Trace(Settings(), (1,), ())),
         lambda: specdemo.preflight(pair),
         lambda: specdemo.sweep(pair, "a", REMOTE, gammas=[2, 3]),
         lambda: specdemo.run(toy_pair("llama"), PROMPT, REMOTE),
