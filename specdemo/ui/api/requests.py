@@ -18,12 +18,10 @@ from specdemo.settings import (
 )
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import check_lanes
-from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob
-from specdemo.ui.jobs.race import RaceJob
+from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
+from specdemo.ui.jobs.race import RaceJob, race_job
 from specdemo.ui.panel.lane_controls import whole
 from specdemo.ui.panel.server_choice import server_of
-from specdemo.ui.tabs.race import race_job
-from specdemo.ui.tabs.sweep import checked_sweep
 
 SWEEP_TOKENS = 64
 

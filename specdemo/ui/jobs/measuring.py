@@ -19,6 +19,7 @@ from specdemo.runs.sweep import GAMMAS, SweepProgress, stream_sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
+from specdemo.ui.jobs.limits import check_prompts, check_runs
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread
 from specdemo.view.progress_text import counted, left
@@ -134,6 +135,17 @@ class SweepJob(Measurement):
         prompts, repeats = counted(report.prompts, "prompt"), counted(report.repeats, "repeat")
         tokens = counted(report.settings.max_new_tokens, "token")
         return f"Done: {len(report.runs)} runs ({prompts}, {repeats}), interleaved, of at most {tokens} each."
+
+
+def checked_sweep(job: SweepJob) -> SweepJob:
+    """The same sweep, if it is within the limits.
+
+    Raises:
+        SpecDemoError: it asks for too much.
+    """
+    check_prompts(job.prompts)
+    check_runs((len(job.gammas) + 1) * len(job.prompts) * job.repeats)
+    return job
 
 
 @dataclass(frozen=True, slots=True)

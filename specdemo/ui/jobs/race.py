@@ -18,6 +18,7 @@ from specdemo.runs.record import record
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
+from specdemo.ui.jobs.limits import check_lanes, check_prompts
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
 from specdemo.view.lane_headers import lane_headers
@@ -95,6 +96,17 @@ class RaceJob(Job):
     def _view(self) -> RaceView:
         weights = [lane.pair and lane.pair.target_quantization for lane in self.lanes]
         return RaceView(lane_headers([lane.settings for lane in self.lanes], weights))
+
+
+def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
+    """A race within the limits.
+
+    Raises:
+        SpecDemoError: it asks for too much.
+    """
+    check_prompts([prompt])
+    check_lanes([lane.settings for lane in lanes])
+    return RaceJob(prompt, tuple(lanes))
 
 
 def _ended(traces: Sequence[Trace], stop: Event) -> tuple[str, str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
 from specdemo.ui.event_options import UNSEEN
-from specdemo.ui.jobs.job import JobState, LaneRequest
-from specdemo.ui.jobs.limits import check_lanes, check_prompts
-from specdemo.ui.jobs.race import RaceJob, race_value
+from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.race import RaceJob, race_job, race_value
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.jobs.stops import StopSignals
@@ -34,17 +33,6 @@ def race_head() -> str:
     gr.set_static_paths([plotly])
     own = "".join(f"<script>{script}</script>" for script in race_scripts())
     return f'<script src="gradio_api/file={plotly.as_posix()}" defer></script>{own}'
-
-
-def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
-    """A race within the limits.
-
-    Raises:
-        SpecDemoError: it asks for too much.
-    """
-    check_prompts([prompt])
-    check_lanes([lane.settings for lane in lanes])
-    return RaceJob(prompt, tuple(lanes))
 
 
 def create_race_tab(

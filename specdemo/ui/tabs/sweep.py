@@ -12,8 +12,8 @@ from specdemo.errors import SettingsError
 from specdemo.settings import MAX_GAMMA
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
-from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob
+from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
@@ -80,17 +80,6 @@ def sweep_job(
     gammas = range(low, high + 1) if here else SERVERS_OWN
     lane = LaneRequest(settings, request.pair if here else None)
     return checked_sweep(SweepJob(prompts, lane, bounded("repeats", repeats, MOST_REPEATS), gammas))
-
-
-def checked_sweep(job: SweepJob) -> SweepJob:
-    """The same sweep, if it is within the limits.
-
-    Raises:
-        SpecDemoError: it asks for too much.
-    """
-    check_prompts(job.prompts)
-    check_runs((len(job.gammas) + 1) * len(job.prompts) * job.repeats)
-    return job
 
 
 def create_sweep_tab(controls: Controls, runner: JobRunner) -> StopSignals:
