@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import types
-from threading import Event
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -49,17 +49,19 @@ sys.modules["spaces.zero.torch"] = platform()
 from specdemo.bench.kills import PROMPT as WRITING  # noqa: E402
 from specdemo.bench.tab import Page, Tab, tokens_of  # noqa: E402
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
-from specdemo.models.request import request_pair  # noqa: E402
+from specdemo.models.request import PairRequest, request_pair  # noqa: E402
 from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402
 from specdemo.settings import Settings  # noqa: E402
-from specdemo.ui.jobs import gpu_time  # noqa: E402
-from specdemo.ui.jobs import zero_gpu as gpu_jobs  # noqa: E402
-from specdemo.ui.jobs.batch import BatchPlan, batch_views  # noqa: E402
-from specdemo.ui.jobs.losslessness import Plan as CheckPlan  # noqa: E402
-from specdemo.ui.jobs.losslessness import check_states  # noqa: E402
-from specdemo.ui.jobs.measuring import measure_states  # noqa: E402
-from specdemo.ui.jobs.race import race_updates  # noqa: E402
-from specdemo.ui.jobs.sweep import Plan  # noqa: E402
+from specdemo.ui.jobs import gpu_time, zero_gpu  # noqa: E402
+from specdemo.ui.jobs.batch import BatchJob  # noqa: E402
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest  # noqa: E402
+from specdemo.ui.jobs.limits import PRIVATE  # noqa: E402
+from specdemo.ui.jobs.losslessness import CheckJob  # noqa: E402
+from specdemo.ui.jobs.measuring import SweepJob  # noqa: E402
+from specdemo.ui.jobs.queue import JobQueues, Visitor  # noqa: E402
+from specdemo.ui.jobs.race import RaceJob  # noqa: E402
+from specdemo.ui.jobs.runner import JobRunner  # noqa: E402
+from specdemo.ui.jobs.stops import Stop  # noqa: E402
 from specdemo.ui.page import build, launch_options  # noqa: E402
 
 PROMPT = "Book a table for two near the harbour."
@@ -73,39 +75,40 @@ def main() -> None:
     page = build(store)
     found: dict[str, Any] = {"ready_before_launch": [load.request.name for load in store.resident()]}
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    request = request_pair("builtin")
-    with store.using(request) as load:
-        kept: list[Any] = []
-        *_, view = race_updates(store.thread, [load, load], PROMPT, [PLAIN, SETTINGS], Event(), kept.append)
-        found["race"] = [view["phase"], tokens_of(view, 0), tokens_of(view, 1)]
-        found["kept"] = [[list(trace.token_ids) for trace in recording.traces] for recording in kept]
-        sweep = Plan([PROMPT], SETTINGS, range(2, 4), 1)
-        *_, state = measure_states(store.thread, load, sweep.measurement, Event())
-        runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in state.report.runs]
-        found["sweep"] = [state.phase, state.message, runs]
-        *_, batch = batch_views(store.thread, load, BatchPlan([PROMPT], 2, SETTINGS), Event())
-        found["batch"] = [batch.phase, tokens_of(batch.value(), 2)]
-        *_, check = check_states(store.thread, load, CheckPlan(PROMPT, SETTINGS, 1, TOKENS), Event())
-        found["check"] = [check.phase, check.result.outcome if check.result else check.message]
-        stop, seen = Event(), 0
-        long = Settings(strategy="autoregressive", max_new_tokens=900)
-        for view in race_updates(store.thread, [load, load], PROMPT, [long, long], stop):
-            seen = seen or len(view["rounds"])
-            if seen:
-                stop.set()
-        found["stopped"] = [view["phase"], len(tokens_of(view, 0)) < 900]
-        updates = race_updates(store.thread, [load, load], PROMPT, [long, long], Event())
-        while not next(updates)["rounds"]:
-            pass
-        updates.close()
-        gpu_time.SHORTEST = gpu_time.LONGEST = gpu_jobs.MARGIN_SECONDS + 2
-        *_, view = race_updates(store.thread, [load, load], PROMPT, [long, long], Event())
-        found["over"] = [view["phase"], len(tokens_of(view, 0)) < 900, view["message"]]
-        gpu_time.SHORTEST = gpu_time.LONGEST = 120
+    runner, pair = JobRunner(store, JobQueues(PRIVATE, shared=True)), request_pair("builtin")
+
+    def states(job: Job, stop: Stop | None = None) -> Iterator[JobState]:
+        return runner.run(job, Visitor("test"), stop or Stop())
+
+    def race(*lanes: Settings, on: PairRequest = pair) -> RaceJob:
+        return RaceJob(PROMPT, tuple(LaneRequest(settings, on) for settings in lanes))
+
+    *_, ended = states(race(PLAIN, SETTINGS))
+    found["race"] = [ended.phase, *(tokens_of(ended.result.value, lane) for lane in range(2))]
+    found["kept"] = [list(trace.token_ids) for trace in ended.result.recording.traces]
+    *_, ended = states(SweepJob([PROMPT], LaneRequest(SETTINGS, pair), 1, range(2, 4)))
+    runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in ended.result.runs]
+    found["sweep"] = [ended.phase, ended.message, runs]
+    *_, ended = states(BatchJob(pair, [PROMPT], 2, SETTINGS))
+    found["batch"] = [ended.phase, tokens_of(ended.result, 2)]
+    *_, ended = states(CheckJob(pair, PROMPT, SETTINGS, 1, TOKENS))
+    found["check"] = [ended.phase, ended.result.outcome if ended.result else ended.message]
+    stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900)
+    for ended in states(race(long, long), stop):
+        if ended.result.value["rounds"]:
+            stop.set()
+    found["stopped"] = [ended.phase, len(tokens_of(ended.result.value, 0)) < 900]
+    left = states(race(long, long))
+    while not next(left).result.value["rounds"]:
+        pass
+    left.close()
+    gpu_time.SHORTEST = gpu_time.LONGEST = zero_gpu.MARGIN_SECONDS + 2
+    *_, ended = states(race(long, long))
+    found["over"] = [ended.phase, len(tokens_of(ended.result.value, 0)) < 900, ended.message]
+    gpu_time.SHORTEST = gpu_time.LONGEST = 120
     other = request_pair("builtin-target")
-    with store.using(other) as load:
-        *_, view = race_updates(store.thread, [load, load], PROMPT, [PLAIN, PLAIN], Event())
-        found["other"] = [view["phase"], tokens_of(view, 0), load.place]
+    *_, ended = states(race(PLAIN, PLAIN, on=other))
+    found["other"] = [ended.phase, tokens_of(ended.result.value, 0), store.find(other).place]
     with Tab(Page(url)) as tab:
         *_, view = tab.run(prompt=WRITING, max__tokens=16)
         found["page"] = [view["phase"], view["message"], tokens_of(view, 1)]

@@ -23,7 +23,7 @@ from specdemo.bench.tab import Page, Tab
 from specdemo.models.request import request_pair
 from specdemo.runs.race import Race
 from specdemo.runs.store import PairStore
-from specdemo.ui.jobs.stops import Stops
+from specdemo.ui.jobs.stops import StopSignals
 
 WAYS = ("stop", "close", "crash")
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
@@ -102,8 +102,8 @@ class Probe:
             alive_runners() as self.runners,
             patch.object(Race, "__next__", observed(Race.__next__, afterwards=count)),
             patch.object(EagerRunner, "forward", observed(EagerRunner.forward, before=crash)),
-            patch.object(Stops, "stop", observed(Stops.stop, afterwards=self.note)),
-            patch.object(Stops, "forget", observed(Stops.forget, afterwards=self.note)),
+            patch.object(StopSignals, "stop", observed(StopSignals.stop, afterwards=self.note)),
+            patch.object(StopSignals, "forget", observed(StopSignals.forget, afterwards=self.note)),
         ):
             yield
 

@@ -77,6 +77,11 @@ class LocalLane(Iterator[Round]):
         self._engine = ""
         self._steps = self._open(pair, new_lane(pair, ids, settings))
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Of the prompt."""
+        return self._record.ids
+
     def __next__(self) -> Round:
         try:
             return self._record.add(next(self._steps))

@@ -8,6 +8,7 @@ from typing import Any
 
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.runs.lane import LocalLane
 from specdemo.runs.single import Prompt, checked, open_run
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
@@ -67,6 +68,11 @@ class Race(Iterator[tuple[int, Round]]):
         self._events.close()
         for lane in self._lanes:  # also of a race that never began
             lane.close()
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The prompt as the first lane that runs here encoded it; empty if none does."""
+        return next((lane.ids for lane in self._lanes if isinstance(lane, LocalLane)), ())
 
     def traces(self) -> list[Trace]:
         """What each lane did so far; of a server's lane that has ended, with the rounds that it really had."""

@@ -17,7 +17,8 @@ from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private, forg
 from specdemo.ui.api.uploads import UploadBound
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.jobs.queue import JobQueues
+from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.links.page import connect_links, link_css, link_head
 from specdemo.ui.panel.controls import create_controls
 from specdemo.ui.panel.pair_controls import pair_request
@@ -26,7 +27,6 @@ from specdemo.ui.tabs.batch import create_batch_tab
 from specdemo.ui.tabs.losslessness import create_losslessness_tab
 from specdemo.ui.tabs.race import create_race_tab, race_head
 from specdemo.ui.tabs.sweep import create_sweep_tab
-from specdemo.ui.tabs.tab_parts import AT_ONCE
 from specdemo.view.assets import race_css
 
 TITLE = "specdemo: speculative decoding, measured"
@@ -34,17 +34,17 @@ SESSIONS = 256
 KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
 EVENTS = 200
-"""Events that wait to begin. Jobs wait in a line of their own, so this fills only by a flood."""
+"""Events that wait to begin. Jobs wait in queues of our own, so this fills only by a flood."""
 THREADS = 64
-"""Everyone who waits in line takes one for a tenth of a second at a time; pressing a button needs one too."""
+"""Everyone who waits for a turn takes one for a tenth of a second at a time; pressing a button needs one too."""
 
 
-def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Blocks:
+def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr.Blocks:
     """The whole app; loading the builtin pair begins at once, in the background (on ZeroGPU: before the launch).
 
     Args:
         store: where the pairs are kept and run; a new one if none is given.
-        lines: where jobs wait for their turn; new ones if none are given.
+        queues: where jobs wait for their turn; new ones if none are given.
 
     Raises:
         ServerError: the configured servers cannot be read.
@@ -52,7 +52,7 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
     servers()  # what cannot be read is said before anything is built
     store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
-    lines = lines or Lines(limits(), shared=is_public())
+    runner = JobRunner(store, queues or JobQueues(limits(), shared=is_public()))
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
         with gr.Row(elem_id="page"):
             with gr.Column(scale=0, min_width=300, elem_id="panel"):
@@ -64,24 +64,22 @@ def build(store: PairStore | None = None, lines: Lines | None = None) -> gr.Bloc
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    leavers = [*create_race_tab(controls, store, loading, lines.of("race"), lines.of_servers())]
+                    sessions = [*create_race_tab(controls, runner, loading)]
                 with gr.Tab("γ sweep", id="sweep"):
-                    sweeps = lines.of("sweep", AT_ONCE)
-                    leavers.append(create_sweep_tab(controls, store, sweeps, lines.of_servers()))
+                    sessions.append(create_sweep_tab(controls, runner))
                 with gr.Tab("Batch", id="batch"):
-                    leavers.append(create_batch_tab(controls, store, lines.of("batch", AT_ONCE)))
+                    sessions.append(create_batch_tab(controls, runner))
                 with gr.Tab("Losslessness", id="losslessness"):
-                    leavers.append(create_losslessness_tab(controls, store, lines.of("losslessness", AT_ONCE)))
-        add_endpoints(store, lines)
+                    sessions.append(create_losslessness_tab(controls, runner))
+        add_endpoints(runner)
         connect_pair_card(page, controls.pair, controls.run, [lane.method for lane in controls.lanes], loading)
         connect_links(page, controls, tabs, store)
         # Run shows what it runs, whatever was looked at.
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
         def leave(request: gr.Request) -> None:
-            for kept in leavers:
+            for kept in (*sessions, loading):
                 kept.forget(request.session_hash or "")
-            loading.forget(request.session_hash or "")
             forget_session(page, request.session_hash or "")
 
         page.unload(leave)
@@ -118,43 +116,32 @@ def theme() -> gr.themes.Base:
     """System fonts (nothing is fetched from elsewhere) and the race's own accent."""
     sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")
+    colours = {
+        "body_background_fill": ("#ffffff", "#131318"),
+        "body_text_color": ("#1b1b22", "#ececf2"),
+        "block_background_fill": ("transparent", "transparent"),
+        "block_info_text_color": ("#6a6a78", "#a0a0b0"),
+        "block_label_background_fill": ("transparent", "transparent"),
+        "block_label_text_color": ("#6a6a78", "#a0a0b0"),
+        "block_title_text_color": ("#6a6a78", "#a0a0b0"),
+        "input_background_fill": ("#f7f7f9", "#1b1b22"),
+        "input_border_color": ("#e3e3ea", "#2d2d38"),
+        "border_color_primary": ("#e3e3ea", "#2d2d38"),
+        "slider_color": ("#4b3fd6", "#a79fff"),
+        "button_primary_background_fill": ("#4b3fd6", "#a79fff"),
+        "button_primary_background_fill_hover": ("#3d32bd", "#bdb7ff"),
+        "button_primary_text_color": ("#ffffff", "#131318"),
+        "button_secondary_background_fill": ("#f7f7f9", "#1b1b22"),
+        "button_secondary_border_color": ("#e3e3ea", "#2d2d38"),
+        "checkbox_background_color_selected": ("#4b3fd6", "#a79fff"),
+    }
+    light = {name: colour for name, (colour, _) in colours.items()}
+    dark = {f"{name}_dark": colour for name, (_, colour) in colours.items()}
     return gr.themes.Base(font=sans, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md").set(
-        body_background_fill="#ffffff",
-        body_background_fill_dark="#131318",
-        body_text_color="#1b1b22",
-        body_text_color_dark="#ececf2",
-        block_background_fill="transparent",
-        block_background_fill_dark="transparent",
+        **light,
+        **dark,
         block_border_width="0px",
-        block_info_text_color="#6a6a78",
-        block_info_text_color_dark="#a0a0b0",
-        block_label_background_fill="transparent",
-        block_label_background_fill_dark="transparent",
-        block_label_text_color="#6a6a78",
-        block_label_text_color_dark="#a0a0b0",
-        block_title_text_color="#6a6a78",
-        block_title_text_color_dark="#a0a0b0",
         block_title_text_size="*text_xs",
         block_title_text_weight="400",
         block_padding="0px",
-        input_background_fill="#f7f7f9",
-        input_background_fill_dark="#1b1b22",
-        input_border_color="#e3e3ea",
-        input_border_color_dark="#2d2d38",
-        border_color_primary="#e3e3ea",
-        border_color_primary_dark="#2d2d38",
-        slider_color="#4b3fd6",
-        slider_color_dark="#a79fff",
-        button_primary_background_fill="#4b3fd6",
-        button_primary_background_fill_hover="#3d32bd",
-        button_primary_text_color="#ffffff",
-        button_primary_background_fill_dark="#a79fff",
-        button_primary_background_fill_hover_dark="#bdb7ff",
-        button_primary_text_color_dark="#131318",
-        button_secondary_background_fill="#f7f7f9",
-        button_secondary_background_fill_dark="#1b1b22",
-        button_secondary_border_color="#e3e3ea",
-        button_secondary_border_color_dark="#2d2d38",
-        checkbox_background_color_selected="#4b3fd6",
-        checkbox_background_color_selected_dark="#a79fff",
     )

@@ -20,11 +20,10 @@ from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
 from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
-from specdemo.runs.store import Load
 from specdemo.runs.sweep import order, stream_sweep, sweep
 from specdemo.settings import Settings
-from specdemo.ui.jobs.measuring import STOPPED_EARLY, MeasureState, measure_states
-from specdemo.ui.jobs.sweep import Plan
+from specdemo.ui.jobs.job import JobState, LaneRequest, until_the_end
+from specdemo.ui.jobs.measuring import STOPPED_EARLY, SweepJob
 from specdemo.view.charts import accepted_figure, speed_figure, speedup_figure, time_figure
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
@@ -68,12 +67,11 @@ def test_the_sweep_is_whole_and_interleaved(report: SweepReport) -> None:
 
 def on_the_page(
     prompts: list[list[int]], thread: ThreadPoolExecutor | None = None, stop: Event | None = None
-) -> MeasureState:
+) -> JobState:
     """The last state of a sweep of γ 2 and 3, as the page measures it."""
-    load = Load(request_pair("builtin"))
-    load.future.set_result(endless_pair("llama"))
-    wanted = Plan([list(p) for p in prompts], Settings(max_new_tokens=8), range(2, 4), 1)
-    *_, last = measure_states(thread or ThreadPoolExecutor(1), load, wanted.measurement, stop or Event())
+    lane, stop = LaneRequest(Settings(max_new_tokens=8), request_pair("builtin")), stop or Event()
+    job = SweepJob([list(p) for p in prompts], lane, 1, range(2, 4))
+    *_, last = until_the_end(job, job.states([endless_pair("llama")], thread or ThreadPoolExecutor(1), stop), stop)
     return last
 
 
@@ -198,7 +196,7 @@ def test_a_sweep_that_is_stopped_while_it_warms_up_measures_nothing_and_says_so(
     stop.set()
     assert list(stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=8), stop=stop)) == []
     last = on_the_page(PROMPTS[:1], stop=stop)
-    assert (last.phase, last.message, last.report) == ("stopped", STOPPED_EARLY, None)
+    assert (last.phase, last.message, last.result) == ("stopped", STOPPED_EARLY, None)
 
 
 def test_repeats_of_sampled_runs_draw_different_texts() -> None:
@@ -282,8 +280,8 @@ def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measure
     monkeypatch.setitem(specdemo.sweep.__globals__, "_run", failing)
     last = on_the_page(PROMPTS[:1])
     assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
-    assert last.report is not None
-    assert last.report.rows[0].gamma == 2
+    assert last.result is not None
+    assert last.result.rows[0].gamma == 2
 
 
 # --- prompts from files -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.jobs.queue import JobQueues
 from specdemo.ui.page import build, launch_options
 
 PROMPT = "Book a table for two."
@@ -33,13 +33,13 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def lines() -> Lines:
-    return Lines(PRIVATE, shared=True)
+def queues() -> JobQueues:
+    return JobQueues(PRIVATE, shared=True)
 
 
 @pytest.fixture(scope="module")
-def url(store: PairStore, lines: Lines) -> Iterator[str]:
-    demo = build(store, lines)
+def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
+    demo = build(store, queues)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
     yield url
     demo.close()
@@ -125,7 +125,7 @@ def test_the_pairs_are_the_catalogue(client: Client) -> None:
     assert [pair["id"] for pair in client.predict(api_name="/pairs")] == list(catalog())
 
 
-def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, lines: Lines) -> None:
+def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, queues: JobQueues) -> None:
     """While the models are busy a call says where it stands; cancelled, it frees its place."""
     over, running = threading.Event(), threading.Event()
     first = client.submit(PROMPT, {"max_new_tokens": 8}, api_name="/run")
@@ -139,13 +139,13 @@ def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: Pai
         news = next(iter(waiting))
         assert news["state"] == "waiting"
         assert "number 1 in line" in news["message"]
-        assert lines.busy() == 2
+        assert queues.busy() == 2
         waiting.cancel()
         other.close()
         deadline = time.monotonic() + 20
-        while lines.busy() > 1 and time.monotonic() < deadline:
+        while queues.busy() > 1 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert lines.busy() == 1, "who left still has a place in line"
+        assert queues.busy() == 1, "who left still has a place in line"
     finally:
         over.set()
     assert holder.result(timeout=60)["output"]

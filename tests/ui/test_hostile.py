@@ -16,7 +16,7 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.store import PairStore
 from specdemo.ui.api.guarded import TAKEN
 from specdemo.ui.jobs.limits import PUBLIC
-from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.jobs.queue import JobQueues
 from specdemo.ui.page import build, launch_options
 
 UNREADABLE = "cannot read"
@@ -117,31 +117,31 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def lines() -> Lines:
-    return Lines(PUBLIC, shared=True)
+def queues() -> JobQueues:
+    return JobQueues(PUBLIC, shared=True)
 
 
 @pytest.fixture(scope="module")
-def url(store: PairStore, lines: Lines) -> Iterator[str]:
+def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
     """A public page, as on a Space."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPECDEMO_PUBLIC", "1")
-        demo = build(store, lines)
+        demo = build(store, queues)
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
         yield url
         demo.close()
 
 
 @pytest.fixture
-def wire(url: str, store: PairStore, lines: Lines) -> Iterator[Wire]:
+def wire(url: str, store: PairStore, queues: JobQueues) -> Iterator[Wire]:
     """A stranger; afterwards nobody is in line and the models' thread is free."""
     stranger = Wire(url)
     yield stranger
     stranger.close()
     deadline = time.monotonic() + 5
-    while lines.busy() and time.monotonic() < deadline:
+    while queues.busy() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert lines.busy() == 0, "a job was left in line"
+    assert queues.busy() == 0, "a job was left in line"
     store.thread.submit(lambda: None).result(timeout=5)
 
 

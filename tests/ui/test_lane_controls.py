@@ -7,17 +7,22 @@ import pytest
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
-from specdemo.ui.panel.controls import race_settings, unquantized_lanes
 from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS
 from specdemo.ui.panel.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
+from specdemo.ui.panel.request import PanelRequest, panel_request
 from specdemo.view.lane_headers import engine_note, lane_headers
 
+PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
 SHARED = (0, 0, 1, 0, True, "auto", 64)
 OPTIONS = (4, False, "exact", 10, 3, 0)
 
 
+def asked(*methods: tuple, shared: tuple = SHARED) -> PanelRequest:
+    return panel_request((*PAIR, "prompt", *shared, *(value for lane in methods for value in lane)))
+
+
 def lanes(*methods: tuple, shared: tuple = SHARED) -> list[Settings]:
-    return race_settings(*shared, *(value for lane in methods for value in lane))
+    return [lane.settings for lane in asked(*methods, shared=shared).lanes]
 
 
 def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
@@ -100,9 +105,10 @@ def test_a_pair_offers_what_it_can_do(pair: tuple[bool, bool], offered: list[str
 
 def test_lanes_of_other_weights_say_so() -> None:
     """Guards the honest comparison with a quantised target's unquantised baseline."""
-    values = [*SHARED, "plain", *OPTIONS, UNQUANTIZED, *OPTIONS, NO_LANE, *OPTIONS, "draft", *OPTIONS]
-    assert unquantized_lanes(*values) == [False, True, False]
-    headers = lane_headers(race_settings(*values), ["int8", None, "int8"])
+    found = asked(*((method, *OPTIONS) for method in ("plain", UNQUANTIZED, NO_LANE, "draft"))).lane_requests()
+    weights = [lane.pair.target_quantization for lane in found]
+    assert weights == ["int8", None, "int8"]
+    headers = lane_headers([lane.settings for lane in found], weights)
     assert [h["detail"] for h in headers] == [
         "target only, int8 weights",
         "target only, unquantised weights",

@@ -19,21 +19,23 @@ import psutil
 import pytest
 import torch
 
-import specdemo
 from specdemo.bench.kills import FAULTS, PROMPT, Bench, plan, running
 from specdemo.bench.tab import Page, Tab
 from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.errors import PairError
 from specdemo.models.request import request_pair
-from specdemo.runs.store import Load, PairStore
+from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
-from specdemo.ui.jobs.batch import BatchPlan, batch_views
-from specdemo.ui.jobs.losslessness import Plan as CheckPlan
-from specdemo.ui.jobs.losslessness import check_states
-from specdemo.ui.jobs.measuring import measure_states
-from specdemo.ui.jobs.race import race_updates
-from specdemo.ui.jobs.sweep import Plan
+from specdemo.ui.jobs.batch import BatchJob
+from specdemo.ui.jobs.job import Job, LaneRequest
+from specdemo.ui.jobs.limits import PRIVATE
+from specdemo.ui.jobs.losslessness import CheckJob
+from specdemo.ui.jobs.measuring import SweepJob
+from specdemo.ui.jobs.queue import JobQueues, Visitor
+from specdemo.ui.jobs.race import RaceJob
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import Stop
 from specdemo.ui.jobs.worker import WorkerCrash, gathered, in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,11 +57,8 @@ def thread() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture(scope="module")
-def load() -> Load:
-    """The builtin pair, in memory."""
-    ready = Load(request_pair("builtin"))
-    ready.finish(specdemo.load_pair())
-    return ready
+def runner() -> JobRunner:
+    return JobRunner(PairStore(), JobQueues(PRIVATE, shared=True))
 
 
 # --- runs that are killed -------------------------------------------------------------------------------------
@@ -88,24 +87,18 @@ def test_the_app_goes_on_after_crashes(bench: Bench) -> None:
     assert last["verdict"]["kind"] == "identical"
 
 
-def race_phase(thread: ThreadPoolExecutor, load: Load) -> tuple[str, str]:
-    *_, last = race_updates(thread, [load], PROMPT, [SETTINGS], Event())
-    return last["phase"], last["message"]
+BUILTIN = request_pair("builtin")
+JOBS = [
+    RaceJob(PROMPT, (LaneRequest(SETTINGS, BUILTIN),)),
+    BatchJob(BUILTIN, [PROMPT], 2, SETTINGS),
+    SweepJob([PROMPT], LaneRequest(SETTINGS, BUILTIN), 1, range(2, 3)),
+    CheckJob(BUILTIN, PROMPT, SETTINGS, 1, 2),
+]
 
 
-def batch_phase(thread: ThreadPoolExecutor, load: Load) -> tuple[str, str]:
-    *_, last = batch_views(thread, load, BatchPlan([PROMPT], 2, SETTINGS), Event())
-    return last.phase, last.message
-
-
-def sweep_phase(thread: ThreadPoolExecutor, load: Load) -> tuple[str, str]:
-    sweep = Plan([PROMPT], SETTINGS, range(2, 3), 1)
-    *_, last = measure_states(thread, load, sweep.measurement, Event())
-    return last.phase, last.message
-
-
-def check_phase(thread: ThreadPoolExecutor, load: Load) -> tuple[str, str]:
-    *_, last = check_states(thread, load, CheckPlan(PROMPT, SETTINGS, 1, 2), Event())
+def ended(runner: JobRunner, job: Job) -> tuple[str, str]:
+    """Phase and message of the last state."""
+    *_, last = runner.run(job, Visitor("test"), Stop())
     return last.phase, last.message
 
 
@@ -122,24 +115,20 @@ def crashing(call: Callable[..., Any], calls: list[None], fault: type[BaseExcept
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("job", [race_phase, batch_phase, sweep_phase, check_phase])
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
 def test_every_job_tells_of_a_crash_and_the_next_one_works(
-    job: Callable[..., tuple[str, str]],
-    fault: type[BaseException],
-    thread: ThreadPoolExecutor,
-    load: Load,
-    monkeypatch: pytest.MonkeyPatch,
+    job: Job, fault: type[BaseException], runner: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards against a crash that ends the visitor's thread, and with it the server, instead of the run."""
-    assert job(thread, load)[0] == "done"  # the models were tried for what they can do
+    assert ended(runner, job)[0] == "done"  # the models were tried for what they can do
     calls: list[None] = []
     for engine in (Forward, DirectForward):  # batches use the one, lanes the other
         monkeypatch.setattr(engine, "__call__", crashing(engine.__call__, calls, fault))
-    phase, message = job(thread, load)
+    phase, message = ended(runner, job)
     assert phase == "error"
     assert ("ran out" if fault is MemoryError else fault.__name__) in message
     monkeypatch.undo()
-    assert job(thread, load)[0] == "done"
+    assert ended(runner, job)[0] == "done"
 
 
 def test_a_crash_does_not_keep_the_locals_of_its_frames(thread: ThreadPoolExecutor) -> None:

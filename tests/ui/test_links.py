@@ -20,8 +20,8 @@ from specdemo.ui.links.fields import link_fields
 from specdemo.ui.links.links import from_query
 from specdemo.ui.links.page import linked_controls, start_flags
 from specdemo.ui.page import build
-from specdemo.ui.panel.controls import race_settings
 from specdemo.ui.panel.pair_controls import CUSTOM
+from specdemo.ui.panel.request import panel_request
 
 CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
 
@@ -122,8 +122,10 @@ def test_a_warm_link_can_be_run_as_it_is() -> None:
     lane = ("method", "gamma", "adaptive", "acceptance", "accept-top-k", "lookup-ngram", "exit-layer")
     shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length")]
     prefixes = ("lane1.", "", "lane3.", "lane4.")
-    made = race_settings(*shared, *(values[prefix + name] for prefix in prefixes for name in lane))
-    assert [s.temperature for s in made] == [0.7] * 3
+    pair = ("builtin", "", "", "none", "none", "auto", "best")
+    lanes = (values[prefix + name] for prefix in prefixes for name in lane)
+    made = panel_request((*pair, "prompt", *shared, *lanes)).lanes
+    assert [lane.settings.temperature for lane in made] == [0.7] * 3
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import specdemo
 from specdemo.models.request import request_pair
-from specdemo.runs.store import Load, PairStore
+from specdemo.runs.store import PairStore
+from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.race import race_updates
+from specdemo.ui.jobs.race import RaceJob, race_value
 from specdemo.ui.page import build, launch_options
 
 pytest_plugins = ["browser_fixtures"]
@@ -188,17 +189,16 @@ def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: P
 
 def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
     """The script divides for itself while a race runs; both must mean the same by every name."""
-    load = Load(request_pair())
-    load.future.set_result(specdemo.load_pair())
-    kept = []
     lanes = [
         specdemo.Settings(strategy="autoregressive", max_new_tokens=40),
         specdemo.Settings(gamma=4, max_new_tokens=40),
     ]
+    job = RaceJob("Book a table for two.", tuple(LaneRequest(settings, request_pair()) for settings in lanes))
     with ThreadPoolExecutor(1) as thread:
-        *_, final = race_updates(thread, [load, load], "Book a table for two.", lanes, Event(), kept.append)
-    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", final)
-    plain, trace = traces = kept[0].traces
+        *_, final = job.states([specdemo.load_pair()] * 2, thread, Event())
+    value = race_value(final)
+    page.evaluate("v => window.SpecDemoRace.mount(document.querySelector('.race-root')).update(v)", value)
+    plain, trace = traces = final.result.recording.traces
     metrics = trace.metrics()
     shown = {
         name: page.locator(f"[data-lane='1'] [data-stat={name}]").inner_text()

@@ -23,7 +23,7 @@ from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE
 from specdemo.ui import page as ui
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import Lines
+from specdemo.ui.jobs.queue import JobQueues
 
 KEY = "sk-very-secret-0123456789"
 PROMPT = "Book a table for two."
@@ -72,7 +72,7 @@ def url(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(file))
         patch.setenv("TOY_KEY", KEY)
-        demo = ui.build(store, Lines(PRIVATE, shared=False))
+        demo = ui.build(store, JobQueues(PRIVATE, shared=False))
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **ui.launch_options())
         yield url
         demo.close()

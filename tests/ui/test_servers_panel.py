@@ -17,15 +17,14 @@ from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
 from specdemo.runs.sweep import stream_sweep
 from specdemo.servers.catalog import FILE, ServerEntry, offered, servers
 from specdemo.servers.probe import Health, probe
-from specdemo.ui.jobs.sweep import SERVERS_OWN
+from specdemo.ui.jobs.measuring import SERVERS_OWN
 from specdemo.ui.links.fields import METHOD_FIELDS
 from specdemo.ui.links.links import from_query
 from specdemo.ui.panel import pair_card
-from specdemo.ui.panel.controls import race_settings
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
 from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
-from specdemo.ui.panel.panel_drafting import drafting
-from specdemo.ui.tabs.sweep import plan
+from specdemo.ui.panel.request import panel_request
+from specdemo.ui.tabs.sweep import sweep_job
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import RaceView
 
@@ -56,6 +55,11 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def lanes(*values: object) -> list[Settings]:
+    """Of a panel with a server in the pair's place."""
+    return [lane.settings for lane in panel_request((*PAIR, "prompt", *values)).lanes]
+
+
 def names(**options: object) -> list[str]:
     return [name for _, name in method_choices(has_draft=True, quantized=False, **options)]
 
@@ -71,15 +75,15 @@ def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two
 
 def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
     """γ, rule and engine of the panel say nothing there; the temperature does."""
-    (greedy,) = race_settings(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
+    (greedy,) = lanes(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
     assert greedy == Settings(engine="server", server="lone-wolf", chat=True, max_new_tokens=64)
-    warm, plain = race_settings(
+    warm, plain = lanes(
         0.8, *SHARED[1:5], "graphs", 64, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
     )
     assert (warm.acceptance, warm.engine, warm.temperature) == ("sampling", "server", 0.8)
     assert (plain.strategy, plain.server) == ("autoregressive", "big")
     with pytest.raises(SpecDemoError, match="Lane 1: method: 'server:big:magic' is not known"):
-        race_settings(*SHARED, "server:big:magic", *OPTIONS)
+        lanes(*SHARED, "server:big:magic", *OPTIONS)
 
 
 def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -> None:
@@ -127,12 +131,12 @@ def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> 
     local = ("draft", 3, False, "exact", 10, 3, 0)
     here = ("builtin", *PAIR[1:])
     both = ("prompt", *SHARED, *served, *local)
-    assert drafting((*PAIR, *both)).server == "big"
-    assert drafting((*here, *both)).gamma == 3
-    wanted = plan((*PAIR, *both), 2, 8, 1, 16, "panel", [], "", None)
+    assert panel_request((*PAIR, *both)).drafting_lane().settings.server == "big"
+    assert panel_request((*here, *both)).drafting_lane().settings.gamma == 3
+    wanted = sweep_job((*PAIR, *both), 2, 8, 1, 16, "panel", [], "", None)
     assert wanted.gammas == SERVERS_OWN
     with pytest.raises(SpecDemoError, match="no lane drafts"):
-        drafting((*here, "prompt", *SHARED, *served))
+        panel_request((*here, "prompt", *SHARED, *served)).drafting_lane()
     with pytest.raises(PairError, match="'Big one' is a server, and this needs the models here"):
         pair_request(*PAIR)
     assert len(PAIR) == PAIR_INPUTS

@@ -1,22 +1,27 @@
-"""The line in front of the models."""
+"""The queues in front of the models."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from specdemo.errors import LoadCancelled, PairError
-from specdemo.models.request import request_pair
+from specdemo.errors import PairError
+from specdemo.models.progress import STOPPED
+from specdemo.models.request import PairRequest, request_pair
 from specdemo.runs.store import Load
+from specdemo.settings import Settings
+from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
-from specdemo.ui.jobs.queue import Crowded, GaveUp, Lines, Turns, Visitor, visitor_of
-from specdemo.ui.jobs.stops import Stop, Stops
+from specdemo.ui.jobs.queue import JobQueue, JobQueues, QueueFull, StoppedInQueue, Visitor, visitor_of
+from specdemo.ui.jobs.race import RaceJob
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import Stop, StopSignals
 
 
 def visitor(number: int, address: str | None = None) -> Visitor:
@@ -30,32 +35,32 @@ def begin(waiting: Iterator[str]) -> str | None:
 
 def test_the_first_has_its_turn_at_once_and_others_in_the_order_they_came() -> None:
     """Each leaves, and exactly the next one is called."""
-    line = Turns(PRIVATE)
+    queue = JobQueue(PRIVATE)
     order = []
     with ExitStack() as stack:
-        places = [stack.enter_context(line.place(visitor(n))) for n in range(4)]
-        waits = [place.wait(Stop()) for place in places]
+        tickets = [stack.enter_context(queue.ticket(visitor(n))) for n in range(4)]
+        waits = [ticket.wait(Stop()) for ticket in tickets]
         told = [begin(wait) for wait in waits]
         assert told[0] is None
         assert [text.split("number ")[1][0] for text in told[1:]] == ["1", "2", "3"]
-        for n, place in enumerate(places):
-            assert [p.called.is_set() for p in places] == [i <= n for i in range(4)]
+        for n, ticket in enumerate(tickets):
+            assert [p.called.is_set() for p in tickets] == [i <= n for i in range(4)]
             assert not list(waits[n])
             order.append(n)
-            place.__exit__()
+            ticket.__exit__()
     assert order == [0, 1, 2, 3]
-    assert len(line) == 0
+    assert len(queue) == 0
 
 
 def test_who_waits_is_told_a_time_once_a_job_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two before, ten seconds each, the running one half done: 10 · 1.5 seconds."""
     now = [0.0]
     monkeypatch.setattr("specdemo.ui.jobs.queue.monotonic", lambda: now[0])
-    line = Turns(PRIVATE)
-    with line.place(visitor(1)) as first:
+    queue = JobQueue(PRIVATE)
+    with queue.ticket(visitor(1)) as first:
         assert begin(first.wait(Stop())) is None
         now[0] = 10.0
-    with line.place(visitor(2)) as second, line.place(visitor(3)) as third, line.place(visitor(4)) as fourth:
+    with queue.ticket(visitor(2)) as second, queue.ticket(visitor(3)) as third, queue.ticket(visitor(4)) as fourth:
         assert begin(second.wait(Stop())) is None
         assert "number 1 in line, about 5\u00a0s" in begin(third.wait(Stop()))
         assert "number 2 in line, about 15\u00a0s" in begin(fourth.wait(Stop()))
@@ -63,19 +68,19 @@ def test_who_waits_is_told_a_time_once_a_job_was_seen(monkeypatch: pytest.Monkey
 
 def test_stop_is_heard_while_waiting_and_frees_the_place() -> None:
     """Within a fraction of a second, not at the turn."""
-    line = Turns(PRIVATE)
+    queue = JobQueue(PRIVATE)
     stop = Stop()
-    with line.place(visitor(1)) as first:
+    with queue.ticket(visitor(1)) as first:
         assert begin(first.wait(Stop())) is None
-        with line.place(visitor(2)) as second:
+        with queue.ticket(visitor(2)) as second:
             wait = second.wait(stop)
             assert begin(wait)
             stop.set()
             began = time.monotonic()
-            with pytest.raises(GaveUp):
+            with pytest.raises(StoppedInQueue):
                 next(wait)
             assert time.monotonic() - began < 0.5
-        assert len(line) == 1
+        assert len(queue) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,70 +93,86 @@ def test_stop_is_heard_while_waiting_and_frees_the_place() -> None:
 )
 def test_too_many_are_refused_with_a_reason(limits: object, visitors: list[Visitor], message: str) -> None:
     """Who is refused takes no place, and a place that is left can be taken again."""
-    line = Turns(limits)
+    queue = JobQueue(limits)
     with ExitStack() as stack:
-        places = [stack.enter_context(line.place(v)) for v in visitors]
-        for place in places[:-1]:
-            begin(place.wait(Stop()))
-        with pytest.raises(Crowded, match=message):
-            begin(places[-1].wait(Stop()))
-        assert len(line) == len(visitors) - 1
-        places[0].__exit__()
-        begin(places[-1].wait(Stop()))
-        assert len(line) == len(visitors) - 1
+        tickets = [stack.enter_context(queue.ticket(v)) for v in visitors]
+        for ticket in tickets[:-1]:
+            begin(ticket.wait(Stop()))
+        with pytest.raises(QueueFull, match=message):
+            begin(tickets[-1].wait(Stop()))
+        assert len(queue) == len(visitors) - 1
+        tickets[0].__exit__()
+        begin(tickets[-1].wait(Stop()))
+        assert len(queue) == len(visitors) - 1
 
 
 def test_a_job_has_its_time_and_no_more() -> None:
     """The time runs from the turn on, not while waiting; what ends in time is not ended again."""
-    line = Turns(replace(PUBLIC, seconds=0.2))
+    queue = JobQueue(replace(PUBLIC, seconds=0.2))
     stop, later = Stop(), Stop()
-    with line.place(visitor(1)) as place:
-        assert begin(place.wait(stop)) is None
+    with queue.ticket(visitor(1)) as ticket:
+        assert begin(ticket.wait(stop)) is None
         assert stop.wait(2)
         assert "0 seconds" in stop.reason
-    with line.place(visitor(2)) as place:
-        assert begin(place.wait(later)) is None
+    with queue.ticket(visitor(2)) as ticket:
+        assert begin(ticket.wait(later)) is None
     time.sleep(0.4)
     assert not later.is_set()
 
 
-def test_a_download_is_waited_for_outside_the_line() -> None:
-    """Others go on meanwhile; a pair that cannot be had needs no turn."""
-    line, load = Turns(PRIVATE), Load(request_pair())
-    with line.place(visitor(1)) as slow, line.place(visitor(2)) as quick:
-        wait = slow.wait(Stop(), [load])
-        assert begin(wait)
-        assert len(line) == 0
+class Loads:
+    """A store of pairs whose loads the test finishes."""
+
+    thread = None
+
+    def __init__(self) -> None:
+        self.loads: dict[PairRequest, Load] = {}
+
+    @contextmanager
+    def using(self, request: PairRequest) -> Iterator[Load]:
+        yield self.loads.setdefault(request, Load(request))
+
+
+def test_a_download_is_waited_for_outside_the_queue() -> None:
+    """Others go on meanwhile; a pair that cannot be had needs no turn, and Stop ends the wait."""
+    store, queues, request = Loads(), JobQueues(PRIVATE, shared=False), request_pair()
+    runner, job = JobRunner(store, queues), RaceJob("prompt", (LaneRequest(Settings(), request),))
+    slow = runner.run(job, visitor(1), Stop())
+    assert next(slow).phase == "loading"
+    assert queues.busy() == 0
+    with queues.of("race").ticket(visitor(2)) as quick:
         assert begin(quick.wait(Stop())) is None
-        load.future.set_exception(PairError("no such pair"))
-        assert list(wait) == []
-        assert len(line) == 1
+        store.loads[request].future.set_exception(PairError("no such pair"))
+        (last,) = slow
+        assert (last.phase, last.message) == ("error", "no such pair")
+        assert queues.busy() == 1
+    store.loads.clear()
     stop = Stop()
     stop.set()
-    with line.place(visitor(3)) as place, pytest.raises(LoadCancelled):
-        list(place.wait(stop, [Load(request_pair())]))
+    *_, last = runner.run(job, visitor(3), stop)
+    assert (last.phase, last.message) == ("error", STOPPED)
 
 
-def test_strangers_share_one_line_and_at_home_each_kind_has_its_own() -> None:
+def test_strangers_share_one_queue_and_at_home_each_kind_has_its_own() -> None:
     """One job at a time in public; a race at home need not wait for a sweep."""
-    public, private = Lines(PUBLIC, shared=True), Lines(PRIVATE, shared=False)
-    assert public.of("race") is public.of("sweep", 2)
-    assert private.of("race") is not private.of("sweep", 2)
+    public, private = JobQueues(PUBLIC, shared=True), JobQueues(PRIVATE, shared=False)
+    assert public.of("race") is public.of("sweep")
+    assert private.of("race") is not private.of("sweep")
     with ExitStack() as stack:
-        places = [stack.enter_context(private.of("sweep", 2).place(visitor(n))) for n in range(3)]
-        assert [begin(p.wait(Stop())) is None for p in places] == [True, True, False]
+        tickets = [stack.enter_context(private.of("sweep").ticket(visitor(n))) for n in range(3)]
+        assert [begin(p.wait(Stop())) is None for p in tickets] == [True, True, False]
         assert private.busy() == 3
-        called = [stack.enter_context(public.of(kind, 2).place(visitor(n))) for n, kind in enumerate(("a", "b"))]
+        called = [stack.enter_context(public.of(kind).ticket(visitor(n))) for n, kind in enumerate(("a", "b"))]
         assert [begin(p.wait(Stop())) is None for p in called] == [True, False]
 
 
 def test_many_threads_never_have_more_turns_than_there_are() -> None:
     """200 jobs, two at a time."""
-    line, running, most = Turns(replace(PRIVATE, waiting=200, address=200, visitor=200), at_once=2), [], []
+    queue, running, most = JobQueue(replace(PRIVATE, waiting=200, address=200, visitor=200), at_once=2), [], []
 
     def job(number: int) -> None:
-        with line.place(visitor(number)) as place:
-            list(place.wait(Stop()))
+        with queue.ticket(visitor(number)) as ticket:
+            list(ticket.wait(Stop()))
             running.append(number)
             most.append(len(running))
             time.sleep(0.001)
@@ -160,7 +181,7 @@ def test_many_threads_never_have_more_turns_than_there_are() -> None:
     with ThreadPoolExecutor(40) as pool:
         list(pool.map(job, range(200)))
     assert max(most) == 2
-    assert len(line) == 0
+    assert len(queue) == 0
 
 
 @pytest.mark.parametrize(
@@ -183,30 +204,30 @@ def test_a_stop_keeps_its_first_reason() -> None:
     stop.set()
     stop.end("time is over")
     assert stop.reason is None
-    stops = Stops()
+    stops = StopSignals()
     stops.arm("a")
     stops.signal("a").end("time is over")
     assert stops.signal("a").reason == "time is over"
 
 
-def test_jobs_on_servers_have_a_line_of_their_own() -> None:
+def test_jobs_on_servers_have_a_queue_of_their_own() -> None:
     """Many at a time even in public, where a visitor's share still holds; at home one may take them all."""
-    public, private = Lines(PUBLIC, shared=True), Lines(PRIVATE, shared=False)
+    public, private = JobQueues(PUBLIC, shared=True), JobQueues(PRIVATE, shared=False)
     assert public.of_servers() is public.of_servers()
     assert public.of_servers() is not public.of("race")
     with ExitStack() as stack:
-        begin(stack.enter_context(public.of("race").place(visitor(0))).wait(Stop()))
-        line = public.of_servers()
-        places = [stack.enter_context(line.place(visitor(n))) for n in range(PUBLIC.servers + 1)]
-        told = [begin(p.wait(Stop())) for p in places]
+        begin(stack.enter_context(public.of("race").ticket(visitor(0))).wait(Stop()))
+        queue = public.of_servers()
+        tickets = [stack.enter_context(queue.ticket(visitor(n))) for n in range(PUBLIC.servers + 1)]
+        told = [begin(p.wait(Stop())) for p in tickets]
         assert told[:-1] == [None] * PUBLIC.servers
         assert "number 1 in line" in told[-1]
     with ExitStack() as stack:
-        mine = [stack.enter_context(public.of_servers().place(visitor(1))) for _ in range(PUBLIC.visitor + 1)]
-        for place in mine[:-1]:
-            begin(place.wait(Stop()))
-        with pytest.raises(Crowded, match="2 jobs here already"):
+        mine = [stack.enter_context(public.of_servers().ticket(visitor(1))) for _ in range(PUBLIC.visitor + 1)]
+        for ticket in mine[:-1]:
+            begin(ticket.wait(Stop()))
+        with pytest.raises(QueueFull, match="2 jobs here already"):
             begin(mine[-1].wait(Stop()))
     with ExitStack() as stack:
-        places = [stack.enter_context(private.of_servers().place(visitor(1))) for _ in range(PRIVATE.servers)]
-        assert [begin(p.wait(Stop())) for p in places] == [None] * PRIVATE.servers
+        tickets = [stack.enter_context(private.of_servers().ticket(visitor(1))) for _ in range(PRIVATE.servers)]
+        assert [begin(p.wait(Stop())) for p in tickets] == [None] * PRIVATE.servers

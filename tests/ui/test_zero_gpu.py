@@ -94,7 +94,7 @@ def test_every_job_runs_in_a_worker_and_gives_what_it_gives_elsewhere(
 ) -> None:
     """Guards against arguments or values that cannot be pickled, and models used where there is no GPU."""
     assert found["race"] == ["done", expected, expected]
-    assert found["kept"] == [[expected, expected]], "the recording comes back to the program"
+    assert found["kept"] == [expected, expected], "the recording comes back to the program"
     phase, message, runs = found["sweep"]
     assert (phase, message[:5]) == ("done", "Done:")
     assert sorted(gamma for gamma, _ in runs) == [0, 2, 3]

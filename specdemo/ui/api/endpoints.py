@@ -7,41 +7,33 @@ parameter the first line.
 import json
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from time import monotonic
 from typing import Any
 
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
-from specdemo.models.request import request_pair
-from specdemo.recording import Recording
-from specdemo.runs.store import PairStore
-from specdemo.settings import Settings
-from specdemo.ui.api.requests import LaneSettings, asked_lane, asked_lanes, asked_prompt, asked_sweep, on_pair
-from specdemo.ui.api.responses import pairs_answer, race_answer, run_answer, sweep_answer
-from specdemo.ui.jobs.limits import check_lanes, check_prompts
-from specdemo.ui.jobs.measuring import measure_states
-from specdemo.ui.jobs.queue import Lines, is_agent, visitor_of
-from specdemo.ui.jobs.race import race_updates
-from specdemo.ui.jobs.server_jobs import place_of
+from specdemo.ui.api.requests import parse_race, parse_run, parse_sweep, settings_type
+from specdemo.ui.api.responses import pairs_response, race_response, run_response, sweep_response
+from specdemo.ui.jobs.job import Job, JobState
+from specdemo.ui.jobs.queue import is_agent, visitor_of
+from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop
-from specdemo.ui.jobs.sweep import Plan
-from specdemo.ui.tabs.tab_parts import AT_ONCE
 
-TOLD_SECONDS = 1.0
+STATUS_SECONDS = 1.0
 GAMMAS = [2, 3, 4, 5, 6, 7, 8]
 LANES = [{"strategy": "autoregressive"}, {"strategy": "speculative"}]
 _log = logging.getLogger(__name__)
-Told = Generator[dict[str, Any], None, Any]
 
 
-def add_endpoints(store: PairStore, lines: Lines) -> None:
+def add_endpoints(runner: JobRunner) -> None:
     """Add the endpoints to the page that is being built."""
+    LaneSettings = settings_type()
 
     def pairs(request: gr.Request) -> list[dict]:
         """List what can be chosen: pairs of models with licence and memory, servers with their strategies."""
-        return _said(request, pairs_answer())
+        return _encoded(request, pairs_response())
 
     def run(
         prompt: str,
@@ -59,9 +51,8 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
             rounds: also return the whole recording, with every round and token.
         """
         with _clear_errors():
-            lanes = on_pair(pair, [asked_lane(settings)])
-            recording = yield from _race(store, lines, request, prompt, lanes, pair)
-            yield _said(request, run_answer(recording, whole=bool(rounds)))
+            ended = yield from _follow(runner, parse_run(prompt, settings, pair), request)
+            yield _encoded(request, run_response(ended.recording, whole=bool(rounds)))
 
     def race(
         prompt: str,
@@ -79,9 +70,8 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
             rounds: also return the whole recording, with every round and token; the page can open and replay it.
         """
         with _clear_errors():
-            wanted = on_pair(pair, asked_lanes(lanes))
-            recording = yield from _race(store, lines, request, prompt, wanted, pair)
-            yield _said(request, race_answer(recording, whole=bool(rounds)))
+            ended = yield from _follow(runner, parse_race(prompt, lanes, pair), request)
+            yield _encoded(request, race_response(ended.recording, whole=bool(rounds)))
 
     def sweep(
         prompts: list[str],
@@ -103,73 +93,42 @@ def add_endpoints(store: PairStore, lines: Lines) -> None:
             rounds: also return every round that the figures are made of.
         """
         with _clear_errors():
-            plan = asked_sweep(prompts, gammas, repeats, settings, pair)
-            report = yield from _sweep(store, lines, request, plan, pair)
-            yield _said(request, sweep_answer(report, whole=bool(rounds)))
+            report = yield from _follow(runner, parse_sweep(prompts, gammas, repeats, settings, pair), request)
+            yield _encoded(request, sweep_response(report, whole=bool(rounds)))
 
     gr.api(pairs, api_name="pairs")
     for endpoint in (run, race, sweep):
-        # They take turns in the lines of the page; Gradio's queue does not tell where one stands.
+        # Their jobs wait in the queues of the page; Gradio's does not tell where one stands.
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
 
 
-def _race(
-    store: PairStore, lines: Lines, request: gr.Request, prompt: Any, lanes: list[Settings], pair: Any
-) -> Told:
-    """Tell what a race waits for and how far it is; returns its recording.
+def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[str, Any], None, Any]:
+    """Tell what a job waits for and how far it is; returns its result.
 
     Raises:
-        SpecDemoError: it cannot run, or ended before its end.
+        SpecDemoError: it cannot run, or ended before its end. What a server sent before it broke off is a result.
     """
-    text = asked_prompt(prompt)
-    check_prompts([text])
-    check_lanes(lanes)
-    kept: list[Recording] = []
     stop, told = Stop(), monotonic()
-    here = [settings.server is None for settings in lanes]
-    with store.using(request_pair(pair)) if any(here) else nullcontext() as load:
-        loads = [load if local else None for local in here]
-        thread, line = place_of(loads, store, lines.of("race"), lines.of_servers())
-        with line.place(visitor_of(request)) as place:
-            for message in place.wait(stop, loads):
-                yield _news("waiting", message)
-            for value in race_updates(thread, loads, text, lanes, stop, kept.append):
-                if value["phase"] == "running" and monotonic() - told >= TOLD_SECONDS:
-                    told = monotonic()
-                    yield _news("running", "Decoding…")
-    # What a server sent before it broke off is kept, and its lane says so.
-    if stop.is_set() or not kept or value["phase"] == "error":
-        raise SpecDemoError(stop.reason or value["message"])
-    return kept[0]
-
-
-def _sweep(store: PairStore, lines: Lines, request: gr.Request, plan: Plan, pair: Any) -> Told:
-    """The same for a sweep; returns its report.
-
-    Raises:
-        SpecDemoError: it cannot run, or ended before its end.
-    """
-    stop = Stop()
-    with store.using(request_pair(pair)) if plan.settings.server is None else nullcontext() as load:
-        thread, line = place_of([load], store, lines.of("sweep", AT_ONCE), lines.of_servers())
-        with line.place(visitor_of(request)) as place:
-            for message in place.wait(stop, [load]):
-                yield _news("waiting", message)
-            for state in measure_states(thread, load, plan.measurement, stop):
-                if state.phase == "running":
-                    yield _news("running", state.message)
-    if state.phase != "done":
+    with closing(runner.run(job, visitor_of(request), stop)) as states:
+        for state in states:
+            if state.phase == "loading":
+                yield {"state": "waiting", "message": state.message}
+            elif state.phase == "running" and (state.message or monotonic() - told >= STATUS_SECONDS):
+                told = monotonic()
+                yield {"state": "running", "message": state.message or "Decoding…"}
+    if not _whole(state, stop):
         raise SpecDemoError(stop.reason or state.message)
-    return state.report
+    return state.result
 
 
-def _said(request: gr.Request, answer: Any) -> Any:
-    """The answer; Gradio tells agents what Python would print, so they get it as JSON already."""
-    return json.dumps(answer, ensure_ascii=False) if is_agent(request) else answer
+def _whole(state: JobState, stop: Stop) -> bool:
+    recorded = getattr(state.result, "recording", None) is not None
+    return state.phase == "done" or (state.phase == "stopped" and recorded and not stop.is_set())
 
 
-def _news(state: str, message: str) -> dict[str, Any]:
-    return {"state": state, "message": message}
+def _encoded(request: gr.Request, response: Any) -> Any:
+    """The response; Gradio gives agents what Python would print, so they get it as JSON already."""
+    return json.dumps(response, ensure_ascii=False) if is_agent(request) else response
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from specdemo.ui.panel.server_choice import offered, pair_name
 from specdemo.view.race_value import replay_value
 
 
-def lane_answers(recording: Recording) -> list[dict[str, Any]]:
+def lane_responses(recording: Recording) -> list[dict[str, Any]]:
     """Each lane's output and figures; the costs c and v are relative to the first plain lane, if there is one."""
     plain = next((t for t in recording.traces if t.settings.strategy == "autoregressive"), None)
     headers = replay_value(recording)["lanes"]
@@ -32,45 +32,45 @@ def lane_answers(recording: Recording) -> list[dict[str, Any]]:
     ]
 
 
-def race_answer(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
+def race_response(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
     """A race: its lanes, the first lane's speed against the others', the verdict and the reason.
 
     Args:
         recording: of the race.
         whole: add the recording itself, with every round and token; the page opens it.
     """
-    value, lanes = replay_value(recording), lane_answers(recording)
+    value, lanes = replay_value(recording), lane_responses(recording)
     speeds = [lane["metrics"]["tokens_per_second"] for lane in lanes]
-    answer = {
+    response = {
         "lanes": lanes,
         "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
         "verdict": value["verdict"],
         "why": value["why"],
         **_setting(recording),
     }
-    return answer | ({"recording": recording.as_dict()} if whole else {})
+    return response | ({"recording": recording.as_dict()} if whole else {})
 
 
-def run_answer(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
+def run_response(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
     """A run: its one lane."""
-    (lane,) = lane_answers(recording)
+    (lane,) = lane_responses(recording)
     return {**lane, **_setting(recording), **({"recording": recording.as_dict()} if whole else {})}
 
 
-def sweep_answer(report: SweepReport, *, whole: bool = False) -> dict[str, Any]:
+def sweep_response(report: SweepReport, *, whole: bool = False) -> dict[str, Any]:
     """A sweep: its rows and its advice; with ``whole`` every round that they are made of."""
-    answer = json.loads(report.to_json())
-    return answer if whole else {name: value for name, value in answer.items() if name != "runs"}
+    response = json.loads(report.to_json())
+    return response if whole else {name: value for name, value in response.items() if name != "runs"}
 
 
-def pairs_answer() -> list[dict[str, Any]]:
+def pairs_response() -> list[dict[str, Any]]:
     """The catalogue, and the configured servers with what they can do; no address."""
     names = ("id", "label", "target", "draft", "licence", "gated", "memory_gb", "note")
     pairs = [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
-    return [*pairs, *map(_server_answer, offered().values())]
+    return [*pairs, *map(_server_response, offered().values())]
 
 
-def _server_answer(entry: ServerEntry) -> dict[str, Any]:
+def _server_response(entry: ServerEntry) -> dict[str, Any]:
     return {
         "id": pair_name(entry.id),
         "label": entry.label,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
 
 STEP_SECONDS = 0.03
@@ -25,7 +26,7 @@ def decode_seconds(settings: Settings) -> float:
         return 0.0
     if settings.strategy == "autoregressive":
         return settings.max_new_tokens * STEP_SECONDS
-    steps = settings.gamma if settings.drafter != "prompt_lookup" else 0
+    steps = 0 if DRAFTERS[settings.drafter].copies else settings.gamma  # copying takes no time on a GPU
     return settings.max_new_tokens / TOKENS_A_ROUND * STEP_SECONDS * (1 + DRAFT_SHARE * steps)
 
 

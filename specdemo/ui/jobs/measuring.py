@@ -1,128 +1,187 @@
-"""Many runs for one visitor: they take turns in the models' thread, and the page is told as they end."""
+"""Measurements as jobs: the γ sweep and the batch sizes, many runs one after the other."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
-from specdemo.errors import SpecDemoError
-from specdemo.models.failures import out_of_memory
+from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.pair import ModelPair
-from specdemo.runs.store import Load
+from specdemo.models.request import PairRequest
+from specdemo.runs.batch_sizes import SizeProgress, stream_batch_sizes
+from specdemo.runs.sweep import GAMMAS, SweepProgress, stream_sweep
+from specdemo.settings import Settings
+from specdemo.ui.jobs.gpu_time import decode_seconds
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest
+from specdemo.ui.jobs.limits import check_prompts, check_runs
 from specdemo.ui.jobs.stops import reason_of
-from specdemo.ui.jobs.worker import in_thread, named
-from specdemo.ui.jobs.zero_gpu import on_gpu
-from specdemo.view.progress_text import await_load
+from specdemo.ui.jobs.worker import in_thread
+from specdemo.view.progress_text import counted, left
 
 UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
 STOPPED_EARLY = "Stopped before anything was measured."
-MEMORY = "Memory ran out. Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
-_log = logging.getLogger(__name__)
+SERVERS_OWN = (None,)
+"""In place of γ on a server, which has its own."""
 
 
 class Progress(Protocol):
-    """What a measurement gives after each run."""
+    """What a measurement gives after each run: how far it is, and a report that has ``runs`` and ``complete``."""
 
     done: int
     total: int
     report: Any
-    """What was measured so far; its ``runs`` and whether it is ``complete``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """How to measure, and how to speak of it.
+class Measurement(Job):
+    """Many runs from some prompts.
 
     Attributes:
-        start: begins it on a pair, None where a server does the work; the event ends it within one round.
-        told: a line for people on what was just done.
-        counted: the line at its end, from the whole report.
-        seconds: what it takes on a large GPU, roughly.
+        prompts: of the runs.
+        lane: how they draft, and on what.
+        repeats: times each run is made.
     """
 
-    start: Callable[[ModelPair | None, Event], Iterator[Progress]]
-    told: Callable[[Any], str]
-    counted: Callable[[Any], str]
-    seconds: float = 0.0
+    prompts: list[str]
+    lane: LaneRequest
+    repeats: int
 
+    noun = "measurement"
+    retry = "Run it again."
+    memory_advice = "Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
 
-@dataclass(frozen=True, slots=True)
-class MeasureState:
-    """Where a measurement stands.
+    @property
+    def pairs(self) -> Sequence[PairRequest | None]:
+        """One, or None on a server."""
+        return [self.lane.pair]
 
-    Attributes:
-        phase: ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end it.
-        message: a line for people.
-        fraction: how far it is, from 0 to 1.
-        report: what was measured so far; None before the first run ended.
-    """
+    @abstractmethod
+    def start(self, pair: ModelPair | None, stop: Event) -> Iterator[Progress]:
+        """Begin the runs; setting ``stop`` ends them within one round."""
 
-    phase: str
-    message: str
-    fraction: float = 0.0
-    report: Any = None
+    @abstractmethod
+    def progress_text(self, progress: Any) -> str:
+        """A line on what was just done."""
 
+    @abstractmethod
+    def done_text(self, report: Any) -> str:
+        """The line at the end."""
 
-@on_gpu(lambda measurement: measurement.seconds)
-def measure_states(
-    thread: Executor, load: Load | None, measurement: Measurement, stop: Event
-) -> Iterator[MeasureState]:
-    """Measure in ``thread``, one job a run, so that other visitors' runs come in between; the last state is final.
-
-    There is no ``load`` where a server does the work.
-
-    Errors a person can cause, and any other, end as a message, with what was measured until then. Setting
-    ``stop`` or closing the generator ends decoding within one round.
-    """
-    state = MeasureState("loading", "Waiting for a turn…")
-    try:
-        for text in await_load(load, stop) if load else ():
-            yield MeasureState("loading", text)
-        with closing(_runs(thread, load and load.future.result(), measurement, stop)) as states:
-            for state in states:
-                yield state
-        if state.report is not None and state.report.complete:
-            yield replace(state, phase="done", message=measurement.counted(state.report))
-        else:
-            told = STOPPED if state.report is not None and state.report.runs else STOPPED_EARLY
-            yield replace(state, phase="stopped", message=reason_of(stop, told))
-    except SpecDemoError as error:
-        yield replace(state, phase="error", message=str(error))
-    except Exception as error:
-        if not out_of_memory(error):
-            _log.exception("a measurement failed")
-        failed = f"The measurement failed: {named(error)}. Run it again."
-        yield replace(state, phase="error", message=MEMORY if out_of_memory(error) else failed)
-
-
-def _runs(
-    thread: Executor, pair: ModelPair | None, measurement: Measurement, stop: Event
-) -> Iterator[MeasureState]:
-    state = MeasureState("running", "Warming up…")
-    yield state
-    told = time.monotonic()
-    events = in_thread(thread, measurement.start, pair, stop)
-    try:
-        while not stop.is_set():
-            progress = in_thread(thread, next, events, None)
-            if progress is None:
-                break
-            fraction = progress.done / max(progress.total, 1)
-            state = MeasureState("running", measurement.told(progress), fraction, progress.report)
-            if time.monotonic() - told > UPDATE_SECONDS:
-                told = time.monotonic()
-                yield state
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+        """As :meth:`Job.states`; results are reports, and each task of the thread is one run."""
+        state = JobState("running", "Warming up…")
         yield state
-    except Exception:
-        yield state  # so that what was measured stays beside the message
-        raise
-    finally:
-        stop.set()
-        events.close()
+        told = time.monotonic()
+        runs = in_thread(thread, self.start, pairs[0], stop)
+        try:
+            while not stop.is_set() and (progress := in_thread(thread, next, runs, None)) is not None:
+                fraction = progress.done / max(progress.total, 1)
+                state = JobState("running", self.progress_text(progress), fraction, progress.report)
+                if time.monotonic() - told > UPDATE_SECONDS:
+                    told = time.monotonic()
+                    yield state
+        except Exception:
+            yield state  # so that what was measured stays beside the message
+            raise
+        finally:
+            runs.close()
+        yield state
+        report = state.result
+        if report is not None and report.complete:
+            yield replace(state, phase="done", message=self.done_text(report))
+        else:
+            stopped = STOPPED if report is not None and report.runs else STOPPED_EARLY
+            yield replace(state, phase="stopped", message=reason_of(stop, stopped))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob(Measurement):
+    """Every γ against plain decoding; ``gammas`` is ``SERVERS_OWN`` on a server."""
+
+    gammas: Sequence[int | None]
+
+    kind = "sweep"
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Of plain and drafted runs."""
+        settings = self.lane.settings
+        drafted = (replace(settings, gamma=gamma or settings.gamma) for gamma in self.gammas)
+        return sum(map(decode_seconds, (_plain(settings), *drafted))) * len(self.prompts) * self.repeats
+
+    def start(self, pair: ModelPair | None, stop: Event) -> Iterator[SweepProgress]:
+        """As :meth:`Measurement.start`."""
+        gammas = GAMMAS if self.gammas == SERVERS_OWN else self.gammas
+        return stream_sweep(pair, self.prompts, self.lane.settings, gammas, self.repeats, stop)
+
+    def progress_text(self, progress: SweepProgress) -> str:
+        """As :meth:`Measurement.progress_text`."""
+        gamma = progress.run.gamma
+        what = "plain decoding" if gamma == 0 else "speculative decoding" if gamma is None else f"γ = {gamma}"
+        return (
+            f"Run {progress.done} of {progress.total} ({what}, prompt {progress.run.prompt + 1}, "
+            f"repeat {progress.run.repeat + 1}), {left(progress.seconds_left)}"
+        )
+
+    def done_text(self, report: SweepReport) -> str:
+        """As :meth:`Measurement.done_text`."""
+        prompts, repeats = counted(report.prompts, "prompt"), counted(report.repeats, "repeat")
+        tokens = counted(report.settings.max_new_tokens, "token")
+        return f"Done: {len(report.runs)} runs ({prompts}, {repeats}), interleaved, of at most {tokens} each."
+
+
+def checked_sweep(job: SweepJob) -> SweepJob:
+    """The same sweep, if it is within the limits.
+
+    Raises:
+        SpecDemoError: it asks for too much.
+    """
+    check_prompts(job.prompts)
+    check_runs((len(job.gammas) + 1) * len(job.prompts) * job.repeats)
+    return job
+
+
+@dataclass(frozen=True, slots=True)
+class SizesJob(Measurement):
+    """Drafted batches of every size against plain ones."""
+
+    sizes: tuple[int, ...]
+
+    kind = "batch"
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Every size decodes the prompts of the largest, in so many batches."""
+        settings = self.lane.settings
+        batches = sum(-(-max(self.sizes) // size) for size in self.sizes) * self.repeats
+        return (decode_seconds(_plain(settings)) + decode_seconds(settings)) * batches
+
+    def start(self, pair: ModelPair | None, stop: Event) -> Iterator[SizeProgress]:
+        """As :meth:`Measurement.start`."""
+        return stream_batch_sizes(pair, self.prompts, self.lane.settings, self.sizes, self.repeats, stop)
+
+    def progress_text(self, progress: SizeProgress) -> str:
+        """As :meth:`Measurement.progress_text`."""
+        if progress.run is None:
+            return f"Memory ran out at {counted(progress.report.ran_out, 'row')}, {left(progress.seconds_left)}"
+        how = "drafted" if progress.run.drafted else "plain"
+        rows = counted(progress.run.size, "row")
+        return f"Batch {progress.done} of {progress.total} ({how}, {rows}), {left(progress.seconds_left)}"
+
+    def done_text(self, report: SizeReport) -> str:
+        """As :meth:`Measurement.done_text`."""
+        repeats, tokens = counted(report.repeats, "repeat"), counted(report.settings.max_new_tokens, "token")
+        return (
+            f"Done: {len(report.runs)} batches ({repeats}), plain and drafted in turns, of at most {tokens} a row."
+        )
+
+
+def _plain(settings: Settings) -> Settings:
+    return replace(settings, strategy="autoregressive")

@@ -1,32 +1,33 @@
-"""The line in front of the models: whose turn it is, who waits, and for how long."""
+"""The queues in which jobs wait for the models: whose turn it is, who waits, and for how long."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Event, RLock, Timer
 from time import monotonic
 from typing import Any
 
 from specdemo.errors import SpecDemoError
-from specdemo.runs.store import Load
 from specdemo.ui.jobs.limits import Limits
 from specdemo.ui.jobs.stops import Stop
-from specdemo.view.progress_text import await_load
 
-TOLD_SECONDS = 1.0
-HEARD_SECONDS = 0.1
+STATUS_SECONDS = 1.0
+STOP_SECONDS = 0.1
+"""How often somebody who waits is told where they stand, and how soon their Stop is noticed."""
 REMEMBERED = 8
 """Jobs by whose length the wait is estimated."""
+AT_ONCE = 2
+"""Jobs other than races that have their turn at the same time, where each kind has its own queue."""
 
 
-class Crowded(SpecDemoError):
-    """There is no place in the line."""
+class QueueFull(SpecDemoError):
+    """There is no place in the queue."""
 
 
-class GaveUp(SpecDemoError):
+class StoppedInQueue(SpecDemoError):
     """Stopped while waiting."""
 
     def __init__(self) -> None:
@@ -41,8 +42,8 @@ class Visitor:
     address: str = ""
 
 
-class Place:
-    """One job's way to the models: its pairs are loaded, it waits in line, it has its turn until it leaves.
+class Ticket:
+    """One job's way through a queue: it waits, then it has its turn until it leaves.
 
     Attributes:
         visitor: whose job it is.
@@ -51,90 +52,83 @@ class Place:
         alarm: ends the turn when its time is over, where there is a limit.
     """
 
-    def __init__(self, line: Turns, visitor: Visitor) -> None:
-        self._line, self.visitor = line, visitor
+    def __init__(self, queue: JobQueue, visitor: Visitor) -> None:
+        self._queue, self.visitor = queue, visitor
         self.called = Event()
         self.began: float | None = None
         self.alarm: Timer | None = None
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Ticket:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._line.leave(self)
+        self._queue.leave(self)
 
-    def wait(self, stop: Stop, loads: Sequence[Load | None] = ()) -> Iterator[str]:
-        """What to tell until the turn has come; from then on ``stop`` is set when the job's time is over.
-
-        A pair that could not be loaded ends the wait: the job will say so and needs no models.
+    def wait(self, stop: Stop) -> Iterator[str]:
+        """Status texts until the turn has come; from then on ``stop`` is set when the job's time is over.
 
         Raises:
-            Crowded: the line is full, or this visitor has as many jobs as one may have.
-            GaveUp, LoadCancelled: ``stop`` was set meanwhile.
+            QueueFull: the queue is full, or this visitor has as many jobs as one may have.
+            StoppedInQueue: ``stop`` was set meanwhile.
         """
-        for load in filter(None, dict.fromkeys(loads)):
-            # Before there is a place in line: others need not wait for a download.
-            yield from await_load(load, stop)
-            if not load.ready:
-                return
-        self._line.enter(self)
+        self._queue.enter(self)
         while not self.called.is_set():
-            yield self._line.told(self)
-            until = monotonic() + TOLD_SECONDS
-            while not self.called.wait(HEARD_SECONDS) and monotonic() < until and not stop.is_set():
+            yield self._queue.status_text(self)
+            until = monotonic() + STATUS_SECONDS
+            while not self.called.wait(STOP_SECONDS) and monotonic() < until and not stop.is_set():
                 pass
             if stop.is_set():
-                raise GaveUp
-        self._line.limit(self, stop)
+                raise StoppedInQueue
+        self._queue.limit(self, stop)
 
 
-class Turns:
-    """A line of jobs that take turns, first come first served.
+class JobQueue:
+    """A queue of jobs that take turns, first come first served.
 
     Args:
-        limits: how long the line and each job may be, and how many places one may take.
+        limits: how long the queue and each job may be, and how many places one visitor may take.
         at_once: jobs that have their turn at the same time.
     """
 
     def __init__(self, limits: Limits, at_once: int = 1) -> None:
         self._limits, self._at_once = limits, at_once
-        self._places: list[Place] = []  # those that have their turn first
+        self._tickets: list[Ticket] = []  # those that have their turn first
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
         self._lock = RLock()
 
-    def place(self, visitor: Visitor) -> Place:
-        """A place that is not yet in the line."""
-        return Place(self, visitor)
+    def ticket(self, visitor: Visitor) -> Ticket:
+        """A ticket that is not yet in the queue."""
+        return Ticket(self, visitor)
 
-    def enter(self, place: Place) -> None:
-        """Go to the end of the line.
+    def enter(self, ticket: Ticket) -> None:
+        """Go to the end of the queue.
 
         Raises:
-            Crowded: the line is full, or this visitor has as many jobs as one may have.
+            QueueFull: the queue is full, or this visitor has as many jobs as one may have.
         """
         with self._lock:
-            self._check(place.visitor)
-            self._places.append(place)
+            self._check(ticket.visitor)
+            self._tickets.append(ticket)
             self._call()
 
-    def leave(self, place: Place) -> None:
+    def leave(self, ticket: Ticket) -> None:
         """The job is over, or given up; the next one has its turn."""
         with self._lock:
-            if place not in self._places:
+            if ticket not in self._tickets:
                 return
-            self._places.remove(place)
-            if place.alarm is not None:
-                place.alarm.cancel()
-            if place.began is not None:
-                self._lengths.append(monotonic() - place.began)
+            self._tickets.remove(ticket)
+            if ticket.alarm is not None:
+                ticket.alarm.cancel()
+            if ticket.began is not None:
+                self._lengths.append(monotonic() - ticket.began)
             self._call()
 
-    def told(self, place: Place) -> str:
-        """Where in the line this is, and about how long it takes until its turn."""
+    def status_text(self, ticket: Ticket) -> str:
+        """Where in the queue this is, and about how long it takes until its turn."""
         with self._lock:
-            if place.called.is_set():
+            if ticket.called.is_set():
                 return "Your turn…"
-            before = self._places.index(place) - self._at_once
+            before = self._tickets.index(ticket) - self._at_once
             text = f"Waiting for a turn: number {before + 1} in line"
             if not self._lengths:
                 return f"{text}…"
@@ -143,56 +137,57 @@ class Turns:
             seconds = mean * (before / self._at_once + 0.5)
             return f"{text}, about {max(1, math.ceil(seconds))}\u00a0s…"
 
-    def limit(self, place: Place, stop: Stop) -> None:
+    def limit(self, ticket: Ticket, stop: Stop) -> None:
         """From now on the job's time runs."""
         most = self._limits.seconds
         if most is None:
             return
-        place.alarm = Timer(most, stop.end, [f"The {most:.0f} seconds of one job on this public page are over."])
-        place.alarm.daemon = True
-        place.alarm.start()
+        ticket.alarm = Timer(most, stop.end, [f"The {most:.0f} seconds of one job on this public page are over."])
+        ticket.alarm.daemon = True
+        ticket.alarm.start()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._tickets)
 
     def _call(self) -> None:
-        for place in self._places[: self._at_once]:
-            if not place.called.is_set():
-                place.began = monotonic()
-                place.called.set()
+        for ticket in self._tickets[: self._at_once]:
+            if not ticket.called.is_set():
+                ticket.began = monotonic()
+                ticket.called.set()
 
     def _check(self, visitor: Visitor) -> None:
         most = self._limits
-        mine = sum(p.visitor.session == visitor.session for p in self._places)
+        mine = sum(t.visitor.session == visitor.session for t in self._tickets)
         if mine >= most.visitor:
-            raise Crowded(f"You have {mine} jobs here already. Stop one or wait for its end, then run again.")
-        near = sum(p.visitor.address == visitor.address for p in self._places)
+            raise QueueFull(f"You have {mine} jobs here already. Stop one or wait for its end, then run again.")
+        near = sum(t.visitor.address == visitor.address for t in self._tickets)
         if near >= most.address:
-            raise Crowded(f"{near} jobs from your network are waiting here already. Run again in a minute.")
-        if len(self._places) >= self._at_once + most.waiting:
-            raise Crowded(f"Too many runs are waiting here ({most.waiting}). Run again in a minute.")
+            raise QueueFull(f"{near} jobs from your network are waiting here already. Run again in a minute.")
+        if len(self._tickets) >= self._at_once + most.waiting:
+            raise QueueFull(f"Too many runs are waiting here ({most.waiting}). Run again in a minute.")
 
 
-class Lines:
-    """The lines of an app: one for everything where strangers share it, else one for each kind of job.
+class JobQueues:
+    """The queues of an app: one for everything where strangers share it, else one for each kind of job.
 
     Args:
-        limits: of every line.
+        limits: of every queue.
         shared: whether there is only one, so that one job at a time has the models.
     """
 
     def __init__(self, limits: Limits, *, shared: bool) -> None:
         self._limits, self._shared = limits, shared
-        self._lines: dict[str, Turns] = {}
+        self._queues: dict[str, JobQueue] = {}
 
-    def of(self, kind: str, at_once: int = 1) -> Turns:
-        """The line of a kind of job, made at its first mention."""
+    def of(self, kind: str) -> JobQueue:
+        """The queue of a kind of job, made at its first mention."""
         if self._shared:
-            kind, at_once = "all", 1
-        return self._lines.setdefault(kind, Turns(self._limits, at_once))
+            return self._queues.setdefault("all", JobQueue(self._limits))
+        # A race has the models' thread to itself until it ends.
+        return self._queues.setdefault(kind, JobQueue(self._limits, 1 if kind == "race" else AT_ONCE))
 
-    def of_servers(self) -> Turns:
-        """The line of jobs that run on servers alone, which never wait for those that have the models.
+    def of_servers(self) -> JobQueue:
+        """The queue of jobs that run on servers alone, which never wait for those that have the models.
 
         On one's own machine one program may take all of its turns.
         """
@@ -200,11 +195,11 @@ class Lines:
         if not self._shared:
             places = most.servers + most.waiting
             most = replace(most, visitor=max(most.visitor, places), address=max(most.address, places))
-        return self._lines.setdefault("servers", Turns(most, most.servers))
+        return self._queues.setdefault("servers", JobQueue(most, most.servers))
 
     def busy(self) -> int:
         """Jobs that run or wait."""
-        return sum(len(line) for line in self._lines.values())
+        return sum(len(queue) for queue in self._queues.values())
 
 
 def visitor_of(request: Any) -> Visitor:

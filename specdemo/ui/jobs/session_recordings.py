@@ -7,7 +7,7 @@ from threading import Lock
 from specdemo.recording import Recording
 
 
-class Kept:
+class SessionRecordings:
     """What each visitor last ran or opened, and who is running."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""One stop signal a visitor."""
+"""Stop signals: one a job, of which each visitor has at most one on a tab."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reason_of(stop: Event, otherwise: str) -> str:
     return getattr(stop, "reason", None) or otherwise
 
 
-class Stops:
+class StopSignals:
     """Keeps the stop signal of each visitor's run, from the press of Run to its end."""
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,17 +9,14 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
-from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.catalog import catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.panel.lane_controls import LANE_INPUTS, LaneControls, create_lane, lane_settings, whole
+from specdemo.ui.panel.lane_controls import LaneControls, create_lane
 from specdemo.ui.panel.methods import (
     FIRST_LANES,
-    NO_LANE,
-    UNQUANTIZED,
     method_choices,
     methods_on,
     nearest_method,
@@ -28,7 +24,6 @@ from specdemo.ui.panel.methods import (
 )
 from specdemo.ui.panel.pair_controls import (
     NONE,
-    PAIR_INPUTS,
     PairControls,
     create_pair_controls,
     has_draft,
@@ -36,7 +31,6 @@ from specdemo.ui.panel.pair_controls import (
 )
 from specdemo.ui.panel.server_choice import server_chats, server_of
 
-SHARED_INPUTS = 7
 ENGINES = {
     "auto": "Automatic: the fastest there is",
     "eager": "Eager: transformers, call by call",
@@ -66,49 +60,10 @@ class Controls:
     stop: gr.Button
 
     def inputs(self) -> list[gr.components.Component]:
-        """What a run reads: see :func:`split`."""
+        """What a run reads: see :func:`specdemo.ui.panel.request.panel_request`."""
         shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.engine, self.max_new_tokens]
         lanes = [component for lane in self.lanes for component in lane.inputs()]
         return [*self.pair.inputs(), self.prompt, *shared, *lanes]
-
-
-def split(values: Sequence[Any]) -> tuple[Sequence[Any], str, Sequence[Any]]:
-    """The panel's values: what names the pair, the prompt, and what :func:`race_settings` takes."""
-    return values[:PAIR_INPUTS], values[PAIR_INPUTS] or "", values[PAIR_INPUTS + 1 :]
-
-
-def race_settings(*values: Any) -> list[Settings]:
-    """The settings of all lanes from the panel's values, those that are shared first.
-
-    Raises:
-        SettingsError: a value is missing or out of range; names the field, and the lane where there are several.
-    """
-    temperature, top_k, top_p, seed, chat, engine, max_new_tokens = values[:SHARED_INPUTS]
-    shared: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": whole("top_k", top_k),
-        "top_p": top_p,
-        "seed": whole("seed", seed),
-        "chat": None if chat else False,
-        "engine": engine,
-        "max_new_tokens": whole("max_new_tokens", max_new_tokens),
-    }
-    Settings(strategy="autoregressive", **shared)  # what is wrong for all lanes is said once, without a lane
-    lanes = []
-    for number, begin in enumerate(range(SHARED_INPUTS, len(values), LANE_INPUTS), start=1):
-        try:
-            lane = lane_settings(*values[begin : begin + LANE_INPUTS], **shared)
-        except SettingsError as error:
-            raise SpecDemoError(f"Lane {number}: {error}") from error
-        if lane is not None:
-            lanes.append(lane)
-    return lanes
-
-
-def unquantized_lanes(*values: Any) -> list[bool]:
-    """Which of the lanes run on the target's unquantised weights, from the values :func:`race_settings` takes."""
-    methods = values[SHARED_INPUTS::LANE_INPUTS]
-    return [method == UNQUANTIZED for method in methods if method != NO_LANE]
 
 
 def create_controls() -> Controls:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from specdemo.runs.store import Load, PairStore
-from specdemo.settings import Settings
-from specdemo.ui.jobs.batch import BatchPlan, batch_views
-from specdemo.ui.jobs.batch_sizes import SizesPlan
+from specdemo.drafters import DRAFTERS
+from specdemo.ui.jobs.batch import BatchJob
+from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
-from specdemo.ui.jobs.measuring import measure_states
-from specdemo.ui.jobs.queue import Turns
-from specdemo.ui.jobs.stops import Stop, Stops
-from specdemo.ui.panel.controls import Controls, split
-from specdemo.ui.panel.pair_controls import pair_request
-from specdemo.ui.panel.panel_drafting import drafting, say_what_drafts
+from specdemo.ui.jobs.measuring import SizesJob
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.panel_drafting import say_what_drafts
 from specdemo.ui.panel.prompt_source import (
     DOMAINS,
     SOURCE_INPUTS,
@@ -29,9 +24,10 @@ from specdemo.ui.panel.prompt_source import (
     chosen_prompts,
     create_prompt_source,
 )
-from specdemo.ui.tabs.batch_results import SizeResults, create_size_results, saved_sizes, shown_sizes
-from specdemo.ui.tabs.measured import measured_updates
-from specdemo.ui.tabs.tab_parts import Job, bounded, connect, state_line
+from specdemo.ui.panel.request import panel_request
+from specdemo.ui.tabs.batch_results import create_size_results, show_sizes
+from specdemo.ui.tabs.measured import show_measurement
+from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, connect, state_line
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
@@ -59,39 +55,40 @@ class BatchControls:
 OWN_INPUTS = 3 + SOURCE_INPUTS
 
 
-def batch_plan(panel: Sequence[Any], rows: float | None, tokens: float | None, _: Any, *source: Any) -> BatchPlan:
-    """One batch, from the values of the panel (as :func:`split` takes them) and of the tab.
+def batch_job(panel: Sequence[Any], rows: float | None, tokens: float | None, _: Any, *source: Any) -> BatchJob:
+    """One batch, from the values of the panel (``Controls.inputs()``) and of the tab.
 
     Raises:
-        SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
+        SpecDemoError: a value is missing or out of range, there is no prompt, no lane drafts, or a server is
+            chosen.
     """
-    count = bounded("rows", rows, MOST_ROWS)
-    settings, prompts = _drafted(panel, tokens, source)
-    return BatchPlan(prompts, count, settings)
+    lane, prompts = _drafted(panel, tokens, source)
+    return BatchJob(lane.pair, prompts, bounded("rows", rows, MOST_ROWS), lane.settings)
 
 
-def sizes_plan(
+def sizes_job(
     panel: Sequence[Any], rows: float | None, tokens: float | None, repeats: float | None, *source: Any
-) -> SizesPlan:
-    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_plan` does."""
+) -> SizesJob:
+    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
+    lane, prompts = _drafted(panel, tokens, source)
     most = bounded("rows", rows, MOST_ROWS)
-    settings, prompts = _drafted(panel, tokens, source)
     sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
     times = bounded("repeats", repeats, MOST_REPEATS)
     check_runs(2 * times * most * len(sizes))  # every size decodes as many rows, plainly and drafted
-    return SizesPlan(prompts, settings, sizes, times)
+    return SizesJob(prompts, lane, times, sizes)
 
 
-def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[Settings, list[str]]:
-    prompt = split(panel)[1]
+def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
+    request = panel_request(panel)
+    pair = request.pair
     # Speeds begin after the first token, which is the prefill's.
     length = bounded("tokens a row", tokens, limits().tokens, least=2)
-    prompts = chosen_prompts(prompt, *source, mixed=True)
+    prompts = chosen_prompts(request.prompt, *source, mixed=True)
     check_prompts(prompts)
-    return replace(drafting(panel), max_new_tokens=length), prompts
+    return LaneRequest(replace(request.drafting_lane().settings, max_new_tokens=length), pair), prompts
 
 
-def create_batch_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
+def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
     """Build the tab in the current layout; returns the visitors' stop signals."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
         gr.HTML(
@@ -116,8 +113,32 @@ def create_batch_tab(controls: Controls, store: PairStore, line: Turns) -> Stops
             elem_id="batch-view",
         )
         results = create_size_results()
-    say_what_drafts(controls, note, without=("early_exit",))
-    return _connect(controls, store, line, choices, (run, sizes, stop), status, view, results)
+    say_what_drafts(controls, note, [spec.name for spec in DRAFTERS.values() if not spec.batchable])
+
+    def show_batch(states: Iterator[JobState], session: str) -> Iterator[Updates]:
+        for state in states:
+            update: Updates = {status: state_line(state)}
+            if state.result is not None:  # not before: an error should not take away what was there
+                update |= {view: {**state.result, "phase": state.phase}, results.area: gr.update(visible=False)}
+            yield update
+
+    measured = show_measurement(status, results, show_sizes)
+
+    def show_measured(states: Iterator[JobState], session: str) -> Iterator[Updates]:
+        # One result at a time: two large figures of different runs would be read together.
+        for update in measured(states, session):
+            yield {**update, view: None} if results.area in update else update
+
+    def own(values: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+        return values[:-OWN_INPUTS], *values[-OWN_INPUTS:]
+
+    starts = [
+        Start(run, lambda *values: batch_job(*own(values)), show_batch),
+        Start(sizes, lambda *values: sizes_job(*own(values)), show_measured),
+    ]
+    inputs = [*controls.inputs(), *choices.inputs()]
+    signals, _ = connect(runner, starts, stop, inputs, [status, view, *results.outputs()])
+    return signals
 
 
 def _create_choices() -> BatchControls:
@@ -128,51 +149,3 @@ def _create_choices() -> BatchControls:
         tokens = gr.Number(48, label="Tokens a row", elem_id="batch-tokens", **small)
         repeats = gr.Number(3, label="Repeats, for sizes", elem_id="batch-repeats", **small)
     return BatchControls(rows, tokens, repeats, create_prompt_source("batch", DOMAINS))
-
-
-def _connect(
-    controls: Controls,
-    store: PairStore,
-    line: Turns,
-    choices: BatchControls,
-    buttons: tuple[gr.Button, gr.Button, gr.Button],
-    status: gr.HTML,
-    view: gr.HTML,
-    results: SizeResults,
-) -> Stops:
-    # One result at a time: two large figures of different runs would be read together.
-    only_view, only_sizes = {results.area: gr.update(visible=False)}, {view: None}
-
-    def decode(*values: Any) -> Job:
-        panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
-        pair = pair_request(*split(panel)[0])
-        wanted = batch_plan(panel, *own)
-
-        def work(thread: Executor, load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
-            with closing(batch_views(thread, load, wanted, signal)) as views:
-                for state in views:
-                    update = {status: state_line(state.phase, state.message, state.fraction)}
-                    if state.rounds:  # not before: an error should not take away what was there
-                        update |= {view: state.value(), **only_view}
-                    yield update
-
-        return pair, work
-
-    def measure(*values: Any) -> Job:
-        panel, own = values[:-OWN_INPUTS], values[-OWN_INPUTS:]
-        pair = pair_request(*split(panel)[0])
-        wanted = sizes_plan(panel, *own)
-
-        def work(thread: Executor, load: Load, signal: Stop) -> Iterator[dict[Any, Any]]:
-            states = measure_states(thread, load, wanted.measurement, signal)
-            updates = measured_updates(
-                states, status, results.area, partial(shown_sizes, results), partial(saved_sizes, results)
-            )
-            for update in updates:
-                yield update | only_sizes if results.area in update else update
-
-        return pair, work
-
-    run, sizes, stop = buttons
-    inputs, outputs = [*controls.inputs(), *choices.inputs()], [view, *results.outputs()]
-    return connect([(run, decode), (sizes, measure)], stop, status, inputs, outputs, store, line)

@@ -1,17 +1,13 @@
-"""What a measurement of batch sizes shows: one sentence, one figure, a table, and the files to take away."""
+"""What a measurement of batch sizes shows: one sentence, one figure and a table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from html import escape
-from pathlib import Path
-from typing import Any
-
-import gradio as gr
 import plotly.graph_objects as go
 
 from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.view.charts import HERO, PLAIN, bars, dress, figure_head, line
+from specdemo.ui.tabs.measured import Results, create_results
+from specdemo.ui.tabs.tab_parts import Updates
+from specdemo.view.charts import HERO, PLAIN, bars, dress, line
 from specdemo.view.measured_table import NOTHING, number, spread, table_html
 
 CAPTION = (
@@ -21,59 +17,22 @@ CAPTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SizeResults:
-    """The components that show a report."""
-
-    area: gr.Column
-    headline: gr.HTML
-    plot: gr.Plot
-    table: gr.HTML
-    csv: gr.DownloadButton
-    json: gr.DownloadButton
-
-    def outputs(self) -> list[Any]:
-        """All of them, for an event."""
-        return [self.area, self.headline, self.plot, self.table, self.csv, self.json]
+def create_size_results() -> Results:
+    """Build the results in the current layout."""
+    figures = [("plot", "Speed-up by batch size", CAPTION)]
+    return create_results("batch-sizes", "batch-sizes", "batch-sizes", figures)
 
 
-def create_size_results() -> SizeResults:
-    """Build the results in the current layout, hidden until there are any."""
-    with gr.Column(visible=False, elem_id="batch-sizes") as area:
-        headline = gr.HTML(value=None, padding=False, elem_classes="measured-headline")
-        with gr.Column(elem_classes="measured-figure"):
-            gr.HTML(figure_head("Speed-up by batch size"), padding=False)
-            plot = gr.Plot(show_label=False, container=False, elem_id="batch-sizes-plot")
-            gr.HTML(f"<p>{CAPTION}</p>", padding=False)
-        table = gr.HTML(value=None, padding=False, elem_classes="measured-table")
-        with gr.Row(elem_classes="measured-files"):
-            csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="batch-sizes-csv")
-            json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="batch-sizes-json")
-    return SizeResults(area, headline, plot, table, csv, json)
-
-
-def shown_sizes(results: SizeResults, report: SizeReport) -> dict[Any, Any]:
+def show_sizes(results: Results, report: SizeReport) -> Updates:
     """The report in its components, all but the files."""
     known = [row for row in report.rows if row.speedup is not None]
     figure = f"{known[-1].speedup:.2f}×" if known else NOTHING
-    slow = " data-slow" if known and known[-1].speedup < 1 else ""
+    slow = bool(known) and known[-1].speedup < 1
+    (plot,) = results.plots
     return {
-        results.area: gr.update(visible=True),
-        results.headline: f"<strong{slow}>{figure}</strong><p>{escape(report.conclusion)}</p>",
-        results.plot: size_figure(report),
-        results.table: table_html(COLUMNS, report.rows),
+        **results.shown(figure, slow, report.conclusion, table_html(COLUMNS, report.rows)),
+        plot: size_figure(report),
     }
-
-
-def saved_sizes(results: SizeResults, report: SizeReport, folder: Path) -> dict[Any, Any]:
-    """The report as files in ``folder``, which Gradio copies as it sends the update."""
-    files = {
-        results.csv: ("batch-sizes.csv", report.to_csv()),
-        results.json: ("batch-sizes.json", report.to_json()),
-    }
-    for name, text in files.values():
-        (folder / name).write_text(text, encoding="utf-8")
-    return {button: str(folder / name) for button, (name, _) in files.items()}
 
 
 def size_figure(report: SizeReport) -> go.Figure:

@@ -9,22 +9,20 @@ from typing import Any
 import gradio as gr
 
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
-from specdemo.errors import SpecDemoError
 from specdemo.losslessness.certify import RUNS, TOKENS
-from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import label_of
 from specdemo.settings import MAX_GAMMA, Settings
-from specdemo.ui.event_options import QUIET, UNSEEN
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
-from specdemo.ui.jobs.losslessness import CheckState, Plan, check_states
-from specdemo.ui.jobs.queue import Turns, visitor_of
-from specdemo.ui.jobs.race import BUSY
-from specdemo.ui.jobs.stops import Stops
+from specdemo.ui.jobs.losslessness import CheckJob
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, whole
 from specdemo.ui.panel.pair_controls import INSTEAD, PAIR_INPUTS, has_draft, pair_request
 from specdemo.ui.panel.server_choice import server_of
-from specdemo.ui.tabs.tab_parts import busy
+from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 
 DISTRIBUTION, GREEDY = "distribution", "greedy"
@@ -36,9 +34,8 @@ INTRODUCTION = {
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 
 
-def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -> Stops:
+def create_losslessness_tab(controls: Controls, runner: JobRunner) -> StopSignals:
     """Build the tab in the current layout; returns the visitors' stop signals."""
-    stops = Stops()
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
     elsewhere = gr.HTML(value=None, padding=False, elem_id="losslessness-elsewhere")
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
@@ -74,38 +71,15 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
         start = gr.Button("Check", variant="primary", elem_id="losslessness-start", min_width=120, scale=0)
         halt = gr.Button("Stop", interactive=False, elem_id="losslessness-stop", min_width=80, scale=0)
     view = gr.HTML(value=None, padding=False, elem_id="losslessness-view")
-    buttons = [start, halt]
 
-    def prepare(request: gr.Request) -> tuple[Any, ...]:
-        stops.arm(request.session_hash or "")
-        return render(CheckState("loading", "Waiting for a turn…")), *busy(True)
-
-    def execute(request: gr.Request, *values: Any) -> Iterator[str]:
-        stop = stops.signal(request.session_hash or "")
-        try:
-            plan = _plan(*values[PAIR_INPUTS:])
-            with (
-                store.using(pair_request(*values[:PAIR_INPUTS])) as load,
-                line.place(visitor_of(request)) as place,
-            ):
-                for text in place.wait(stop, [load]):
-                    yield render(CheckState("loading", text))
-                for state in check_states(store.thread, load, plan, stop):
-                    yield render(state)
-        except SpecDemoError as error:
-            yield render(CheckState("error", str(error)))
-
-    def stop(request: gr.Request) -> None:
-        stops.stop(request.session_hash or "")
+    def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
+        for state in states:
+            yield {view: render(state)}
 
     panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat, controls.engine]
     own = [mode, rule, drafter, gamma, temperature, runs, tokens]
     inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
-    prepared = start.click(prepare, None, [view, *buttons], trigger_mode="once", **QUIET)
-    checked = prepared.then(execute, inputs, view, concurrency_id="losslessness", concurrency_limit=None, **UNSEEN)
-    checked.failure(lambda: (render(CheckState("error", BUSY)), *busy(False)), None, [view, *buttons], **QUIET)
-    checked.then(lambda: busy(False), None, buttons, **QUIET)
-    halt.click(stop, None, None, **QUIET)
+    signals, _ = connect(runner, [Start(start, check_job, show)], halt, inputs, [view])
     pair = controls.pair.pair
     pair.change(_said_of_servers, pair, elsewhere, **QUIET)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
@@ -113,30 +87,19 @@ def create_losslessness_tab(controls: Controls, store: PairStore, line: Turns) -
     mode.input(_swapped, [mode, rule], rule, **QUIET)
     named = [controls.pair.pair, controls.pair.target, controls.pair.draft]
     gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
-    return stops
+    return signals
 
 
-def _plan(
-    prompt: str | None,
-    top_k: float | None,
-    top_p: float,
-    seed: float | None,
-    chat: bool,
-    engine: str,
-    max_new_tokens: float | None,
-    mode: str,
-    rule: str,
-    drafter: str,
-    gamma: float | None,
-    temperature: float,
-    runs: float | None,
-    tokens: float | None,
-) -> Plan:
-    """What the controls ask for.
+def check_job(*values: Any) -> CheckJob:
+    """What the controls of the pair, the panel and the tab ask for.
 
     Raises:
+        PairError: the models cannot be had.
         SettingsError: a value is missing or out of range; names the field.
+        SpecDemoError: it asks for too much.
     """
+    prompt, top_k, top_p, seed, chat, engine, max_new_tokens, *own = values[PAIR_INPUTS:]
+    mode, rule, drafter, gamma, temperature, runs, tokens = own
     settings = Settings(
         acceptance=rule,
         drafter=drafter,
@@ -151,10 +114,11 @@ def _plan(
     )
     check_prompts([prompt or ""])
     check_lanes([settings])
-    plan = Plan(prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
+    pair = pair_request(*values[:PAIR_INPUTS])
+    job = CheckJob(pair, prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
     if mode == DISTRIBUTION:
-        check_runs(2 * plan.runs)
-    return plan
+        check_runs(2 * job.runs)
+    return job
 
 
 def _shown(mode: str) -> list[Any]:
@@ -195,4 +159,5 @@ def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
 
 
 def drafters_of(*, has_model: bool) -> list[tuple[str, str]]:
+    """(label, name) of the drafters that a pair offers, by whether it has a draft model."""
     return [(spec.label, spec.name) for spec in (DRAFTERS.values() if has_model else without("draft"))]

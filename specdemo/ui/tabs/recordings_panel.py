@@ -17,7 +17,7 @@ from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
 from specdemo.trace import Trace
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.jobs.session_recordings import Kept
+from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.race_value import replay_value
 
@@ -80,13 +80,13 @@ def shipped() -> tuple[Recording, ...]:
     return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
 
 
-def create_saves(kept: Kept) -> gr.Row:
+def create_saves(recordings: SessionRecordings) -> gr.Row:
     """Build the row of save buttons in the current layout, hidden until there is something to save."""
     file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
     def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
         def save(request: gr.Request) -> dict[str, Any] | None:
-            recording = kept.get(request.session_hash or "")
+            recording = recordings.get(request.session_hash or "")
             if recording is None:
                 gr.Warning(GONE)
                 return None
@@ -102,7 +102,7 @@ def create_saves(kept: Kept) -> gr.Row:
     return row
 
 
-def create_recordings(view: gr.HTML, saves: gr.Row, kept: Kept) -> None:
+def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings) -> None:
     """Build the gallery and the place to open a file, and wire both to the view."""
     with gr.Column(elem_id="recordings"):
         gr.HTML(
@@ -125,9 +125,9 @@ def create_recordings(view: gr.HTML, saves: gr.Row, kept: Kept) -> None:
         message = gr.HTML(value=None, padding=False, elem_id="recording-message")
 
     def show(recording: Recording, session: str) -> list[Any]:
-        if kept.running(session):
+        if recordings.running(session):
             return [gr.update(), gr.update(), _notice(RUNNING), None]
-        kept.keep(session, recording)
+        recordings.keep(session, recording)
         return [replay_value(recording), gr.update(visible=True), None, None]
 
     def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:

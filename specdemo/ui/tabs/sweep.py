@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from specdemo.errors import SettingsError
-from specdemo.runs.store import Load, PairStore
 from specdemo.settings import MAX_GAMMA
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
-from specdemo.ui.jobs.measuring import measure_states
-from specdemo.ui.jobs.queue import Turns
-from specdemo.ui.jobs.stops import Stop, Stops
-from specdemo.ui.jobs.sweep import SERVERS_OWN, Plan
-from specdemo.ui.panel.controls import Controls, split
-from specdemo.ui.panel.pair_controls import pair_request
-from specdemo.ui.panel.panel_drafting import drafting, say_what_drafts
+from specdemo.ui.jobs.job import LaneRequest
+from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.panel_drafting import say_what_drafts
 from specdemo.ui.panel.prompt_source import (
     PANEL,
     SOURCE_INPUTS,
@@ -29,10 +25,11 @@ from specdemo.ui.panel.prompt_source import (
     chosen_prompts,
     create_prompt_source,
 )
+from specdemo.ui.panel.request import panel_request
 from specdemo.ui.panel.server_choice import server_of
-from specdemo.ui.tabs.measured import measured_updates
-from specdemo.ui.tabs.sweep_results import Results, create_results, saved, shown
-from specdemo.ui.tabs.tab_parts import Job, bounded, connect
+from specdemo.ui.tabs.measured import show_measurement
+from specdemo.ui.tabs.sweep_results import create_sweep_results, show_sweep
+from specdemo.ui.tabs.tab_parts import Start, bounded, connect
 
 MOST_REPEATS = 20
 LEAD = "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>"
@@ -50,48 +47,43 @@ class SweepControls:
     prompts: PromptSource
 
     def inputs(self) -> list[Any]:
-        """What :func:`plan` reads, in its order."""
+        """What :func:`sweep_job` reads, in its order."""
         return [self.first, self.last, self.repeats, self.tokens, *self.prompts.inputs()]
 
 
 SWEEP_INPUTS = 4 + SOURCE_INPUTS
 
 
-def plan(
+def sweep_job(
     panel: Sequence[Any],
     first: float | None,
     last: float | None,
     repeats: float | None,
     tokens: float | None,
     *source: Any,
-) -> Plan:
-    """What to measure, from the values of the panel (as :func:`split` takes them) and of the tab.
+) -> SweepJob:
+    """What to measure, from the values of the panel (``Controls.inputs()``) and of the tab.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
     """
-    prompt = split(panel)[1]
     low, high = bounded("γ from", first, MAX_GAMMA), bounded("γ to", last, MAX_GAMMA)
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
+    request = panel_request(panel)
     settings = replace(
-        drafting(panel),
+        request.drafting_lane().settings,
         adaptive_gamma=False,
         max_new_tokens=bounded("tokens a run", tokens, limits().tokens, least=2),
     )
-    prompts = chosen_prompts(prompt, *source)
-    gammas = range(low, high + 1) if settings.server is None else SERVERS_OWN
-    wanted = Plan(prompts, settings, gammas, bounded("repeats", repeats, MOST_REPEATS))
-    check_prompts(prompts)
-    check_runs((len(wanted.gammas) + 1) * len(prompts) * wanted.repeats)
-    return wanted
+    prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
+    gammas = range(low, high + 1) if here else SERVERS_OWN
+    lane = LaneRequest(settings, request.pair if here else None)
+    return checked_sweep(SweepJob(prompts, lane, bounded("repeats", repeats, MOST_REPEATS), gammas))
 
 
-def create_sweep_tab(controls: Controls, store: PairStore, line: Turns, away: Turns) -> Stops:
-    """Build the tab in the current layout; returns the visitors' stop signals.
-
-    Sweeps take their turns in ``line``, those on a server in ``away``.
-    """
+def create_sweep_tab(controls: Controls, runner: JobRunner) -> StopSignals:
+    """Build the tab in the current layout; returns the visitors' stop signals."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         lead = gr.HTML(LEAD, padding=False, elem_classes="measuring-lead")
         choices = _create_choices()
@@ -100,11 +92,18 @@ def create_sweep_tab(controls: Controls, store: PairStore, line: Turns, away: Tu
             run = gr.Button("Run sweep", variant="primary", elem_id="sweep-run", min_width=130, scale=0)
             stop = gr.Button("Stop", interactive=False, elem_id="sweep-stop", min_width=84, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
-        results = create_results()
+        results = create_sweep_results()
     say_what_drafts(controls, drafts, servers=True)
     pair = controls.pair.pair
     pair.change(_on_server, pair, [lead, choices.first, choices.last], **QUIET)
-    return _connect(controls, store, (line, away), choices, (run, stop), status, results)
+
+    def job(*values: Any) -> SweepJob:
+        return sweep_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
+
+    start = Start(run, job, show_measurement(status, results, show_sweep))
+    inputs = [*controls.inputs(), *choices.inputs()]
+    signals, _ = connect(runner, [start], stop, inputs, [status, *results.outputs()])
+    return signals
 
 
 def _on_server(pair: str) -> list[Any]:
@@ -122,30 +121,3 @@ def _create_choices() -> SweepControls:
         repeats = gr.Number(3, label="Repeats", elem_id="sweep-repeats", **small)
         tokens = gr.Number(64, label="Tokens a run", elem_id="sweep-tokens", **small)
     return SweepControls(first, last, repeats, tokens, create_prompt_source("sweep", PANEL))
-
-
-def _connect(
-    controls: Controls,
-    store: PairStore,
-    lines: tuple[Turns, Turns],
-    choices: SweepControls,
-    buttons: tuple[gr.Button, gr.Button],
-    status: gr.HTML,
-    results: Results,
-) -> Stops:
-    def begin(*values: Any) -> Job:
-        panel, own = values[:-SWEEP_INPUTS], values[-SWEEP_INPUTS:]
-        wanted = plan(panel, *own)
-
-        def measure(thread: Executor, load: Load | None, signal: Stop) -> Iterator[dict[Any, Any]]:
-            states = measure_states(thread, load, wanted.measurement, signal)
-            yield from measured_updates(
-                states, status, results.area, partial(shown, results), partial(saved, results)
-            )
-
-        pair = pair_request(*split(panel)[0]) if wanted.settings.server is None else None
-        return pair, measure
-
-    run, stop = buttons
-    inputs = [*controls.inputs(), *choices.inputs()]
-    return connect([(run, begin)], stop, status, inputs, results.outputs(), store, *lines)

@@ -1,16 +1,15 @@
-"""What a sweep shows: the recommendation, four figures, a table, and the files to take away."""
+"""What a sweep shows: the recommendation, four figures and a table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
-from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.view.charts import CAPTIONS, accepted_figure, figure_head, speed_figure, speedup_figure, time_figure
+from specdemo.ui.tabs.measured import Results, create_results
+from specdemo.ui.tabs.tab_parts import Updates
+from specdemo.view.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
 from specdemo.view.measured_table import NOTHING, Column, number, spread, table_html
 
 FIGURES = (
@@ -57,57 +56,27 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """The components that show a report."""
-
-    area: gr.Column
-    headline: gr.HTML
-    figures: gr.Row
-    plots: list[gr.Plot]
-    table: gr.HTML
-    csv: gr.DownloadButton
-    json: gr.DownloadButton
-
-    def outputs(self) -> list[Any]:
-        """All of them, for an event."""
-        return [self.area, self.headline, self.figures, *self.plots, self.table, self.csv, self.json]
+def create_sweep_results() -> Results:
+    """Build the results in the current layout."""
+    figures = [(name, title, CAPTIONS[name]) for name, title, _ in FIGURES]
+    results = create_results("sweep-results", "sweep", "gamma-sweep", figures)
+    with results.area, gr.Accordion("What the columns mean", open=False, elem_id="sweep-columns"):
+        meanings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text, _ in COLUMNS)
+        gr.HTML(f"<dl>{meanings}</dl>", padding=False)
+    return results
 
 
-def create_results() -> Results:
-    """Build the results in the current layout, hidden until there are any."""
-    with gr.Column(visible=False, elem_id="sweep-results") as area:
-        headline = gr.HTML(value=None, padding=False, elem_id="sweep-headline", elem_classes="measured-headline")
-        plots = []
-        with gr.Row(elem_classes="measured-figures") as figures:
-            for name, title, _ in FIGURES:
-                with gr.Column(min_width=300, elem_classes="measured-figure"):
-                    gr.HTML(figure_head(title), padding=False)
-                    plots.append(gr.Plot(show_label=False, container=False, elem_id=f"sweep-{name}"))
-                    gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
-        table = gr.HTML(value=None, padding=False, elem_id="sweep-table", elem_classes="measured-table")
-        with gr.Row(elem_classes="measured-files"):
-            csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id="sweep-csv")
-            json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id="sweep-json")
-        with gr.Accordion("What the columns mean", open=False, elem_id="sweep-columns"):
-            meanings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text, _ in COLUMNS)
-            gr.HTML(f"<dl>{meanings}</dl>", padding=False)
-    return Results(area, headline, figures, plots, table, csv, json)
-
-
-def shown(results: Results, report: SweepReport) -> dict[Any, Any]:
+def show_sweep(results: Results, report: SweepReport) -> Updates:
     """The report in its components, all but the files."""
-    best, there = report.best, report.server is not None
+    best, on_server = report.best, report.server is not None
     pays = best is not None and best.speedup >= 1
-    figure = NOTHING if best is None else f"{best.speedup:.2f}×" if there or not pays else f"γ = {best.gamma}"
-    slow = "" if pays or best is None else " data-slow"
-    headline = f"<strong{slow}>{figure}</strong><p>{escape(report.recommendation)}</p>"
+    figure = NOTHING if best is None else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
+    table = table_html(_columns(report), report.rows)
+    drawn = () if on_server else zip(results.plots, FIGURES, strict=True)
     return {
-        results.area: gr.update(visible=True),
-        results.headline: headline,
-        results.figures: gr.update(visible=not there),  # they go over γ, and a server has one
-        **{plot: draw(report) for plot, (_, _, draw) in zip(results.plots, FIGURES, strict=True) if not there},
-        results.table: table_html(_columns(report), report.rows),
+        **results.shown(figure, best is not None and not pays, report.recommendation, table),
+        results.figures: gr.update(visible=not on_server),  # they go over γ, and a server has one
+        **{plot: draw(report) for plot, (_, _, draw) in drawn},
     }
 
 
@@ -116,14 +85,3 @@ def _columns(report: SweepReport) -> list[Column]:
     if report.server is None:
         return list(COLUMNS)
     return [column for column in COLUMNS if any(column[2](row) != NOTHING for row in report.rows)]
-
-
-def saved(results: Results, report: SweepReport, folder: Path) -> dict[Any, Any]:
-    """The report as files in ``folder``, which Gradio copies as it sends the update."""
-    files = {
-        results.csv: ("gamma-sweep.csv", report.to_csv()),
-        results.json: ("gamma-sweep.json", report.to_json()),
-    }
-    for name, text in files.values():
-        (folder / name).write_text(text, encoding="utf-8")
-    return {button: str(folder / name) for button, (name, _) in files.items()}

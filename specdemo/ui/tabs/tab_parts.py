@@ -1,123 +1,143 @@
-"""What the tabs that measure have in common: a line that says how far it is, and two buttons."""
+"""What all tabs have in common: buttons that start and stop a job, and the line that says how far it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import closing
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from specdemo.errors import SettingsError, SpecDemoError
-from specdemo.models.request import PairRequest
-from specdemo.runs.store import Load, PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
-from specdemo.ui.jobs.queue import Turns, visitor_of
-from specdemo.ui.jobs.race import BUSY
-from specdemo.ui.jobs.server_jobs import place_of
-from specdemo.ui.jobs.stops import Stop, Stops
+from specdemo.ui.jobs.job import WAITING, Job, JobState
+from specdemo.ui.jobs.queue import visitor_of
+from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.lane_controls import whole
 
-AT_ONCE = 2
-"""Visitors of a tab whose measurements take turns in the models' thread where it is one's own; others wait."""
-
-Job = tuple[PairRequest | None, Callable[[Executor, Load | None, Stop], Iterator[dict[Any, Any]]]]
-"""The pair that is needed, None if a server does the work, and the updates that follow, from the thread to work in
-and the pair's load."""
-Start = Callable[..., Job]
+BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
+# Not an update by the server, which could arrive after the last one of what was stopped and stay.
 STOPPING = """
-() => {
+(...values) => {
   const line = document.querySelector("#%s .job-state:has(.bar) p");
   if (line) line.textContent = "Stopping…";
-  return [];
+  return values;
 }
 """
+Updates = dict[Any, Any]
+"""New values by component."""
+Show = Callable[[Iterator[JobState], str], Iterator[Updates]]
+"""What the page shows of a job's states, one update or more for each; also takes the visitor's session."""
 
 
-def busy(running: bool, *starts: gr.Button) -> list[Any]:
-    """Updates for the buttons that start something, one if none are named, and the one that stops it."""
-    return [gr.update(interactive=not running) for _ in starts or (None,)] + [gr.update(interactive=running)]
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A button that starts a job.
 
-
-def state_line(phase: str, message: str, fraction: float = 0.0) -> str:
-    """The line under the buttons, with a bar while it moves; ``fraction`` from 0 to 1."""
-    moving = phase in ("loading", "running")
-    bar = f'<span class="bar"><b style="width:{100 * fraction:.0f}%"></b></span>' if moving else ""
-    return f'<div class="job-state" data-phase="{phase}" role="status"><p>{escape(message)}</p>{bar}</div>'
-
-
-def stopping(status: str) -> str:
-    """Script that acknowledges Stop in the line with this id at once.
-
-    Not an update by the server, which could arrive after the last one of what was stopped and stay.
+    Attributes:
+        button: to press.
+        job: makes the job of the values of the inputs; raises SpecDemoError where they cannot be run.
+        show: shows it.
     """
-    return STOPPING % status
+
+    button: gr.Button
+    job: Callable[..., Job]
+    show: Show
 
 
 def connect(
-    starts: Sequence[tuple[gr.Button, Start]],
+    runner: JobRunner,
+    starts: Sequence[Start],
     stop: gr.Button,
-    status: gr.HTML,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
-    store: PairStore,
-    line: Turns,
-    away: Turns | None = None,
-) -> Stops:
-    """Wire a tab's buttons; returns the visitors' stop signals.
+    *,
+    more: Sequence[Any] = (),
+    begin: Callable[[str], Updates] = lambda session: {},
+    end: Callable[[str], Updates] = lambda session: {},
+    stop_inputs: Sequence[Any] = (),
+    stopped: Callable[[str, Sequence[Any]], object] = lambda session, values: None,
+) -> tuple[StopSignals, list[Dependency]]:
+    """Wire the buttons of a tab.
 
     Args:
-        starts: the buttons that start something, each with the job that it makes of the values of ``inputs``.
+        runner: runs what is started.
+        starts: the buttons that start something, and what.
         stop: the button that ends it.
-        status: the line that says how far it is; its id names the queue too.
-        inputs, outputs: of all that is started.
-        store: has the pairs.
-        line: where all that is started takes its turn.
-        away: the same for what runs on a server, where a tab can do that.
+        inputs: what the jobs are made of.
+        outputs: what the jobs are shown in; the first shows how far they are.
+        more: further components that change as a job begins and ends.
+        begin, end: their new values, for a session.
+        stop_inputs, stopped: what else happens when a session presses Stop.
+
+    Returns:
+        The visitors' stop signals, and the events after which the buttons are free again.
     """
-    stops = Stops()
-    buttons = [start for start, _ in starts]
+    signals = StopSignals()
+    buttons = [start.button for start in starts]
+    free = [*buttons, stop, *more]
 
-    def prepare(request: gr.Request) -> list[Any]:
-        stops.arm(request.session_hash or "")
-        return [state_line("loading", "Waiting for a turn…"), *busy(True, *buttons)]
+    def busy(running: bool) -> Updates:
+        return {**{b: gr.update(interactive=not running) for b in buttons}, stop: gr.update(interactive=running)}
 
-    def end(request: gr.Request) -> None:
-        stops.stop(request.session_hash or "")
+    def prepare(start: Start) -> Callable[[gr.Request], Updates]:
+        def prepared(request: gr.Request) -> Updates:
+            signals.arm(request.session_hash or "")
+            shown = next(start.show(iter([JobState("loading", WAITING)]), request.session_hash or ""))
+            return {**shown, **busy(True), **begin(request.session_hash or "")}
 
-    def told(begin: Start) -> Callable[..., Iterator[dict[Any, Any]]]:
-        def execute(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-            signal = stops.signal(request.session_hash or "")
+        return prepared
+
+    def execute(start: Start) -> Callable[..., Iterator[Updates]]:
+        def states(request: gr.Request, values: Sequence[Any]) -> Iterator[JobState]:
             try:
-                wanted, work = begin(*values)
-                with store.using(wanted) if wanted else nullcontext() as load:
-                    thread, queue = place_of([load], store, line, away or line)
-                    with queue.place(visitor_of(request)) as place:
-                        for text in place.wait(signal, [load]):
-                            yield {status: state_line("loading", text)}
-                        yield from work(thread, load, signal)
+                job = start.job(*values)
             except SpecDemoError as error:
-                yield {status: state_line("error", str(error))}
+                yield JobState("error", str(error))
+                return
+            signal = signals.signal(request.session_hash or "")
+            yield from runner.run(job, visitor_of(request), signal)
 
-        return execute
+        def executed(request: gr.Request, *values: Any) -> Iterator[Updates]:
+            with closing(states(request, values)) as found:
+                yield from start.show(found, request.session_hash or "")
 
-    for start, begin in starts:
-        prepared = start.click(prepare, None, [status, *buttons, stop], trigger_mode="once", **QUIET)
-        done = prepared.then(
-            told(begin),
-            list(inputs),
-            [status, *outputs],
-            concurrency_id=status.elem_id,
-            concurrency_limit=None,
-            **UNSEEN,
-        )
-        # What can go wrong ends as a message of its own; this is the queue refusing one more.
-        done.failure(lambda: state_line("error", BUSY), None, status, **QUIET)
-        done.then(lambda: busy(False, *buttons), None, [*buttons, stop], **QUIET)
-    stop.click(end, None, None, js=stopping(status.elem_id), **QUIET)
-    return stops
+        return executed
+
+    def refuse(start: Start) -> Callable[[gr.Request], Updates]:
+        def refused(request: gr.Request) -> Updates:
+            return next(start.show(iter([JobState("error", BUSY)]), request.session_hash or ""))
+
+        return refused
+
+    def over(request: gr.Request) -> Updates:
+        return {**busy(False), **end(request.session_hash or "")}
+
+    def halt(request: gr.Request, *values: Any) -> None:
+        signals.stop(request.session_hash or "")
+        stopped(request.session_hash or "", values)
+
+    ended = []
+    for start in starts:
+        prepared = start.button.click(prepare(start), None, [outputs[0], *free], trigger_mode="once", **QUIET)
+        # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
+        done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
+        # What goes wrong in a job ends as a message of its own; this is Gradio's queue refusing one more event.
+        done.failure(refuse(start), None, outputs[0], **QUIET)
+        ended.append(done.then(over, None, free, **QUIET))
+    stop.click(halt, list(stop_inputs) or None, None, js=STOPPING % outputs[0].elem_id, **QUIET)
+    return signals, ended
+
+
+def state_line(state: JobState) -> str:
+    """The line under the buttons, with a bar while it moves."""
+    bar = f'<span class="bar"><b style="width:{100 * state.fraction:.0f}%"></b></span>' if not state.ended else ""
+    text = f"<p>{escape(state.message)}</p>{bar}"
+    return f'<div class="job-state" data-phase="{state.phase}" role="status">{text}</div>'
 
 
 def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:

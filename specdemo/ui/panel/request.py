@@ -1,0 +1,123 @@
+"""The panel as one request: its values are parsed once a run, here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.models.request import PairRequest
+from specdemo.settings import Settings
+from specdemo.ui.jobs.job import LaneRequest
+from specdemo.ui.panel.lane_controls import LANE_INPUTS, lane_settings, whole
+from specdemo.ui.panel.methods import UNQUANTIZED
+from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
+from specdemo.ui.panel.server_choice import server_of
+
+SHARED = ("temperature", "top_k", "top_p", "seed", "chat", "engine", "max_new_tokens")
+"""The settings that all lanes share, in the order of the panel's values."""
+FIRST_LANE = PAIR_INPUTS + 1 + len(SHARED)
+"""Where the lanes' values begin; before them stand the pair's, the prompt and the shared settings."""
+NO_LANE_DRAFTS = "no lane drafts in a way that could be measured; set one to “Speculative: …” in the panel."
+NO_LANE_THERE = "no lane of the panel drafts on this server; set one to “Speculative”."
+
+
+@dataclass(frozen=True, slots=True)
+class PanelLane:
+    """A lane of the panel.
+
+    Attributes:
+        number: which one, from 1.
+        settings: of the lane.
+        unquantized: whether it runs on the target's unquantised weights.
+    """
+
+    number: int
+    settings: Settings
+    unquantized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PanelRequest:
+    """What the panel asks for.
+
+    Attributes:
+        pair_values: of the controls that name the pair; they need only be valid where a lane runs here.
+        prompt: of all lanes.
+        lanes: those that are on.
+    """
+
+    pair_values: tuple[Any, ...]
+    prompt: str
+    lanes: tuple[PanelLane, ...]
+
+    @property
+    def server(self) -> str | None:
+        """The server that stands in the pair's place, if one does."""
+        return server_of(self.pair_values[0])
+
+    @property
+    def pair(self) -> PairRequest:
+        """The chosen models.
+
+        Raises:
+            PairError: a server stands in their place, or they cannot be had.
+        """
+        return pair_request(*self.pair_values)
+
+    def lane_requests(self) -> tuple[LaneRequest, ...]:
+        """The lanes, each with the pair that decodes it.
+
+        Raises:
+            PairError: a lane runs here, and ``pair`` raises it.
+        """
+        pair = self.pair if any(lane.settings.server is None for lane in self.lanes) else None
+
+        def pair_of(lane: PanelLane) -> PairRequest | None:
+            if lane.settings.server is not None:
+                return None
+            return pair.unquantized_target() if lane.unquantized else pair
+
+        return tuple(LaneRequest(lane.settings, pair_of(lane)) for lane in self.lanes)
+
+    def drafting_lane(self) -> PanelLane:
+        """The lane that measurements take: the first that drafts with our own loop, or on the chosen server.
+
+        Raises:
+            SettingsError: none does.
+        """
+        for lane in self.lanes:
+            away = lane.settings.server is not None
+            if lane.settings.strategy == "speculative" and away == (self.server is not None):
+                return lane
+        raise SettingsError("lanes", NO_LANE_DRAFTS if self.server is None else NO_LANE_THERE)
+
+
+def panel_request(values: Sequence[Any]) -> PanelRequest:
+    """Parse the values of ``Controls.inputs()``.
+
+    Raises:
+        SettingsError: a value is missing or out of range; names the field.
+        SpecDemoError: the same for one lane; names its number too.
+    """
+    shared = _shared(values[PAIR_INPUTS + 1 : FIRST_LANE])
+    lanes = []
+    for number, begin in enumerate(range(FIRST_LANE, len(values), LANE_INPUTS), start=1):
+        method, *options = values[begin : begin + LANE_INPUTS]
+        try:
+            settings = lane_settings(method, *options, **shared)
+        except SettingsError as error:
+            raise SpecDemoError(f"Lane {number}: {error}") from error
+        if settings is not None:
+            lanes.append(PanelLane(number, settings, method == UNQUANTIZED))
+    return PanelRequest(tuple(values[:PAIR_INPUTS]), values[PAIR_INPUTS] or "", tuple(lanes))
+
+
+def _shared(values: Sequence[Any]) -> dict[str, Any]:
+    given = dict(zip(SHARED, values, strict=True))
+    for name in ("top_k", "seed", "max_new_tokens"):
+        given[name] = whole(name, given[name])
+    given["chat"] = None if given["chat"] else False
+    Settings(strategy="autoregressive", **given)  # what is wrong for all lanes is said once, without a lane
+    return given
