@@ -12,9 +12,19 @@ from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.errors import SettingsError
 
 STRATEGIES = ("autoregressive", "speculative", "assisted")
-LOSSLESS_RULES = ("exact", "sampling", "token_match", "block")
-LOSSY_RULES = ("top_k", "typical", "naive")
-ACCEPTANCE_RULES = LOSSLESS_RULES + LOSSY_RULES
+LOSSLESS_RULES = {
+    "exact": "exact match",
+    "sampling": "rejection sampling",
+    "token_match": "token match",
+    "block": "block verification",
+}
+LOSSY_RULES = {"top_k": "among top k", "typical": "typical", "naive": "naive"}
+"""Names of the acceptance rules, and what people read."""
+ACCEPTANCE_RULES = {
+    **{name: f"{label} · lossless" for name, label in LOSSLESS_RULES.items()},
+    **{name: f"{label} · lossy" for name, label in LOSSY_RULES.items()},
+}
+"""All of them, labelled."""
 ENGINES = ("auto", "eager", "graphs", "server")
 MAX_GAMMA = 16
 MAX_LOOKUP_NGRAM = 8

@@ -14,6 +14,7 @@ from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import Lane, Step, new_lane
 from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
+from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.runs.warm_up import warm_up
@@ -102,7 +103,7 @@ class LocalLane(Iterator[Round]):
         settings = lane.settings
         if settings.strategy == "assisted":
             self._engine = f"eager: {OWN_DECODING}" if settings.engine == "graphs" else "eager"
-            return assisted(lane, pair.target, pair.draft if settings.drafter == "model" else None)
+            return assisted(lane, pair.target, pair.draft if DRAFTERS[settings.drafter].needs == "draft" else None)
         target = open_target(pair.target, lane)
         if settings.strategy == "autoregressive":
             self._running = target, None

@@ -169,7 +169,7 @@ def test_block_keeps_more_than_rejection_sampling_and_token_match_less(gamma: in
     assert matched < 0.8 * sampled
 
 
-@pytest.mark.parametrize("rule", LOSSLESS_RULES + LOSSY_RULES)
+@pytest.mark.parametrize("rule", [*LOSSLESS_RULES, *LOSSY_RULES])
 def test_every_rule_takes_a_round_that_drafted_nothing(rule: str) -> None:
     """Guards the last round before the end, where γ is 0 and there is only the target's own token."""
     temperature = 0.0 if rule == "exact" else 1.0

@@ -28,7 +28,7 @@ SWEEP_TOKENS = 64
 
 def settings_type() -> type:
     """The type of one lane's settings for the endpoints' schema: any fields of :class:`specdemo.Settings`."""
-    names = {"strategy": STRATEGIES, "drafter": tuple(DRAFTERS), "acceptance": ACCEPTANCE_RULES}
+    names = {"strategy": STRATEGIES, "drafter": tuple(DRAFTERS), "acceptance": tuple(ACCEPTANCE_RULES)}
     choices = {name: Literal[choices] for name, choices in names.items()}  # type: ignore[valid-type]
     return TypedDict("LaneSettings", {**get_type_hints(Settings), **choices}, total=False)  # type: ignore[misc]
 

@@ -14,10 +14,9 @@ from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
 from specdemo.runs.prompts import by_domain
-from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.panel.controls import ENGINES, chats
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, PLAIN, local_methods, methods_on, server_choices
 from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as
 from specdemo.ui.panel.prompt_source import DOMAINS, OWN, PANEL
@@ -170,7 +169,7 @@ def _lane(number: int) -> list[Field]:
         Field("method", "choice", FIRST_LANES[number - 1], choices=methods),
         Field("gamma", "whole", defaults.gamma, least=1, most=MAX_GAMMA),
         Field("adaptive", "switch", False),
-        Field("acceptance", "choice", defaults.acceptance, choices=tuple(ACCEPTANCE_LABELS)),
+        Field("acceptance", "choice", defaults.acceptance, choices=tuple(ACCEPTANCE_RULES)),
         Field("accept-top-k", "whole", defaults.accept_top_k, least=1),
         Field("lookup-ngram", "whole", defaults.lookup_ngram, least=1, most=MAX_LOOKUP_NGRAM),
         Field("exit-layer", "whole", 0),
@@ -210,7 +209,7 @@ def _prompts(tab: str, first: str) -> list[Field]:
 def _losslessness() -> list[Field]:
     own = [
         Field("mode", "choice", DISTRIBUTION, choices=(DISTRIBUTION, GREEDY)),
-        Field("rule", "choice", "sampling", choices=tuple(ACCEPTANCE_LABELS)),
+        Field("rule", "choice", "sampling", choices=tuple(ACCEPTANCE_RULES)),
         Field("drafter", "choice", DEFAULT_DRAFTER, choices=tuple(DRAFTERS)),
         Field("gamma", "whole", Settings().gamma, least=1, most=MAX_GAMMA),
         Field("temperature", "number", 1, least=0.05, most=2),

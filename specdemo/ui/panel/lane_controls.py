@@ -8,19 +8,9 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SettingsError
-from specdemo.settings import MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.methods import NO_LANE, find_method, local_methods, method_choices
-
-ACCEPTANCE_LABELS = {
-    "exact": "exact match · lossless",
-    "sampling": "rejection sampling · lossless",
-    "token_match": "token match · lossless",
-    "block": "block verification · lossless",
-    "top_k": "among top k · lossy",
-    "typical": "typical · lossy",
-    "naive": "naive · lossy",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +115,7 @@ def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
         value = getattr(defaults, name)
         return option(gr.Slider, name, label, minimum=1, maximum=most, value=value, step=1, **look)
 
-    rules = [(label, name) for name, label in ACCEPTANCE_LABELS.items()]
+    rules = [(label, name) for name, label in ACCEPTANCE_RULES.items()]
     lane = LaneControls(
         method=gr.Dropdown(
             method_choices(has_draft=True, quantized=False, optional=optional),

@@ -11,9 +11,9 @@ import gradio as gr
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SpecDemoError
 from specdemo.servers.catalog import label_of
+from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS
 from specdemo.ui.panel.pair_controls import INSTEAD
 from specdemo.ui.panel.request import panel_request
 from specdemo.ui.panel.server_choice import server_of
@@ -60,4 +60,4 @@ def _said(panel: Sequence[Any], without: Sequence[str], servers: bool) -> str:
     number, how = lane.number, DRAFTERS[settings.drafter].label
     if settings.drafter in without:
         return f"Lane {number} of the panel drafts by {how}, which does not work here; choose another."
-    return f"Drafts as lane {number} of the panel does: {how}, {ACCEPTANCE_LABELS[settings.acceptance]}, {warmth}."
+    return f"Drafts as lane {number} of the panel does: {how}, {ACCEPTANCE_RULES[settings.acceptance]}, {warmth}."

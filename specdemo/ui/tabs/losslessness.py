@@ -11,7 +11,7 @@ import gradio as gr
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.servers.catalog import label_of
-from specdemo.settings import MAX_GAMMA, Settings
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
@@ -19,7 +19,7 @@ from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.lane_controls import ACCEPTANCE_LABELS, whole
+from specdemo.ui.panel.lane_controls import whole
 from specdemo.ui.panel.pair_controls import INSTEAD, PAIR_INPUTS, has_draft, pair_request
 from specdemo.ui.panel.server_choice import server_of
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
@@ -148,7 +148,7 @@ def _introduced(mode: str) -> str:
 
 def rules_of(mode: str) -> list[tuple[str, str]]:
     """(label, name) of the rules: exact match compares single best tokens, which sampling has not."""
-    return [(label, name) for name, label in ACCEPTANCE_LABELS.items() if mode == GREEDY or name != "exact"]
+    return [(label, name) for name, label in ACCEPTANCE_RULES.items() if mode == GREEDY or name != "exact"]
 
 
 def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
