@@ -167,7 +167,7 @@ def test_a_load_that_a_library_ends_is_a_message(monkeypatch: pytest.MonkeyPatch
     def leave(*_: Any, **__: Any) -> None:
         raise SystemExit(1)
 
-    monkeypatch.setattr("specdemo.runs.store.assemble", leave)
+    monkeypatch.setattr("specdemo.runs.store.assemble_warm", leave)
     with (
         PairStore().using(request_pair("builtin")) as wanted,
         pytest.raises(PairError, match="ended by SystemExit"),
