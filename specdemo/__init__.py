@@ -20,6 +20,7 @@ from specdemo.metrics import Metrics
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.recording import Recording
+from specdemo.rounds import Candidate, Round, Token
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.runs.load import load_pair
@@ -29,7 +30,7 @@ from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.runs.threads import quickest_threads
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
-from specdemo.trace import Candidate, Round, Token, Trace
+from specdemo.trace import Trace
 from specdemo.view.export import export_html, rounds_csv, tokens_csv
 
 __all__ = [

@@ -6,19 +6,9 @@ panel, links, command line, batches, losslessness tests and documents read them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from specdemo.decoding.batch.drafters import BatchDrafter
-    from specdemo.decoding.drafters.base import Drafter
-    from specdemo.decoding.engines.base import Runner
-    from specdemo.decoding.lane import Lane
-    from specdemo.models.pair import ModelPair
-    from specdemo.settings import Settings
+from typing import Any, Literal
 
 DEFAULT_DRAFTER = "model"
 
@@ -27,18 +17,21 @@ DEFAULT_DRAFTER = "model"
 class DrafterSpec:
     """One drafter, and what the rest of the house must know of it.
 
+    The types of its functions are those of the rooms above, which this module does not
+    import: they stand in words.
+
     Attributes:
         name: its value in ``Settings.drafter``.
         label: what people call it, in lower case: "draft model".
-        open: a fresh drafter for one lane, after ``check``; given the pair, the target's runner and the lane.
+        open: (pair, target's Runner, Lane) → a fresh Drafter for one lane, after ``check``.
         title: heads its lanes on the page.
         method: its name in links and in the panel's lists, where it is another than ``name``.
         needs: what a pair must have for it: a draft model, or nothing.
-        open_batch: a fresh drafter for all rows of a batch; None if it cannot draft for several prompts together.
-        check: raises SettingsError where this pair cannot draft so.
+        open_batch: (pair, Lanes) → a fresh BatchDrafter for all rows of a batch; None if it has none.
+        check: (pair, Settings) → None; raises SettingsError where this pair cannot draft so.
         reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
-        reference: the model, over the target's tokens, whose distribution its tokens come from; None if there is
-            none.
+        reference: (pair, Settings) → the model, over the target's tokens, whose distribution its tokens come from;
+            None if there is none.
         copies: it copies tokens from prompt and output: the page shows the prompt, the record has the places.
         always_drafts: it always proposes γ tokens, so that other widths need not be captured.
         assisted: the method in which transformers' own generation drafts so; None if it has none.
@@ -48,14 +41,14 @@ class DrafterSpec:
 
     name: str
     label: str
-    open: Callable[[ModelPair, Runner, Lane], Drafter]
+    open: Callable[[Any, Any, Any], Any]
     title: str = ""
     method: str = ""
     needs: Literal["draft"] | None = None
-    open_batch: Callable[[ModelPair, Sequence[Lane]], BatchDrafter] | None = None
-    check: Callable[[ModelPair, Settings], None] = lambda pair, settings: None
+    open_batch: Callable[[Any, Any], Any] | None = None
+    check: Callable[[Any, Any], None] = lambda pair, settings: None
     reads: tuple[str, ...] = ()
-    reference: Callable[[ModelPair, Settings], PreTrainedModel | None] = lambda pair, settings: None
+    reference: Callable[[Any, Any], Any] = lambda pair, settings: None
     copies: bool = False
     always_drafts: bool = False
     assisted: str | None = None

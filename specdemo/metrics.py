@@ -1,7 +1,7 @@
 """The figures of one lane, and the one place that counts rounds.
 
 Raw counts are kept, and divided last; sums of seconds are correctly rounded. This module stands below
-:mod:`specdemo.trace`, whose ``Trace.metrics`` calls it, and reads a trace by its attributes alone.
+:mod:`specdemo.trace`, whose ``Trace.metrics`` calls it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import fsum
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from specdemo.server_record import ServerRecord
-    from specdemo.trace import Round, Trace
+from specdemo.rounds import Round, Token
+from specdemo.server_record import ServerRecord
+
+
+class Measurable(Protocol):
+    """What the figures are read from: a :class:`specdemo.trace.Trace`, which stands one floor above."""
+
+    rounds: tuple[Round, ...]
+    tokens: tuple[Token, ...]
+    output: tuple[Token, ...]
+    server: ServerRecord | None
+    peak_memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +177,7 @@ class Metrics:
         return asdict(self)
 
 
-def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
+def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
     """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
     rounds = counts_of(trace.rounds)
     streamed = any(t.kind == "streamed" for t in trace.tokens)
@@ -252,7 +261,7 @@ def _tested(round_: Round) -> int:
     return sum(1 for t in round_.tokens if t.acceptance is not None)
 
 
-def _alpha(trace: Trace) -> float | None:
+def _alpha(trace: Measurable) -> float | None:
     decode = [r for r in trace.rounds if r.index > 0]
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
     if overlaps:
@@ -260,7 +269,7 @@ def _alpha(trace: Trace) -> float | None:
     return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
 
 
-def _costs(rounds: Sequence[RoundCounts], baseline: Trace | None) -> tuple[float | None, float | None]:
+def _costs(rounds: Sequence[RoundCounts], baseline: Measurable | None) -> tuple[float | None, float | None]:
     """(c, v(γ)) over the rounds of full length, by medians, which a single hiccup does not move."""
     longest = max((r.drafted for r in rounds), default=0)
     if baseline is None or not longest:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from specdemo.errors import TraceError
-from specdemo.trace import Round, Trace
+from specdemo.rounds import Round
+from specdemo.trace import Trace
 
 SCHEMA = 1
 KIND = "specdemo recording"

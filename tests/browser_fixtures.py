@@ -13,8 +13,8 @@ import pytest
 from browsing import RUN_MS, wait_until_read
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from specdemo.rounds import Round
 from specdemo.runs.race import Race, race
-from specdemo.trace import Round
 from specdemo.ui.page import build, launch_options
 
 expect.set_options(timeout=RUN_MS)  # a busy machine is late, not wrong

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from specdemo import Recording, Settings, Trace
 from specdemo.recording import Hardware
-from specdemo.trace import Candidate, Round, Token
+from specdemo.rounds import Candidate, Round, Token
 
 HOSTILE = (
     "</script><script>window.broken = 1</script>",

@@ -13,7 +13,8 @@ from typing import Any
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
 from specdemo.metrics import counts_of, ratio, totals
-from specdemo.trace import Round, Trace
+from specdemo.rounds import Round
+from specdemo.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.recording import Recording
+from specdemo.rounds import Round
 from specdemo.runs.prompts import examples
 from specdemo.runs.race import race
 from specdemo.runs.record import record
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 from specdemo.view.export import replay_html, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.race_value import replay_value

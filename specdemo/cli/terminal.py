@@ -11,8 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from specdemo.rounds import Round, Token
 from specdemo.server_record import LEVELS
-from specdemo.trace import Round, Token, Trace
+from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import trace_headers
 

@@ -12,8 +12,8 @@ from specdemo.decoding.clock import LaneClock, Phase
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Stop
 from specdemo.settings import Settings
-from specdemo.trace import Stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import Outcome, Step
 from specdemo.decoding.readings import Reading, packed, unpacked
-from specdemo.trace import Candidate, Kind, Round, Token
+from specdemo.rounds import Candidate, Kind, Round, Token
 
 
 class Recorder:

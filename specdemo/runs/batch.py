@@ -15,13 +15,14 @@ from specdemo.drafters import DRAFTERS, DrafterSpec
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
 from specdemo.runs.lane import LaneRecord
 from specdemo.runs.single import Prompt, checked
 from specdemo.runs.warm_up import warm_up
 from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 NO_GRAPHS = "batches have no graphs"
 

@@ -17,9 +17,10 @@ from specdemo.decoding.speculative import speculative
 from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Round
 from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 OWN_DECODING = "transformers decodes this lane itself"
 

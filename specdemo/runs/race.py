@@ -8,11 +8,12 @@ from typing import Any
 
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Round
 from specdemo.runs.lane import LocalLane
 from specdemo.runs.single import Prompt, checked, open_run
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 SLICE_SECONDS = 0.1
 WAIT_SECONDS = 0.02

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Round
 from specdemo.runs.encode import encode
 from specdemo.runs.lane import LocalLane
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 if TYPE_CHECKING:
     from specdemo.servers.lane import ServerLane

@@ -14,12 +14,13 @@ from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import ServerError, SettingsError
 from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
+from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
 from specdemo.runs.measuring import Progress, drafting, measured_on, seconds_left, warm_up
 from specdemo.runs.single import Prompt, stream
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, whole_numbers
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA

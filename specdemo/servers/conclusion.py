@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate, repeat
 
+from specdemo.rounds import Round, Stop
 from specdemo.server_record import Counts, Level, ServerRecord
 from specdemo.servers.counters import difference
 from specdemo.servers.response import Response
 from specdemo.servers.rounds import output_tokens, reconstructed
 from specdemo.servers.speculation import Speculation, read_speculation
 from specdemo.settings import Settings
-from specdemo.trace import Round, Stop
 
 STOPS: dict[str, Stop] = {"stop": "eos", "length": "length"}
 """Finish reasons of OpenAI's API, and what they mean in a trace."""

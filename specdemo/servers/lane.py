@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from specdemo.errors import ServerError
+from specdemo.rounds import Round
 from specdemo.server_record import ServerRecord
 from specdemo.servers.conclusion import conclude
 from specdemo.servers.connection import Connection
@@ -22,7 +23,7 @@ from specdemo.servers.request import completion_request, server_of
 from specdemo.servers.response import Chunk
 from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 
 STOP_SECONDS = 0.1
 """How often a lane that waits for a round looks whether it is to stop."""

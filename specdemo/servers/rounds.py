@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Literal
 
+from specdemo.rounds import Kind, Round, Stop, Token
 from specdemo.servers.response import Chunk
 from specdemo.servers.speculation import Step
-from specdemo.trace import Kind, Round, Stop, Token
 
 MOST_STATES = 1_000_000
 ChunkHolds = Literal["one step", "whole steps", "any"]

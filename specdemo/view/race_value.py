@@ -13,9 +13,10 @@ from specdemo.analysis.diagnosis import explain_race
 from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.compare import compare
 from specdemo.recording import Recording
+from specdemo.rounds import Round
 from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import engine_note, trace_headers
 from specdemo.view.server_lanes import complete_header

@@ -27,7 +27,7 @@ from specdemo.cli.options import add_settings, read_lane, setting_options, typed
 from specdemo.cli.terminal import rounds_text, shown
 from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
-from specdemo.trace import Round, Token
+from specdemo.rounds import Round, Token
 
 PROMPT = "Book a table for two."
 

@@ -13,9 +13,9 @@ from toys import endless_pair, prompt_ids, toy_pair
 
 import specdemo
 from specdemo import Round, ServerPair, Settings, Trace
+from specdemo.rounds import Stop
 from specdemo.servers.rounds import OutputToken, reconstructed
 from specdemo.servers.speculation import Step, read_speculation
-from specdemo.trace import Stop
 
 RUNS = 200
 FEATURES = ("end inside a block", "length inside a block", "plain last step", "drafts of several lengths", "bonus")

@@ -18,7 +18,8 @@ from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo import Recording, Settings, TraceError
-from specdemo.trace import Round, Token, Trace
+from specdemo.rounds import Round, Token
+from specdemo.trace import Trace
 from specdemo.view.assets import SCRIPTS, WEB
 from specdemo.view.export import FORMULA, replay_html, script_json
 from specdemo.view.race_value import replay_value

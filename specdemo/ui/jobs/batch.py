@@ -15,10 +15,11 @@ from specdemo.analysis.diagnosis import explain_batch
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
+from specdemo.rounds import Round
 from specdemo.runs.batch import Batch, check_batch, row_settings
 from specdemo.runs.encode import encode_all
 from specdemo.settings import Settings
-from specdemo.trace import Round, Trace
+from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState
 from specdemo.ui.jobs.stops import reason_of

@@ -1,0 +1,91 @@
+"""Token and Round: what one round of a lane did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
+Stop = Literal["eos", "length", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of the most likely tokens of a distribution."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a lane.
+
+    Attributes:
+        id: token id; None if a server did not give it: of every token it rejected, and of pieces of text.
+        text: the characters that this token completed; empty while a multi-byte character is unfinished.
+        kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``; ``streamed`` came from a server
+            and nobody knows which of these it was.
+        round: index of its round; 0 is the prefill.
+        position: place in the round from 1; a corrected token has the place of the first rejected one.
+        p: the target's probability of this token. After the warpers when sampling; at temperature 0 the
+            plain softmax, since the greedy distribution would say 1 of everything.
+        q: the draft's probability of it, likewise; None where the draft gave no distribution.
+        acceptance: the probability with which the rule accepts it; None for tokens never tested.
+        seconds: the lane clock when its round ended.
+        margin: how far its score stands above the target's best other token, in logits, negative where
+            another was better; None for rejected tokens.
+        target_top, draft_top: the most likely tokens of both distributions, on request.
+    """
+
+    id: int | None
+    text: str
+    kind: Kind
+    round: int
+    position: int
+    p: float | None
+    q: float | None
+    acceptance: float | None
+    seconds: float
+    margin: float | None = None
+    target_top: tuple[Candidate, ...] | None = None
+    draft_top: tuple[Candidate, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One draft phase and one verify forward; index 0 is the prefill, which emits one token.
+
+    Attributes:
+        tokens: accepted ones, then rejected ones, then the target's own.
+        drafted: tokens the drafter proposed.
+        accepted: drafted tokens that were kept in the output.
+        seconds: the lane clock at the end of the round.
+        draft_seconds, verify_seconds, other_seconds: where the round's time went; None where only a server knows.
+        overlaps: sum of min(p, q) over the vocabulary at each tested position, when sampling.
+        stop: why the lane ends with this round, if it does.
+        source: for drafted tokens copied from prompt and output: the place, counted from the prompt's first
+            token, that the first of them was copied from.
+    """
+
+    index: int
+    tokens: tuple[Token, ...]
+    drafted: int
+    accepted: int
+    seconds: float
+    draft_seconds: float | None
+    verify_seconds: float | None
+    other_seconds: float | None
+    overlaps: tuple[float, ...] | None = None
+    stop: Stop | None = None
+    source: int | None = None
+
+    @property
+    def emitted(self) -> tuple[Token, ...]:
+        """The tokens that entered the output."""
+        return tuple(t for t in self.tokens if t.kind != "rejected")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as in the trace's JSON."""
+        return asdict(self)
