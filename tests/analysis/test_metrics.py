@@ -43,7 +43,7 @@ def share(amount: float, of: float) -> float | None:
 
 @given(lanes())
 def test_figures_equal_those_recomputed_from_json(trace: Trace) -> None:
-    """Guards every definition in DESIGN.md to the last digit, the prefill left out of all but TTFT."""
+    """Guards the definition of every figure to the last digit, the prefill left out of all but TTFT."""
     metrics = trace.metrics()
     first, *decode = json.loads(trace.to_json())["rounds"]
     kinds = [[t["kind"] for t in r["tokens"]] for r in decode]

@@ -142,7 +142,7 @@ def test_the_same_seed_gives_the_same_output_and_another_seed_another(strategy: 
 
 
 def test_sampling_at_temperature_zero_is_greedy() -> None:
-    """Guards the table of rules in DESIGN.md: at temperature 0 ``sampling`` and ``exact`` are the same run."""
+    """Guards the table of rules: at temperature 0 ``sampling`` and ``exact`` are the same run."""
     pair = toy("llama", 20)
     fields = {"gamma": 3, "max_new_tokens": 24, "top_k": 5, "top_p": 0.5}
     one = specdemo.run(pair, TOY_PROMPT, Settings(acceptance="sampling", **fields))
