@@ -150,5 +150,4 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
 
 def lane_clock(pair: ModelPair) -> LaneClock:
     """A clock that waits for all devices of a pair."""
-    models = [m for m in (pair.target, pair.draft) if m is not None]
-    return LaneClock(*(m.get_input_embeddings().weight.device for m in models))
+    return LaneClock(*(m.get_input_embeddings().weight.device for m in pair.models))
