@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 from gradio.utils import get_upload_folder
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from specdemo.ui.api.bodies import is_upload
+
 FULL = "Too many files were uploaded here lately. Try again in an hour."
+EMPTY_SECONDS = 60.0
+"""After which a file's folder is removed when the file is gone."""
 
 
 class UploadBound:
@@ -17,29 +23,47 @@ class UploadBound:
     Args:
         app: what takes them otherwise.
         most: bytes.
+        files: their number.
+        seconds: after which the rest of a broken upload is removed; Gradio removes whole files by itself.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app, self._most = app, most
+    def __init__(self, app: ASGIApp, most: int, files: int, seconds: float) -> None:
+        self._app, self._most, self._files, self._seconds = app, most, files, seconds
+        self._one_by_one = asyncio.Lock()  # each is counted before the next is let in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
-        if _is_upload(scope) and _size(Path(get_upload_folder())) >= self._most:
-            await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
-        else:
+        if not is_upload(scope):
             await self._app(scope, receive, send)
+            return
+        async with self._one_by_one:
+            if await asyncio.to_thread(self._full, Path(get_upload_folder())):
+                await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
 
+    def _full(self, folder: Path) -> bool:
+        """Whether the folder has as many files, or bytes, as it may; looks no further once that is known."""
+        count = size = 0
+        for path in folder.iterdir() if folder.is_dir() else ():
+            for file in (path, *path.iterdir()) if path.is_dir() else (path,):
+                count += 1  # each folder too: one is made for every file
+                size += self._size(file, outside=file is path)
+                if count > 2 * self._files or size >= self._most:
+                    return True
+        return False
 
-def _is_upload(scope: Scope) -> bool:
-    return scope["type"] == "http" and scope["method"] == "POST" and scope["path"].rstrip("/").endswith("/upload")
+    def _size(self, path: Path, *, outside: bool) -> int:
+        """Bytes of a file; 0 if it was removed, here or meanwhile.
 
-
-def _size(folder: Path) -> int:
-    """Bytes of all files below; one that is removed meanwhile counts nothing."""
-    total = 0
-    for path in folder.rglob("*"):
+        A file that is in no folder of its own is what an upload leaves that breaks off.
+        """
         try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return total
+            found, folder = path.stat(), path.is_dir()
+            age = time.time() - found.st_mtime
+            if outside and age > (EMPTY_SECONDS if folder else self._seconds):
+                path.rmdir() if folder else path.unlink()
+                return 0
+        except OSError:  # not empty, or not there any more
+            return 0
+        return found.st_size

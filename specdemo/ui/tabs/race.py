@@ -9,6 +9,7 @@ import gradio as gr
 
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.race import RaceJob, race_job, race_value
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
@@ -50,7 +51,7 @@ def create_race_tab(
         padding=False,
         elem_id="race",
     )
-    recordings = SessionRecordings()
+    recordings = SessionRecordings(limits().kept)
     saves = create_saves(recordings)
     create_recordings(view, saves, recordings)
 
@@ -70,7 +71,7 @@ def create_race_tab(
 
     def end(session: str) -> Updates:
         recordings.end(session)
-        return {saves: gr.update(visible=recordings.get(session) is not None)}
+        return {saves: gr.update(visible=recordings.has(session))}
 
     signals, (ended,) = connect(
         runner,
