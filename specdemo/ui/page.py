@@ -117,7 +117,13 @@ def launch_options() -> dict[str, Any]:
             "exception_handlers": HANDLERS,
             "middleware": [
                 Middleware(AgentAddresses),
-                Middleware(BodyBound, most=most.body, upload=most.upload + FORM, at_once=AT_ONCE * most.upload),
+                Middleware(
+                    BodyBound,
+                    most=most.body,
+                    upload=most.upload + FORM,
+                    at_once=AT_ONCE * most.upload,
+                    paced=is_public(),
+                ),
                 Middleware(UploadBound, most=most.uploads, files=most.files, seconds=KEPT_SECONDS[1]),
             ],
         },

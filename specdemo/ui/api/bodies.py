@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import OrderedDict
+from time import monotonic
 from typing import Any
 
 from starlette.requests import Request
@@ -22,9 +24,13 @@ ADDRESS = 2_000
 """Characters of the address of a request that the page's scripts send; links to the page itself may be longer."""
 SECONDS = 60.0
 """For a body to arrive."""
-REFUSAL_SECONDS = 0.25
-"""Before a refusal is sent, so that who sends the same again and again takes little of the machine."""
-DRAINED = 32_000_000
+COST_BYTES = 25_000
+"""A request costs 1, and 1 more for every so many bytes."""
+PURSE, INCOME = 250.0, 20.0
+"""What requests from one address may cost at once, and in a second; further ones wait until it is there again."""
+PURSES = 4_096
+"""Addresses of which it is known what they spent lately."""
+DRAINED = 16_000_000
 """Bytes that are read, and dropped, behind a body that is too large: many clients read no answer before."""
 
 TOO_LARGE = "This request is too large: at most {most:,} bytes are taken here."
@@ -40,19 +46,40 @@ class Refused(Exception):
     """A body that goes no further; the arguments are the status and the sentence."""
 
 
+class Purses:
+    """What each address may still ask for. A page hardly touches it, and a flood is slowed to a trickle."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def spend(self, address: str, cost: float) -> float:
+        """Take from an address's purse; returns the seconds until it is out of debt."""
+        now = monotonic()
+        left, since = self._left.pop(address, (PURSE, now))
+        left = min(PURSE, left + INCOME * (now - since)) - cost
+        self._left[address] = left, now
+        if len(self._left) > PURSES:
+            self._left.popitem(last=False)
+        return max(0.0, -left / INCOME)
+
+
 class BodyBound:
     """Reads each request's body, refuses what no honest client sends, and hands on the rest.
+
+    What one address sends beyond a measure waits, so that it takes little of the time of others.
 
     Args:
         app: what answers requests otherwise.
         most: bytes of a body.
         upload: bytes of the body of an upload.
         at_once: bytes of all bodies that are on their way.
+        paced: whether an address has to wait, as where strangers are.
     """
 
-    def __init__(self, app: ASGIApp, most: int, upload: int, at_once: int) -> None:
+    def __init__(self, app: ASGIApp, most: int, upload: int, at_once: int, *, paced: bool) -> None:
         self._app, self._most, self._upload, self._at_once = app, most, upload, at_once
         self._arriving = 0
+        self._purses = Purses() if paced else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
@@ -66,7 +93,6 @@ class BodyBound:
                 receive = _again(await self._checked(scope, receive), receive)
         except Refused as refusal:
             status, sentence = refusal.args
-            await asyncio.sleep(REFUSAL_SECONDS)
             await JSONResponse({"detail": sentence}, status)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -78,7 +104,8 @@ class BodyBound:
             Refused: it is more than one client, or all of them at once, may send.
         """
         upload = is_upload(scope)
-        body = await self._read(receive, self._upload if upload else self._most)
+        await self._wait(scope, 1)
+        body = await self._read(scope, receive, self._upload if upload else self._most)
         if upload:
             boundary = Request(scope).headers.get("content-type", "").rpartition("boundary=")[2].strip('"')
             if boundary and body.count(b"--" + boundary.encode("latin-1")) > PARTS + 1:
@@ -87,7 +114,11 @@ class BodyBound:
             _check_json(body)
         return body
 
-    async def _read(self, receive: Receive, most: int) -> bytes:
+    async def _wait(self, scope: Scope, cost: float) -> None:
+        if self._purses is not None:
+            await asyncio.sleep(self._purses.spend((scope.get("client") or ("", 0))[0], cost))
+
+    async def _read(self, scope: Scope, receive: Receive, most: int) -> bytes:
         chunks: list[bytes] = []
         size, more = 0, True
         try:
@@ -112,6 +143,7 @@ class BodyBound:
             raise Refused(408, TOO_SLOW) from None
         finally:
             self._arriving -= sum(map(len, chunks))
+        await self._wait(scope, size / COST_BYTES)
         if size > most:
             raise Refused(413, TOO_LARGE.format(most=most))
         return b"".join(chunks)
