@@ -18,6 +18,7 @@ from specdemo.bench.tab import Page
 from specdemo.models.source import ASSETS
 
 CONNECTIONS = 4
+PATIENCE_SECONDS = 10.0
 JSON = {"content-type": "application/json"}
 FILE_BYTES = 5_000_000
 
@@ -30,17 +31,29 @@ def adopt(over: Event) -> None:
     _over = over
 
 
-def attack(url: str, name: str) -> Counter[str]:
-    """Send one kind of load over several connections until told to end; how often which status was answered."""
+def attack(url: str, name: str, address: str) -> Counter[str]:
+    """Send one kind of load over several connections until told to end.
+
+    Args:
+        url: of the app.
+        name: of the load.
+        address: where it comes from, as a proxy would say.
+
+    Returns:
+        How often which status was answered, or nothing while somebody would wait.
+    """
     assert _over is not None
     page, counts, lock = Page(url), Counter[str](), threading.Lock()
 
     def connection() -> None:
-        with httpx.Client(timeout=60) as http:
+        with httpx.Client(timeout=PATIENCE_SECONDS, headers={"x-forwarded-for": address}) as http:
             while not _over.is_set():
-                for answer in ATTACKS[name](http, page):
-                    with lock:
-                        counts[str(answer.status_code)] += 1
+                try:
+                    statuses = [str(answer.status_code) for answer in ATTACKS[name](http, page)]
+                except httpx.TimeoutException:
+                    statuses = ["none"]
+                with lock:
+                    counts.update(statuses)
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         for each in [pool.submit(connection) for _ in range(CONNECTIONS)]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from statistics import median
 
@@ -50,14 +51,15 @@ class Attacker:
 
     def __init__(self, url: str) -> None:
         context = get_context("spawn")
-        self._url, self._over = url, context.Event()
+        self._url, self._over, self._addresses = url, context.Event(), count(1)
         self._process = ProcessPoolExecutor(1, context, adopt, (self._over,))
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in ATTACKS}
 
     def beside(self, name: str, visit: Callable[[], float]) -> float:
         """What a visit gives during an attack."""
         self._over.clear()
-        attacking = self._process.submit(attack, self._url, name)
+        # Each time from another address, so that none has to wait for what an earlier one asked for.
+        attacking = self._process.submit(attack, self._url, name, f"203.0.113.{next(self._addresses)}")
         time.sleep(LEAD_SECONDS)
         try:
             return visit()

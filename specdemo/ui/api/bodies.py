@@ -143,7 +143,7 @@ class BodyBound:
             raise Refused(408, TOO_SLOW) from None
         finally:
             self._arriving -= sum(map(len, chunks))
-        await self._wait(scope, size / COST_BYTES)
+        await self._wait(scope, min(size, most) / COST_BYTES)
         if size > most:
             raise Refused(413, TOO_LARGE.format(most=most))
         return b"".join(chunks)

@@ -47,23 +47,26 @@ class UploadBound:
         count = size = 0
         for path in folder.iterdir() if folder.is_dir() else ():
             for file in (path, *path.iterdir()) if path.is_dir() else (path,):
-                count += 1  # each folder too: one is made for every file
-                size += self._size(file, outside=file is path)
+                found = self._bytes(file, outside=file is path)
+                if found is not None:
+                    count, size = count + 1, size + found  # folders too: each file has one
                 if count > 2 * self._files or size >= self._most:
                     return True
         return False
 
-    def _size(self, path: Path, *, outside: bool) -> int:
-        """Bytes of a file; 0 if it was removed, here or meanwhile.
+    def _bytes(self, path: Path, *, outside: bool) -> int | None:
+        """Bytes of a file, 0 of a folder; None if it was removed, here or meanwhile.
 
         A file that is in no folder of its own is what an upload leaves that breaks off.
         """
+        folder = path.is_dir()
         try:
-            found, folder = path.stat(), path.is_dir()
-            age = time.time() - found.st_mtime
-            if outside and age > (EMPTY_SECONDS if folder else self._seconds):
+            found = path.stat()
+            if outside and time.time() - found.st_mtime > (EMPTY_SECONDS if folder else self._seconds):
                 path.rmdir() if folder else path.unlink()
-                return 0
-        except OSError:  # not empty, or not there any more
+                return None
+        except FileNotFoundError:
+            return None
+        except OSError:  # the folder is not empty
             return 0
-        return found.st_size
+        return 0 if folder else found.st_size
