@@ -234,6 +234,7 @@ def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body
         ("call/run", {"data": ["x", {"server": "x" * 5000}]}),
         ("call/run", {"data": ["x", {"seed": -(10**4000)}]}),
         ("call/run", {"data": ["x", {"max_new_tokens": 10**4000}]}),
+        ("call/sweep", {"data": [["x"], [2], 10**4000]}),
         ("call/run", {"data": ["x", {}, "x" * 5000]}),
         ("call/" + "x" * 1500, {"data": []}),
         ("run/" + "x" * 1500, {"data": []}),
@@ -246,7 +247,7 @@ def test_no_answer_repeats_what_was_sent(wire: Wire, path: str, body: Any) -> No
     if "event_id" in said:
         *_, said = wire.http.get(f"{wire.url}/gradio_api/{path}/{answer.json()['event_id']}").text.splitlines()
     assert "x" * 201 not in said
-    assert "0" * 201 not in said
+    assert said.count("0") <= 200
     check(said, "")
 
 

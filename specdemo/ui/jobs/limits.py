@@ -124,7 +124,8 @@ def check_lanes(lanes: Sequence[Settings]) -> None:
         if settings.max_new_tokens > most.tokens:
             raise SettingsError(
                 "max_new_tokens",
-                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of a run; ask for fewer.{_hint()}",
+                f"{_counted(settings.max_new_tokens)} is more than the {most.tokens:,} of a run; ask for "
+                f"fewer.{_hint()}",
             )
 
 
@@ -146,8 +147,13 @@ def check_runs(runs: int) -> None:
     most = limits().runs
     if runs > most:
         raise SpecDemoError(
-            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
+            f"These are {_counted(runs)} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
         )
+
+
+def _counted(number: int) -> str:
+    """A number for a sentence; its digits were a stranger's choice."""
+    return f"{number:,}" if number < 10**21 else "far too many"
 
 
 def _hint() -> str:
