@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import count
 from multiprocessing.synchronize import Event
 from typing import Any
 from uuid import uuid4
@@ -37,21 +38,24 @@ def attack(url: str, name: str, address: str) -> Counter[str]:
     Args:
         url: of the app.
         name: of the load.
-        address: where it comes from, as a proxy would say.
+        address: the first three numbers of the addresses it comes from, one for each connection.
 
     Returns:
         How often which status was answered, or nothing while somebody would wait.
     """
     assert _over is not None
-    page, counts, lock = Page(url), Counter[str](), threading.Lock()
+    page, counts, lock, numbers = Page(url), Counter[str](), threading.Lock(), count(1)
 
     def connection() -> None:
-        with httpx.Client(timeout=PATIENCE_SECONDS, headers={"x-forwarded-for": address}) as http:
+        home = f"{address}.{next(numbers)}"
+        with httpx.Client(timeout=PATIENCE_SECONDS, headers={"x-forwarded-for": home}) as http:
             while not _over.is_set():
+                statuses = []
                 try:
-                    statuses = [str(answer.status_code) for answer in ATTACKS[name](http, page)]
+                    for answer in ATTACKS[name](http, page):
+                        statuses.append(str(answer.status_code))
                 except httpx.TimeoutException:
-                    statuses = ["none"]
+                    statuses.append("none")
                 with lock:
                     counts.update(statuses)
 

@@ -38,6 +38,7 @@ TOO_MANY = f"This request holds too much: at most {VALUES:,} values are taken, n
 NO_JSON = "This request is not the JSON that its address takes."
 TOO_MANY_FILES = "Send one file at a time."
 TOO_LONG = "The address of this request, or the name of its session, is too long."
+NO_SESSION = "This request names no session. Programs call the endpoints; see the page's API."
 TOO_SLOW = "This request took too long to arrive. Send it again."
 TOO_MUCH_AT_ONCE = "Too much is being sent here at once. Try again in a minute."
 
@@ -111,7 +112,7 @@ class BodyBound:
             if boundary and body.count(b"--" + boundary.encode("latin-1")) > PARTS + 1:
                 raise Refused(413, TOO_MANY_FILES)
         elif body:
-            _check_json(body)
+            _check_json(body, named="/gradio_api/run/" in scope["path"] or "/gradio_api/api/" in scope["path"])
         return body
 
     async def _wait(self, scope: Scope, cost: float) -> None:
@@ -155,8 +156,12 @@ def is_upload(scope: Scope) -> bool:
     return scope["type"] == "http" and scope["method"] == "POST" and path.endswith("/gradio_api/upload")
 
 
-def _check_json(body: bytes) -> None:
+def _check_json(body: bytes, *, named: bool) -> None:
     """
+    Args:
+        body: of a request.
+        named: whether it must name the session; Gradio would build a new one, for this request alone.
+
     Raises:
         Refused: it is no JSON, holds too many values, or names a session by a whole text.
     """
@@ -167,6 +172,8 @@ def _check_json(body: bytes) -> None:
     session = value.get("session_hash") if isinstance(value, dict) else None
     if isinstance(session, str) and len(session) > NAME:
         raise Refused(414, TOO_LONG)
+    if named and not (isinstance(session, str) and session):
+        raise Refused(422, NO_SESSION)
     level, count = [value], 1
     for _ in range(DEPTH):
         level = [inner for outer in level for inner in _inside(outer)]

@@ -42,14 +42,6 @@ class GuardedBlocks(gr.Blocks):
         except Exception as error:
             raise gr.Error(UNREADABLE, print_exception=False) from error
 
-    async def process_api(self, *args: Any, state: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """As in Gradio, but of what is shown nothing is kept: it is for links that this page does not offer."""
-        try:
-            return await super().process_api(*args, state=state, **kwargs)
-        finally:
-            if state is not None:
-                state.config_values.clear()
-
 
 def close_private(page: gr.Blocks) -> None:
     """Private events answer to no name: Gradio only leaves them out of its list."""

@@ -13,6 +13,7 @@ import gradio as gr
 from gradio.routes import file_upload_statuses
 
 from specdemo.ui.api.mailboxes import Mailboxes
+from specdemo.ui.api.sessions import Sessions
 from specdemo.ui.jobs.limits import Limits
 
 TIDY_SECONDS = 5.0
@@ -80,6 +81,8 @@ class Visitors:
         files -= await asyncio.to_thread(_gone, files.copy())
 
     async def _start(self) -> None:
+        sessions = self._page.app.state_holder = Sessions()
+        sessions.set_blocks(self._page)
         self._tidying = asyncio.create_task(self._go_on())
 
     async def _go_on(self) -> None:
