@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import count
 from multiprocessing.synchronize import Event
 from typing import Any
 from uuid import uuid4
@@ -38,17 +37,16 @@ def attack(url: str, name: str, address: str) -> Counter[str]:
     Args:
         url: of the app.
         name: of the load.
-        address: the first three numbers of the addresses it comes from, one for each connection.
+        address: where it comes from, as a proxy would say.
 
     Returns:
         How often which status was answered, or nothing while somebody would wait.
     """
     assert _over is not None
-    page, counts, lock, numbers = Page(url), Counter[str](), threading.Lock(), count(1)
+    page, counts, lock = Page(url), Counter[str](), threading.Lock()
 
     def connection() -> None:
-        home = f"{address}.{next(numbers)}"
-        with httpx.Client(timeout=PATIENCE_SECONDS, headers={"x-forwarded-for": home}) as http:
+        with httpx.Client(timeout=PATIENCE_SECONDS, headers={"x-forwarded-for": address}) as http:
             while not _over.is_set():
                 statuses = []
                 try:

@@ -58,8 +58,8 @@ class Attacker:
     def beside(self, name: str, visit: Callable[[], float]) -> float:
         """What a visit gives during an attack."""
         self._over.clear()
-        # Each time from other addresses, so that none has to wait for what an earlier one asked for.
-        attacking = self._process.submit(attack, self._url, name, f"203.0.{next(self._addresses)}")
+        # Each time from another address, so that none has to wait for what an earlier one asked for.
+        attacking = self._process.submit(attack, self._url, name, f"203.0.113.{next(self._addresses)}")
         time.sleep(LEAD_SECONDS)
         try:
             return visit()

@@ -24,9 +24,9 @@ ADDRESS = 2_000
 """Characters of the address of a request that the page's scripts send; links to the page itself may be longer."""
 SECONDS = 60.0
 """For a body to arrive."""
-COST_BYTES = 25_000
-"""A request costs 1, and 1 more for every so many bytes."""
-PURSE, INCOME = 250.0, 20.0
+COST_BYTES, COST_FILE_BYTES = 25_000, 100_000
+"""A request costs 1, and 1 more for every so many bytes, of JSON or of a file."""
+PURSE, INCOME = 100.0, 20.0
 """What requests from one address may cost at once, and in a second; further ones wait until it is there again."""
 PURSES = 4_096
 """Addresses of which it is known what they spent lately."""
@@ -144,7 +144,7 @@ class BodyBound:
             raise Refused(408, TOO_SLOW) from None
         finally:
             self._arriving -= sum(map(len, chunks))
-        await self._wait(scope, min(size, most) / COST_BYTES)
+        await self._wait(scope, min(size, most) / (COST_FILE_BYTES if is_upload(scope) else COST_BYTES))
         if size > most:
             raise Refused(413, TOO_LARGE.format(most=most))
         return b"".join(chunks)

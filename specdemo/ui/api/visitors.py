@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ TIDY_SECONDS = 5.0
 UPLOADS_TOLD = 64
 """Uploads of whose progress something is kept."""
 CALLS_TOLD = 100
-"""Past events that Gradio goes through after each one, for a page of statistics that is not shown here."""
+"""Past events of which Gradio keeps something, for a page of statistics that is not shown here."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +49,7 @@ class Visitors:
         self._queue = page._queue
         self._queue.pending_messages_per_session = self._mailboxes = Mailboxes(limits.unread)
         self._queue.ANALYTICS_MAX_EVENTS = CALLS_TOLD
+        self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # else it makes a table of them after each event
         page.extra_startup_events.append(self._start)
 
     def forget(self, session: str) -> None:
