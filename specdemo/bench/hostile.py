@@ -15,6 +15,7 @@ from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import psutil
 import torch
@@ -98,7 +99,8 @@ def visits(url: str, app: psutil.Process, args: Args) -> Results:
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    with app_process(args.port, SPECDEMO_PUBLIC="1", SPECDEMO_TRUSTED_PROXIES="127.0.0.1") as (url, app):
+    own = {"SPECDEMO_PUBLIC": "1", "SPECDEMO_TRUSTED_PROXIES": "127.0.0.1"}
+    with TemporaryDirectory() as files, app_process(args.port, GRADIO_TEMP_DIR=files, **own) as (url, app):
         found = visits(url, psutil.Process(app.pid), args)
     return {**head(args, torch.device("cpu"), "repeats", "tokens"), **found}
 

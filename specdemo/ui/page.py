@@ -41,8 +41,10 @@ AT_ONCE = 10
 """Largest files that may be on their way at the same time."""
 KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
-EVENTS = 200
+EVENTS = 100
 """Events that wait to begin. Jobs wait in queues of our own, so this fills only by a flood."""
+STATUS_SECONDS = 10.0
+"""How often Gradio tells who waits for an event to begin, all of them at once; else it does after each event."""
 THREADS = 64
 """Everyone who waits for a turn takes one for a tenth of a second at a time; pressing a button needs one too."""
 
@@ -91,7 +93,7 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
 
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
-    page.queue(max_size=EVENTS, api_open=False)
+    page.queue(max_size=EVENTS, api_open=False, status_update_rate=STATUS_SECONDS)
     visitors = Visitors(page, [*sessions, loading], limits())
     close_private(page)
     store.preload(pair_request(*(c.value for c in controls.pair.inputs())))

@@ -152,8 +152,9 @@ class BodyBound:
 
 def is_upload(scope: Scope) -> bool:
     """Whether a request sends a file."""
-    path = scope["path"].rstrip("/")
-    return scope["type"] == "http" and scope["method"] == "POST" and path.endswith("/gradio_api/upload")
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return False
+    return scope["path"].rstrip("/").endswith("/gradio_api/upload")
 
 
 def _check_json(body: bytes, *, named: bool) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from gradio.utils import LRUCache
 
 MAILBOXES = 2_000
+MESSAGE_BYTES = 1_000
+"""That one takes beside its content."""
 UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
 
@@ -39,7 +41,7 @@ class Mailbox(Queue[Any]):
         return 0.0 if self._asking else monotonic() - self._asked
 
     def _put(self, message: Any) -> None:
-        super()._put((message, size := nbytes(getattr(message, "output", None))))
+        super()._put((message, size := MESSAGE_BYTES + nbytes(getattr(message, "output", None))))
         self.size += size
 
     def _get(self) -> Any:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from gradio.utils import get_upload_folder
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdemo.ui.api.bodies import is_upload
 
 FULL = "Too many files were uploaded here lately. Try again in an hour."
+COUNT_SECONDS = 1.0
+"""How often the files that are there are counted; in between, those that come are added."""
 EMPTY_SECONDS = 60.0
 """After which a file's folder is removed when the file is gone."""
 
@@ -30,29 +32,43 @@ class UploadBound:
     def __init__(self, app: ASGIApp, most: int, files: int, seconds: float) -> None:
         self._app, self._most, self._files, self._seconds = app, most, files, seconds
         self._one_by_one = asyncio.Lock()  # each is counted before the next is let in
+        self._found, self._size, self._counted = 0, 0, -COUNT_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
         if not is_upload(scope):
             await self._app(scope, receive, send)
             return
+
+        async def counted() -> Message:
+            message = await receive()
+            self._size += len(message.get("body", b""))
+            return message
+
         async with self._one_by_one:
-            if await asyncio.to_thread(self._full, Path(get_upload_folder())):
+            if time.monotonic() - self._counted >= COUNT_SECONDS:
+                self._found, self._size = await asyncio.to_thread(self._count, Path(get_upload_folder()))
+                self._counted = time.monotonic()
+            if self._is_full(self._found, self._size):
                 await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
             else:
-                await self._app(scope, receive, send)
+                self._found += 2
+                await self._app(scope, counted, send)
 
-    def _full(self, folder: Path) -> bool:
-        """Whether the folder has as many files, or bytes, as it may; looks no further once that is known."""
-        count = size = 0
+    def _is_full(self, found: int, size: int) -> bool:
+        return found > 2 * self._files or size >= self._most
+
+    def _count(self, folder: Path) -> tuple[int, int]:
+        """Files and folders, of which each file has one, and bytes; looks no further once they are too many."""
+        found = size = 0
         for path in folder.iterdir() if folder.is_dir() else ():
             for file in (path, *path.iterdir()) if path.is_dir() else (path,):
-                found = self._bytes(file, outside=file is path)
-                if found is not None:
-                    count, size = count + 1, size + found  # folders too: each file has one
-                if count > 2 * self._files or size >= self._most:
-                    return True
-        return False
+                taken = self._bytes(file, outside=file is path)
+                if taken is not None:
+                    found, size = found + 1, size + taken
+                if self._is_full(found, size):
+                    return found, size
+        return found, size
 
     def _bytes(self, path: Path, *, outside: bool) -> int | None:
         """Bytes of a file, 0 of a folder; None if it was removed, here or meanwhile.
