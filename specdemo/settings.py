@@ -95,7 +95,9 @@ class Settings:
         _whole("gamma", self.gamma, 1, MAX_GAMMA, "drafted tokens a round")
         _real("temperature", self.temperature, 0.0, 100.0, "0 is greedy")
         if 0 < self.temperature < LEAST_TEMPERATURE:
-            raise SettingsError("temperature", f"{self.temperature!r} is as good as 0; use 0, which is greedy.")
+            raise SettingsError(
+                "temperature", f"{self.temperature!r:.80} is as good as 0; use 0, which is greedy."
+            )
         _whole("top_k", self.top_k, 0, None, "0 keeps all tokens")
         _real("top_p", self.top_p, 0.0, 1.0, "1 keeps all tokens", open_below=True)
         _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "1 is off", open_below=True)
@@ -110,15 +112,15 @@ class Settings:
         if self.exit_layer is not None:
             _whole("exit_layer", self.exit_layer, 1, None, "how many of the target's layers draft")
         if not isinstance(self.adaptive_gamma, bool):
-            raise SettingsError("adaptive_gamma", f"must be True or False, not {self.adaptive_gamma!r}.")
+            raise SettingsError("adaptive_gamma", f"must be True or False, not {self.adaptive_gamma!r:.80}.")
         if self.server is not None and (not isinstance(self.server, str) or not self.server):
-            raise SettingsError("server", f"must be the name of a configured server, not {self.server!r}.")
+            raise SettingsError("server", f"must be the name of a configured server, not {self.server!r:.80}.")
         if self.server is not None and self.engine != "server":
             raise SettingsError(
-                "server", f"{self.server!r} is only asked by the engine 'server'; choose that engine."
+                "server", f"{self.server!r:.80} is only asked by the engine 'server'; choose that engine."
             )
         if self.chat is not None and not isinstance(self.chat, bool):
-            raise SettingsError("chat", f"must be True, False or None, not {self.chat!r}.")
+            raise SettingsError("chat", f"must be True, False or None, not {self.chat!r:.80}.")
         if self.strategy == "assisted" and DRAFTERS[self.drafter].assisted is None:
             theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted is not None)
             raise SettingsError(
@@ -183,24 +185,24 @@ def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tu
         number = index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else 0
         if number < 1 or (most is not None and number > most):
             kind = "whole numbers" if isinstance(values, Iterable) and len(wanted) > 1 else "a whole number"
-            raise SettingsError(field, f"must be {kind} {span}, not {value!r}.")
+            raise SettingsError(field, f"must be {kind} {span}, not {value!r:.80}.")
         found.add(number)
     return tuple(sorted(found))
 
 
 def _one_of(field: str, value: object, names: Iterable[str]) -> None:
     if not isinstance(value, str) or value not in names:
-        raise SettingsError(field, f"{value!r} is not known; choose one of {', '.join(names)}.")
+        raise SettingsError(field, f"{value!r:.80} is not known; choose one of {', '.join(names)}.")
 
 
 def _whole(field: str, value: object, low: int, high: int | None, meaning: str) -> None:
     span = f"from {low} to {high}" if high is not None else f"of at least {low}"
     if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
-        raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {value!r}.")
+        raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {value!r:.80}.")
 
 
 def _real(field: str, value: object, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or value < low or value > high or (open_below and value == low):
         span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
-        raise SettingsError(field, f"must be a number {span} ({meaning}), not {value!r}.")
+        raise SettingsError(field, f"must be a number {span} ({meaning}), not {value!r:.80}.")

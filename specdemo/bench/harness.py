@@ -25,6 +25,7 @@ MACHINE = "{device} ({processor}), {threads} threads, torch {torch}, transformer
 TYPES = {"threads": int, "processes": int, "json": Path}
 """Of options that may have no default; those of the others are their defaults'."""
 HELP = {
+    "attacks": "by name; all unless given",
     "assisted_gammas": "tokens drafted a round by transformers, each measured",
     "browser": "Chromium's executable",
     "budget_mb": "of the store; both default pairs need more",

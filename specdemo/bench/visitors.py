@@ -123,7 +123,7 @@ def crowds(url: str, server: psutil.Process, args: Args) -> Results:
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    with app_process(args.port, SPECDEMO_PUBLIC="1") as (url, app):
+    with app_process(args.port, SPECDEMO_PUBLIC="1", SPECDEMO_TRUSTED_PROXIES="127.0.0.1") as (url, app):
         found = crowds(f"{url}/", psutil.Process(app.pid), args)
     return {**head(args, torch.device("cpu"), "visitors", "seconds", "warm_up", "tokens"), **found}
 

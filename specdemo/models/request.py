@@ -58,7 +58,7 @@ def request_pair(
     """
     if not isinstance(name, str) or not name.strip():
         raise PairError(
-            f"pair: {name!r} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
+            f"pair: {name!r:.80} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
             "or 'target + draft'."
         )
     entry = catalog().get(name.strip()) or _typed(name)
@@ -131,7 +131,7 @@ def _typed(name: str) -> CatalogEntry:
     plain = not any(mark in name for mark in ("/", "@", BETWEEN))
     if meant and plain and not is_folder(name.strip()):
         raise PairError(
-            f"pair: {name!r} is not known; did you mean {meant[0]!r}? "
+            f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
             "A repository of the hub is written owner/name."
         )
     parts = [part.strip() for part in name.split(BETWEEN)]
@@ -153,14 +153,16 @@ def _device(device: str | torch.device | None) -> str:
         where = torch.device(device)
         torch.zeros(1, device=where).item()  # the meta device has no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise PairError(f"device: {device!r} is not available here; choose cpu, auto, or leave it out.") from error
+        raise PairError(
+            f"device: {device!r:.80} is not available here; choose cpu, auto, or leave it out."
+        ) from error
     return str(where) if where.type == "cuda" else where.type  # cpu:0 is the CPU
 
 
 def _dtype(dtype: str | torch.dtype | None) -> str:
     name = "auto" if dtype is None else str(dtype).removeprefix("torch.")
     if name != "auto" and name not in DTYPES:
-        raise PairError(f"dtype: {dtype!r} is not known; choose one of auto, {', '.join(DTYPES)}.")
+        raise PairError(f"dtype: {dtype!r:.80} is not known; choose one of auto, {', '.join(DTYPES)}.")
     return name
 
 
@@ -169,5 +171,7 @@ def _quantization(requested: str | None, default: str | None) -> str | None:
     if chosen in (None, "none"):
         return None
     if chosen not in QUANTIZATIONS:
-        raise PairError(f"quantisation: {chosen!r} is not known; choose one of none, {', '.join(QUANTIZATIONS)}.")
+        raise PairError(
+            f"quantisation: {chosen!r:.80} is not known; choose one of none, {', '.join(QUANTIZATIONS)}."
+        )
     return chosen

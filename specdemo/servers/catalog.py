@@ -107,7 +107,7 @@ def configured_pair(name: str) -> ServerPair:
         raise ServerError(CLOSED) if is_public() else wrong[name]
     named = ", ".join(list(known)[:MOST_NAMED])
     choice = f"choose one of {named}" if known else f"describe it in assets/servers.toml or in {FILE}"
-    raise ServerError(f"{name!r} is not configured; {choice}.")
+    raise ServerError(f"{name!r:.80} is not configured; {choice}.")
 
 
 def _log_once(error: ServerError) -> None:
@@ -170,7 +170,7 @@ def _entry_of_table(number: int, table: Any) -> ServerEntry:
     for name, value in table.items():
         if name not in PAIR_FIELDS and name not in OTHER_FIELDS:
             known = ", ".join((*OTHER_FIELDS, *PAIR_FIELDS))
-            raise ServerError(f"{place} has {name!r}, which is not known; take one of {known}.")
+            raise ServerError(f"{place} has {name!r:.80}, which is not known; take one of {known}.")
         if name in OTHER_FIELDS and not isinstance(value, str):
             raise ServerError(f"{place}: {name} must be a text.")
     if not table.get("id") or not table.get("model"):

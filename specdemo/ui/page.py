@@ -12,9 +12,12 @@ from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
+from specdemo.ui.api.addresses import AgentAddresses, trust_proxies
+from specdemo.ui.api.bodies import BodyBound
 from specdemo.ui.api.endpoints import add_endpoints
-from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private, forget_session
+from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.api.uploads import UploadBound
+from specdemo.ui.api.visitors import Visitors
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobQueues
@@ -30,11 +33,18 @@ from specdemo.ui.tabs.sweep import create_sweep_tab
 from specdemo.view.assets import race_css
 
 TITLE = "specdemo: speculative decoding, measured"
-SESSIONS = 256
+SESSIONS = 1024
+"""Visitors of whom Gradio keeps how their components are; it makes room for 10,000 if nothing is said."""
+FORM = 10_000
+"""Bytes around a file that is sent."""
+AT_ONCE = 10
+"""Largest files that may be on their way at the same time."""
 KEPT_SECONDS = (600, 3600)
 """How often files of visitors are looked through, and how old they may grow."""
-EVENTS = 200
+EVENTS = 100
 """Events that wait to begin. Jobs wait in queues of our own, so this fills only by a flood."""
+STATUS_SECONDS = 10.0
+"""How often Gradio tells who waits for an event to begin, all of them at once; else it does after each event."""
 THREADS = 64
 """Everyone who waits for a turn takes one for a tenth of a second at a time; pressing a button needs one too."""
 
@@ -47,8 +57,9 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
         queues: where jobs wait for their turn; new ones if none are given.
 
     Raises:
-        ServerError: the configured servers cannot be read.
+        SpecDemoError: the configured servers, or the trusted proxies, cannot be read.
     """
+    trust_proxies()
     servers()  # what cannot be read is said before anything is built
     store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
@@ -78,13 +89,12 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
         controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
 
         def leave(request: gr.Request) -> None:
-            for kept in (*sessions, loading):
-                kept.forget(request.session_hash or "")
-            forget_session(page, request.session_hash or "")
+            visitors.forget(request.session_hash or "")
 
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
-    page.queue(max_size=EVENTS, api_open=False)
+    page.queue(max_size=EVENTS, api_open=False, status_update_rate=STATUS_SECONDS)
+    visitors = Visitors(page, [*sessions, loading], limits())
     close_private(page)
     store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
     return page
@@ -92,22 +102,32 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
 
 def launch_options() -> dict[str, Any]:
     """How the page is launched: theme, styles and scripts belong to the launch in Gradio 6."""
+    most = limits()
     own = (Path(__file__).parent / "web" / "page.css").read_text(encoding="utf-8")
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),
         "head": f"<style>{own}{race_css()}{link_css()}</style>{race_head()}{link_head()}",
         "footer_links": [],
-        # What Gradio keeps of a visitor, about 0.4 MB; it makes room for 10,000 if nothing is said.
         "state_session_capacity": SESSIONS,
         "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown
-        "max_file_size": limits().upload,
+        "max_file_size": most.upload,
         "max_threads": THREADS,
         "mcp_server": True,
         "app_kwargs": {
             "exception_handlers": HANDLERS,
-            "middleware": [Middleware(UploadBound, most=limits().uploads)],
+            "middleware": [
+                Middleware(AgentAddresses),
+                Middleware(
+                    BodyBound,
+                    most=most.body,
+                    upload=most.upload + FORM,
+                    at_once=AT_ONCE * most.upload,
+                    paced=is_public(),
+                ),
+                Middleware(UploadBound, most=most.uploads, files=most.files, seconds=KEPT_SECONDS[1]),
+            ],
         },
     }
 

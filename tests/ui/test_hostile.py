@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import Wire
+from wire import JSON, Wire
 
 from specdemo.models.source import ASSETS
 from specdemo.runs.store import PairStore
@@ -126,6 +126,7 @@ def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
     """A public page, as on a Space."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPECDEMO_PUBLIC", "1")
+        environment.setattr("specdemo.ui.api.bodies.INCOME", 1e6)  # all strangers here have one address
         demo = build(store, queues)
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
         yield url
@@ -221,6 +222,43 @@ def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body
     check(answer.text, expected)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("queue/join", {"data": "x" * 5000, "fn_index": 0, "session_hash": "s"}),
+        ("queue/join", {"data": [], "fn_index": {"a": ["x" * 5000] * 9}, "session_hash": "s"}),
+        ("call/run", {"data": {"a": "x" * 5000}}),
+        ("call/run", {"data": ["x", {"x" * 5000: 1}]}),
+        ("call/run", {"data": ["x", {"gamma": "x" * 5000}]}),
+        ("call/run", {"data": ["x", {"strategy": ["x" * 5000]}]}),
+        ("call/run", {"data": ["x", {"server": "x" * 5000}]}),
+        ("call/run", {"data": ["x", {"seed": -(10**4000)}]}),
+        ("call/run", {"data": ["x", {"max_new_tokens": 10**4000}]}),
+        ("call/sweep", {"data": [["x"], [2], 10**4000]}),
+        ("call/run", {"data": ["x", {}, "x" * 5000]}),
+        ("call/" + "x" * 1500, {"data": []}),
+        ("run/" + "x" * 1500, {"data": []}),
+    ],
+)
+def test_no_answer_repeats_what_was_sent(wire: Wire, path: str, body: Any) -> None:
+    """At most 200 characters of it, whoever finds it wrong: the server, Gradio, or the endpoint."""
+    answer = wire.http.post(f"{wire.url}/gradio_api/{path}", content=json.dumps(body), headers=JSON)
+    said = answer.text
+    if "event_id" in said:
+        *_, said = wire.http.get(f"{wire.url}/gradio_api/{path}/{answer.json()['event_id']}").text.splitlines()
+    assert "x" * 201 not in said
+    assert said.count("0") <= 200
+    check(said, "")
+
+
+def test_requests_too_large_are_refused_where_they_come_in(wire: Wire) -> None:
+    """By the app as it is launched, with the bounds of a public page."""
+    for body in (b" " * (PUBLIC.body + 1), json.dumps({"data": ["x", [{}] * 3000]}).encode()):
+        answer = wire.http.post(f"{wire.url}/gradio_api/call/race", content=body, headers=JSON)
+        assert answer.status_code == 413
+        check(answer.text, "This request")
+
+
 @pytest.mark.parametrize(("name", "content", "expected"), FILES, ids=[f[0] for f in FILES])
 def test_files_that_are_no_recordings(wire: Wire, name: str, content: Any, expected: str | None) -> None:
     """An opened file is data: read whole or refused in a sentence, and never kept."""
@@ -259,6 +297,7 @@ def test_a_file_too_large_is_refused_while_it_comes(wire: Wire) -> None:
 def test_no_number_of_files_fills_the_disk(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only each is bounded, but all together; what lies there already counts."""
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    monkeypatch.setattr("specdemo.ui.api.uploads.COUNT_SECONDS", 0.0)
     lying = tmp_path / "somebody" / "file.bin"
     lying.parent.mkdir()
     with lying.open("wb") as file:

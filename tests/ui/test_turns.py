@@ -188,12 +188,12 @@ def test_many_threads_never_have_more_turns_than_there_are() -> None:
     ("headers", "expected"),
     [
         ({}, Visitor("abc", "10.0.0.1")),
-        ({"x-forwarded-for": "198.51.100.7, 10.0.0.1"}, Visitor("abc", "198.51.100.7")),
-        ({"x-gradio-user": "mcp", "x-forwarded-for": "198.51.100.7"}, Visitor("mcp 198.51.100.7", "198.51.100.7")),
+        ({"x-forwarded-for": "198.51.100.7"}, Visitor("abc", "10.0.0.1")),
+        ({"x-gradio-user": "mcp", "x-forwarded-for": "198.51.100.7"}, Visitor("mcp 10.0.0.1", "10.0.0.1")),
     ],
 )
 def test_a_visitor_is_a_page_and_an_address(headers: dict[str, str], expected: Visitor) -> None:
-    """Behind a proxy the address is the one it names; agents are told apart by theirs."""
+    """The address is the one that the server found, and no header; agents are told apart by theirs."""
     request = SimpleNamespace(session_hash="abc", headers=headers, client=SimpleNamespace(host="10.0.0.1"))
     assert visitor_of(request) == expected
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import gradio as gr
+from fastapi.exceptions import RequestValidationError
 from gradio.route_utils import FnIndexInferError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -18,6 +19,7 @@ TAKEN = {
 }
 """What each endpoint takes."""
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
+LONGEST_MESSAGE = 200
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +36,8 @@ class GuardedBlocks(gr.Blocks):
             inputs = [*inputs, *(c.value for c in block_fn.inputs[len(inputs) :])]
         try:
             return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
-        except gr.Error:
+        except gr.Error as error:
+            error.message = f"{error.message!s:.{LONGEST_MESSAGE}}"  # Gradio's own repeat what was sent
             raise
         except Exception as error:
             raise gr.Error(UNREADABLE, print_exception=False) from error
@@ -45,14 +48,6 @@ def close_private(page: gr.Blocks) -> None:
     for event in page.fns.values():
         if event.api_visibility == "private":
             event.api_name = None
-
-
-def forget_session(page: gr.Blocks, session: str) -> None:
-    """Let go of what Gradio keeps of a visitor who left, which is all that was shown to them, for an hour."""
-    holder = page.state_holder
-    with holder.lock:
-        holder.session_data.pop(session, None)
-        holder.time_last_used.pop(session, None)
 
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
@@ -71,6 +66,11 @@ async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
 
 
+async def _unreadable(request: Request, error: Exception) -> JSONResponse:
+    """A body of other fields than the address takes; FastAPI's own answer repeats all that was sent."""
+    return JSONResponse({"detail": UNREADABLE}, status_code=422)
+
+
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     """What a request is told that no route foresaw; the trace stays in the server's own log."""
     return JSONResponse({"detail": "This request is not one that the page sends."}, status_code=500)
@@ -78,6 +78,7 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
 
 HANDLERS = {
     FnIndexInferError: _unknown,
+    RequestValidationError: _unreadable,
     **dict.fromkeys((KeyError, TypeError, ValueError), _wrong_names),
     Exception: _unforeseen,
 }

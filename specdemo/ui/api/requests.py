@@ -17,7 +17,7 @@ from specdemo.settings import (
     whole_numbers,
 )
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.jobs.limits import check_lanes
+from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
 from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
 from specdemo.ui.jobs.race import RaceJob, race_job
 from specdemo.ui.panel.lane_controls import whole
@@ -85,6 +85,7 @@ def _parse_settings(given: Any) -> Settings:
 def _parse_lanes(given: Any) -> list[Settings]:
     if not isinstance(given, list):
         raise SettingsError("lanes", f"must be a list of settings, one for each lane, not {_kind(given)}.")
+    check_number_of_lanes(len(given))
     lanes = []
     for number, lane in enumerate(given, start=1):
         try:

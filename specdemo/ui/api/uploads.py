@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 from gradio.utils import get_upload_folder
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specdemo.ui.api.bodies import is_upload
 
 FULL = "Too many files were uploaded here lately. Try again in an hour."
+COUNT_SECONDS = 1.0
+"""How often the files that are there are counted; in between, those that come are added."""
+EMPTY_SECONDS = 60.0
+"""After which a file's folder is removed when the file is gone."""
 
 
 class UploadBound:
@@ -17,29 +25,64 @@ class UploadBound:
     Args:
         app: what takes them otherwise.
         most: bytes.
+        files: their number.
+        seconds: after which the rest of a broken upload is removed; Gradio removes whole files by itself.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app, self._most = app, most
+    def __init__(self, app: ASGIApp, most: int, files: int, seconds: float) -> None:
+        self._app, self._most, self._files, self._seconds = app, most, files, seconds
+        self._one_by_one = asyncio.Lock()  # each is counted before the next is let in
+        self._found, self._size, self._counted = 0, 0, -COUNT_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
-        if _is_upload(scope) and _size(Path(get_upload_folder())) >= self._most:
-            await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
-        else:
+        if not is_upload(scope):
             await self._app(scope, receive, send)
+            return
 
+        async def counted() -> Message:
+            message = await receive()
+            self._size += len(message.get("body", b""))
+            return message
 
-def _is_upload(scope: Scope) -> bool:
-    return scope["type"] == "http" and scope["method"] == "POST" and scope["path"].rstrip("/").endswith("/upload")
+        async with self._one_by_one:
+            if time.monotonic() - self._counted >= COUNT_SECONDS:
+                self._found, self._size = await asyncio.to_thread(self._count, Path(get_upload_folder()))
+                self._counted = time.monotonic()
+            if self._is_full(self._found, self._size):
+                await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
+            else:
+                self._found += 2
+                await self._app(scope, counted, send)
 
+    def _is_full(self, found: int, size: int) -> bool:
+        return found > 2 * self._files or size >= self._most
 
-def _size(folder: Path) -> int:
-    """Bytes of all files below; one that is removed meanwhile counts nothing."""
-    total = 0
-    for path in folder.rglob("*"):
+    def _count(self, folder: Path) -> tuple[int, int]:
+        """Files and folders, of which each file has one, and bytes; looks no further once they are too many."""
+        found = size = 0
+        for path in folder.iterdir() if folder.is_dir() else ():
+            for file in (path, *path.iterdir()) if path.is_dir() else (path,):
+                taken = self._bytes(file, outside=file is path)
+                if taken is not None:
+                    found, size = found + 1, size + taken
+                if self._is_full(found, size):
+                    return found, size
+        return found, size
+
+    def _bytes(self, path: Path, *, outside: bool) -> int | None:
+        """Bytes of a file, 0 of a folder; None if it was removed, here or meanwhile.
+
+        A file that is in no folder of its own is what an upload leaves that breaks off.
+        """
+        folder = path.is_dir()
         try:
-            total += path.stat().st_size
+            found = path.stat()
+            if outside and time.time() - found.st_mtime > (EMPTY_SECONDS if folder else self._seconds):
+                path.rmdir() if folder else path.unlink()
+                return None
         except FileNotFoundError:
-            continue
-    return total
+            return None
+        except OSError:  # the folder is not empty
+            return 0
+        return 0 if folder else found.st_size

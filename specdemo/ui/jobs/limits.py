@@ -22,8 +22,13 @@ class Limits:
         lanes: of one race.
         prompts: of one measurement.
         runs: of one measurement.
+        body: bytes of one request, which is no file.
         upload: bytes of one file.
         uploads: bytes of all visitors' files together.
+        files: their number.
+        kept: bytes of all visitors' recordings together, packed.
+        unread: bytes of all answers together that nobody fetched yet.
+        idle: seconds after which nothing is kept of a visitor who did nothing.
         seconds: that one job may have the models for; None is no limit.
         waiting: jobs that wait for the models.
         visitor: jobs of one visitor, waiting or running.
@@ -36,8 +41,13 @@ class Limits:
     lanes: int
     prompts: int
     runs: int
+    body: int
     upload: int
     uploads: int
+    files: int
+    kept: int
+    unread: int
+    idle: float
     seconds: float | None
     waiting: int
     visitor: int
@@ -51,8 +61,13 @@ PRIVATE = Limits(
     lanes=4,
     prompts=MOST_PROMPTS,
     runs=3000,
+    body=16_000_000,
     upload=LARGEST_FILE + 1_000_000,  # so that a recording that is too large is told so in its own words
     uploads=10_000_000_000,
+    files=100_000,
+    kept=500_000_000,
+    unread=500_000_000,
+    idle=86_400.0,
     seconds=None,
     waiting=32,
     visitor=8,
@@ -64,8 +79,13 @@ PUBLIC = Limits(
     lanes=4,
     prompts=16,
     runs=240,
+    body=1_000_000,  # 16 prompts of 4,000 characters, at six bytes each, are 400,000
     upload=6_000_000,
     uploads=500_000_000,
+    files=1_000,
+    kept=20_000_000,
+    unread=20_000_000,
+    idle=3_600.0,
     seconds=120.0,
     waiting=24,
     visitor=2,
@@ -99,14 +119,24 @@ def check_lanes(lanes: Sequence[Settings]) -> None:
         SettingsError: there are none or too many, or one is too long.
     """
     most = limits()
-    if not 1 <= len(lanes) <= most.lanes:
-        raise SettingsError("lanes", f"there are {len(lanes)}; give 1 to {most.lanes}.")
+    check_number_of_lanes(len(lanes))
     for settings in lanes:
         if settings.max_new_tokens > most.tokens:
             raise SettingsError(
                 "max_new_tokens",
-                f"{settings.max_new_tokens:,} is more than the {most.tokens:,} of a run; ask for fewer.{_hint()}",
+                f"{_counted(settings.max_new_tokens)} is more than the {most.tokens:,} of a run; ask for "
+                f"fewer.{_hint()}",
             )
+
+
+def check_number_of_lanes(lanes: int) -> None:
+    """
+    Raises:
+        SettingsError: there are none or too many.
+    """
+    most = limits().lanes
+    if not 1 <= lanes <= most:
+        raise SettingsError("lanes", f"there are {lanes:,}; give 1 to {most}.")
 
 
 def check_runs(runs: int) -> None:
@@ -117,8 +147,13 @@ def check_runs(runs: int) -> None:
     most = limits().runs
     if runs > most:
         raise SpecDemoError(
-            f"These are {runs:,} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
+            f"These are {_counted(runs)} runs, and {most:,} are the most; take fewer prompts or repeats.{_hint()}"
         )
+
+
+def _counted(number: int) -> str:
+    """A number for a sentence; its digits were a stranger's choice."""
+    return f"{number:,}" if number < 10**21 else "far too many"
 
 
 def _hint() -> str:

@@ -204,10 +204,7 @@ class JobQueues:
 
 def visitor_of(request: Any) -> Visitor:
     """Who sends a Gradio request."""
-    headers, client = request.headers or {}, request.client
-    address = (client.host if client is not None else "") or ""
-    # Behind a Space's proxy all come from one machine, which says for whom. Who forges it evades this limit alone.
-    address = headers.get("x-forwarded-for", "").split(",")[0].strip() or address
+    address = (request.client.host if request.client is not None else "") or ""
     if is_agent(request):
         # Calls of all agents come in the session of one client that Gradio keeps for them.
         return Visitor(f"mcp {address}", address)

@@ -68,6 +68,11 @@ class StopSignals:
             if session in self._events:
                 self._events[session].set()
 
+    def sessions(self) -> set[str]:
+        """The visitors of whom a signal is kept."""
+        with self._lock:
+            return {*self._events}
+
     def forget(self, session: str) -> None:
         """The visitor left: end their run and keep nothing of them."""
         self.stop(session)

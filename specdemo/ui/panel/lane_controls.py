@@ -50,7 +50,7 @@ def lane_settings(method: str, *values: Any, **shared: Any) -> Settings | None:
         return None
     chosen = find_method(method)
     if chosen is None:
-        raise SettingsError("method", f"{method!r} is not known; choose one of {', '.join(local_methods())}.")
+        raise SettingsError("method", f"{method!r:.80} is not known; choose one of {', '.join(local_methods())}.")
     if chosen.server is not None:  # γ and the rule, which is lossless, are the server's own
         served = {
             "engine": "server",

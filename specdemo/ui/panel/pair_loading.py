@@ -102,6 +102,11 @@ class PairLoading:
         if leave is not None:
             leave()
 
+    def sessions(self) -> set[str]:
+        """The visitors of whom something is kept."""
+        with self._lock:
+            return {*self._latest, *self._shown, *self._wanted}
+
     def forget(self, session: str) -> None:
         """Forget a visitor who left; loads end that only they waited for."""
         with self._lock:
@@ -115,7 +120,7 @@ class PairLoading:
         """Show a server at once, and whether it answers when that is known."""
         entry = servers().get(name)
         if entry is None:
-            raise ServerError(f"{name!r} is not configured any more; choose another pair.")
+            raise ServerError(f"{name!r:.80} is not configured any more; choose another pair.")
         self._shown.pop(session, None)
         yield _card(pair_card.server(entry, None))
         states = probe(entry.pair, entry.strategies)

@@ -9,6 +9,7 @@ import gradio as gr
 
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.race import RaceJob, race_job, race_value
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
@@ -16,7 +17,7 @@ from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.panel.request import panel_request
-from specdemo.ui.tabs.recordings_panel import create_recordings, create_saves
+from specdemo.ui.tabs.recordings_panel import Desk, create_recordings, create_saves
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
 
@@ -50,9 +51,9 @@ def create_race_tab(
         padding=False,
         elem_id="race",
     )
-    recordings = SessionRecordings()
-    saves = create_saves(recordings)
-    create_recordings(view, saves, recordings)
+    recordings, desk = SessionRecordings(limits().kept), Desk()
+    saves = create_saves(recordings, desk)
+    create_recordings(view, saves, recordings, desk)
 
     def job(*values: Any) -> RaceJob:
         panel = panel_request(values)
@@ -70,7 +71,7 @@ def create_race_tab(
 
     def end(session: str) -> Updates:
         recordings.end(session)
-        return {saves: gr.update(visible=recordings.get(session) is not None)}
+        return {saves: gr.update(visible=recordings.has(session))}
 
     signals, (ended,) = connect(
         runner,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -16,7 +18,7 @@ from specdemo.errors import TraceError
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
 from specdemo.trace import Trace
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.race_value import replay_value
@@ -29,6 +31,11 @@ BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read UTF-8 as something el
 RUNNING = "A run is under way. Press Stop or wait for its end, then open the recording."
 GONE = "There is nothing to save any more. Press Run, or open a recording, and save again."
 _serial = count(1)
+
+IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 1, **UNSEEN}
+"""Options of events that read a recording or make a file of one: a second of computing where it is long."""
+REST = 2.0
+"""Times what such an event took, in which none follows, so that runs keep most of the machine."""
 
 # Files are put together in the browser and never lie on the server's disk. `props.value` is one from `_file`.
 SAVE = """
@@ -44,6 +51,23 @@ watch("value", async () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 });
 """
+
+
+class Desk:
+    """Where recordings are opened and saved, one after another, with rests between them."""
+
+    def __init__(self) -> None:
+        self._rested = 0.0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Do something there; waits while the rest goes on. Gradio lets in one thread at a time."""
+        time.sleep(max(0.0, self._rested - time.monotonic()))
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._rested = time.monotonic() + REST * (time.thread_time() - began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +104,30 @@ def shipped() -> tuple[Recording, ...]:
     return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
 
 
-def create_saves(recordings: SessionRecordings) -> gr.Row:
+def create_saves(recordings: SessionRecordings, desk: Desk) -> gr.Row:
     """Build the row of save buttons in the current layout, hidden until there is something to save."""
     file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
     def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
         def save(request: gr.Request) -> dict[str, Any] | None:
-            recording = recordings.get(request.session_hash or "")
-            if recording is None:
-                gr.Warning(GONE)
-                return None
-            # The serial lets the browser see that the same file was asked for again.
-            return {"serial": next(_serial), "name": way.name, "type": way.type, "parts": way.parts(recording)}
+            with desk.turn():
+                recording = recordings.get(request.session_hash or "")
+                if recording is None:
+                    gr.Warning(GONE)
+                    return None
+                # The serial lets the browser see that the same file was asked for again.
+                return {"serial": next(_serial), "name": way.name, "type": way.type, "parts": way.parts(recording)}
 
         return save
 
     with gr.Row(visible=False, elem_id="race-saves") as row:
         for way in SAVES:
             button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
-            button.click(saver(way), None, file, **QUIET)
+            button.click(saver(way), None, file, **IN_TURN)
     return row
 
 
-def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings) -> None:
+def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk) -> None:
     """Build the gallery and the place to open a file, and wire both to the view."""
     with gr.Column(elem_id="recordings"):
         gr.HTML(
@@ -132,7 +157,8 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
 
     def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:
         def show_shipped(request: gr.Request) -> list[Any]:
-            return show(recording, request.session_hash or "")
+            with desk.turn():
+                return show(recording, request.session_hash or "")
 
         return show_shipped
 
@@ -140,7 +166,8 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
         if path is None:
             return [gr.update(), gr.update(), gr.update(), None]
         try:
-            return show(Recording.load(path), request.session_hash or "")
+            with desk.turn():
+                return show(Recording.load(path), request.session_hash or "")
         except TraceError as error:
             return [gr.update(), gr.update(), _notice(str(error)), None]
         finally:
@@ -148,8 +175,8 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
 
     outputs = [view, saves, message, upload]
     for button, recording in zip(chosen, shipped(), strict=True):
-        button.click(shower(recording), None, outputs, **QUIET)
-    upload.upload(read, upload, outputs, **QUIET)
+        button.click(shower(recording), None, outputs, **IN_TURN)
+    upload.upload(read, upload, outputs, **IN_TURN)
 
 
 def _caption(recording: Recording) -> str:

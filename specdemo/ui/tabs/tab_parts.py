@@ -147,5 +147,5 @@ def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> in
     """
     number = whole(field, value)
     if not isinstance(number, int) or not least <= number <= most:
-        raise SettingsError(field, f"must be a whole number from {least} to {most:,}, not {number!r}.")
+        raise SettingsError(field, f"must be a whole number from {least} to {most:,}, not {number!r:.80}.")
     return number

@@ -1,0 +1,58 @@
+"""Whose address a request has: the peer's, or what a proxy that is trusted says of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from ipaddress import ip_network
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from specdemo.errors import SpecDemoError
+
+VARIABLE = "SPECDEMO_TRUSTED_PROXIES"
+OF_A_SPACE = "10.0.0.0/8"
+"""Where the proxy of a Space is."""
+_HEADER = b"x-specdemo-agent"
+_SECRET = secrets.token_hex().encode()
+
+
+def trust_proxies() -> None:
+    """Have the server believe ``X-Forwarded-For`` from the configured proxies alone; for the next launch.
+
+    Uvicorn reads the header, from the right, up to the first address that is no trusted proxy's: what a client
+    wrote itself stands left of that. It trusts loopback unless told otherwise.
+
+    Raises:
+        SpecDemoError: the variable holds something else than addresses and networks.
+    """
+    text = os.environ.get(VARIABLE, OF_A_SPACE if os.environ.get("SPACE_ID") else "")
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    for entry in entries:
+        try:
+            ip_network(entry)
+        except ValueError:
+            raise SpecDemoError(
+                f"{VARIABLE}: {entry!r:.80} is no address; name proxies, such as 127.0.0.1, 10.0.0.0/8."
+            ) from None
+    os.environ["FORWARDED_ALLOW_IPS"] = ",".join(entries)
+
+
+class AgentAddresses:
+    """Gradio answers agents by calls to itself; this hands their address on, in a header that nobody can forge."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As any ASGI application."""
+        if scope["type"] == "http":
+            said = [value for name, value in scope["headers"] if name == _HEADER]
+            headers = [(name, value) for name, value in scope["headers"] if name != _HEADER]
+            if scope["path"].rstrip("/").endswith(("/gradio_api/mcp", "/gradio_api/mcp/http")):
+                address = (scope.get("client") or ("", 0))[0]
+                headers.append((_HEADER, _SECRET + b" " + address.encode()))
+            scope = {**scope, "headers": headers}
+            if said and said[0].startswith(_SECRET + b" "):
+                scope["client"] = (said[0].removeprefix(_SECRET + b" ").decode(), 0)
+        await self._app(scope, receive, send)

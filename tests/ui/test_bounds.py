@@ -1,0 +1,400 @@
+"""What one request may send, what is kept of visitors, and whose address a request has; without an app."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import httpx
+import pytest
+from gradio.route_utils import FileUploadProgress
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from specdemo.errors import SpecDemoError
+from specdemo.models.source import ASSETS
+from specdemo.recording import Recording
+from specdemo.ui.api import bodies, mailboxes, visitors
+from specdemo.ui.api.addresses import AgentAddresses, trust_proxies
+from specdemo.ui.api.bodies import BodyBound, Purses
+from specdemo.ui.api.mailboxes import Mailboxes
+from specdemo.ui.api.sessions import Sessions
+from specdemo.ui.api.uploads import UploadBound
+from specdemo.ui.api.visitors import Visitors
+from specdemo.ui.jobs.limits import PUBLIC
+from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.jobs.stops import StopSignals
+
+BODY, FILE = 30_000, 50_000
+
+
+async def tell(request: Request) -> JSONResponse:
+    """What came through."""
+    body = await request.body()
+    return JSONResponse({"bytes": len(body), "peer": request.client and request.client.host})
+
+
+def client(*middleware: Middleware, peer: str = "192.0.2.1") -> httpx.AsyncClient:
+    app = Starlette(routes=[Route("/{path:path}", tell, methods=["GET", "POST"])], middleware=middleware)
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app, client=(peer, 1)), base_url="http://app/gradio_api", timeout=10
+    )
+
+
+def bound(**options: Any) -> Middleware:
+    return Middleware(BodyBound, **{"most": BODY, "upload": FILE, "at_once": 10 * FILE, "paced": False, **options})
+
+
+def send(path: str, content: Any, *middleware: Middleware, **headers: str) -> httpx.Response:
+    async def sent() -> httpx.Response:
+        async with client(*(middleware or [bound()])) as http:
+            return await http.post(path, content=content, headers=headers)
+
+    return asyncio.run(sent())
+
+
+def chunked(body: bytes) -> Any:
+    async def chunks() -> Any:
+        for start in range(0, len(body), 1000):
+            yield body[start : start + 1000]
+
+    return chunks()
+
+
+@pytest.mark.parametrize("path", ["call/race", "call/v2/run", "queue/join", "run/predict", "run/upload", "mcp/"])
+def test_no_body_is_larger_than_the_bound_on_any_way(path: str) -> None:
+    """With its length said and in chunks; a file's own bound is for the address of files alone."""
+    text = json.dumps({"data": "x" * (BODY - 50), "session_hash": "s"}).encode()
+    assert send(path, text).json()["bytes"] == len(text)
+    for content in (text + b" " * 100, chunked(text + b" " * 100), chunked(b"x" * 3 * BODY)):
+        answer = send(path, content)
+        assert answer.status_code == 413
+        assert answer.json() == {"detail": "This request is too large: at most 30,000 bytes are taken here."}
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "said"),
+    [
+        ({"data": ["x", [{}] * 1990]}, 200, ""),
+        ({"data": ["x", [{}] * 2000]}, 413, "2,000 values"),
+        ({"data": {str(n): 0 for n in range(2000)}}, 413, "2,000 values"),
+        ({"data": json.loads("[" * 30 + "]" * 30)}, 200, ""),
+        ({"data": json.loads("[" * 60 + "]" * 60)}, 413, "40 deep"),
+        (b"[" * 9000 + b"]" * 9000, 400, "JSON"),
+        (b'{"data": [1' + b"0" * 9000 + b"]}", 400, "JSON"),
+        (json.dumps({"data": [{}] * 2000}).encode("utf-16"), 413, "2,000 values"),
+        (b"prompt=x", 400, "JSON"),
+        ({"data": [], "session_hash": "s" * 101}, 414, "name of its session"),
+        (b"", 200, ""),
+    ],
+)
+def test_what_costs_much_within_the_bound_is_refused_too(value: Any, status: int, said: str) -> None:
+    """Many values, deep ones, numbers without end: before anything is built of them."""
+    answer = send("call/race", value if isinstance(value, bytes) else json.dumps(value).encode())
+    assert answer.status_code == status
+    assert said in answer.text
+    assert len(answer.text) < 200
+
+
+def test_a_call_past_the_queue_names_its_session() -> None:
+    """Without one Gradio builds a whole one for it, which takes twenty times as long as the call."""
+    for session in (None, "", 5):
+        assert send("run/predict", json.dumps({"data": [], "session_hash": session}).encode()).status_code == 422
+
+
+def test_addresses_of_requests_are_short_but_those_of_links_need_not_be() -> None:
+    """What Gradio keeps by a name in the address cannot be long; a link to the page can."""
+
+    async def get(path: str) -> int:
+        async with client(bound()) as http:
+            return (await http.get(f"http://app{path}")).status_code
+
+    assert asyncio.run(get("/gradio_api/upload_progress?upload_id=" + "x" * 3000)) == 414
+    assert asyncio.run(get("/?prompt=" + "x" * 6000)) == 200
+
+
+def test_a_file_has_its_own_bound_and_comes_alone() -> None:
+    """A request with many small files is refused before one is written."""
+    one = {"files": ("x", b"x" * (FILE - 1000))}
+
+    async def post(files: Any) -> int:
+        async with client(bound()) as http:
+            return (await http.post("upload", files=files)).status_code
+
+    assert asyncio.run(post(one)) == 200
+    assert asyncio.run(post({"files": ("x", b"x" * FILE)})) == 413
+    assert asyncio.run(post([("files", (f"{n}", b"x")) for n in range(10)])) == 413
+
+
+def test_bodies_under_way_are_bounded_together_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-sent bodies fill no memory, and not for long."""
+    monkeypatch.setattr(bodies, "SECONDS", 0.3)
+
+    async def stuck() -> Any:
+        yield b"x" * 900
+        await asyncio.sleep(5)
+
+    async def both() -> list[int]:
+        async with client(bound(at_once=1000)) as http:
+            first = asyncio.create_task(http.post("call/run", content=stuck()))
+            await asyncio.sleep(0.1)
+            second = await http.post("call/run", content=b" " * 200)
+            last = (await first).status_code
+            return [second.status_code, last, (await http.post("call/run", content=b"1" * 200)).status_code]
+
+    assert asyncio.run(both()) == [503, 408, 200]
+
+
+def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its requests cost; who asks now and then never waits."""
+    now = [0.0]
+    monkeypatch.setattr(bodies, "monotonic", lambda: now[0])
+    purses = Purses()
+    assert [purses.spend("a", bodies.PURSE), purses.spend("a", 20)] == [0.0, pytest.approx(20 / bodies.INCOME)]
+    assert purses.spend("b", 20) == 0
+    now[0] += 1000
+    assert purses.spend("a", bodies.PURSE) == 0
+    for number in range(bodies.PURSES):
+        purses.spend(f"of {number}", 1)
+    assert purses.spend("a", bodies.PURSE) == 0, "no more addresses are kept than that"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where uploads lie; they are counted at each."""
+    monkeypatch.setattr("specdemo.ui.api.uploads.COUNT_SECONDS", 0.0)
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_files_are_bounded_in_number_and_what_is_broken_or_empty_goes(folder: Path) -> None:
+    """Small ones count as large ones do; a folder goes with its file, the rest of a broken upload by age."""
+    uploads = Middleware(UploadBound, most=10_000, files=3, seconds=100)
+
+    def status() -> int:
+        return send("upload", b"", uploads).status_code
+
+    for number in range(3):
+        (folder / f"hash{number}").mkdir()
+        (folder / f"hash{number}" / "x.json").write_text("{}")
+    assert status() == 200
+    (folder / "hash9").mkdir()
+    assert status() == 507
+    for path in (folder / "hash9", folder / "hash0"):
+        aged(path, 90)
+    assert status() == 200
+    assert [(folder / f"hash{n}").exists() for n in (0, 9)] == [True, False]
+    (folder / "broken").write_bytes(b"x" * 9_999)  # with the others' bytes too many
+    assert status() == 507
+    aged(folder / "broken", 101)
+    assert status() == 200
+    assert not (folder / "broken").exists()
+
+
+def aged(path: Path, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+# --- what is kept of visitors -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return Recording.load(ASSETS / "recordings" / "1-chat.json")
+
+
+def test_recordings_of_all_visitors_are_bounded_and_come_back_as_they_were(recording: Recording) -> None:
+    """The oldest go; what is kept is exact."""
+    probe = SessionRecordings(10**9)
+    probe.keep("a", recording)
+    kept = SessionRecordings(int(2.5 * probe._size))
+    for session in "abcb":
+        kept.keep(session, recording)
+    assert [kept.has(session) for session in "abc"] == [False, True, True]
+    assert kept.get("b") == recording
+    assert kept.get("a") is None
+    kept.forget("b")
+    kept.begin("c")
+    assert (kept._size, kept.sessions()) == (0, {"c"})
+    SessionRecordings(1).keep("a", recording)
+
+
+class Queue:
+    """Of Gradio, what the visitors' belongings hang on."""
+
+    def __init__(self) -> None:
+        self.pending_event_ids_session: dict[str, set[str]] = {}
+        self.cleaned: list[str] = []
+
+    async def clean_events(self, *, session_hash: str) -> None:
+        self.cleaned.append(session_hash)
+
+
+def test_a_session_holds_what_differs_from_the_page_and_no_more() -> None:
+    """No description of each component, which took 45 ms and 0.4 MB, and nothing that was shown."""
+    with gr.Blocks() as page:
+        text, state = gr.Textbox(), gr.State(1)
+    page.state_session_capacity = 2
+    sessions = Sessions()
+    sessions.set_blocks(page)
+    mine = sessions["mine"]
+    assert mine[state._id] == 1
+    mine[state._id] = 2
+    mine[text._id] = gr.Textbox(label="other", render=False)
+    mine._update_config(text._id)
+    mine._update_value_in_config(text._id, "x" * 10**6)
+    assert (sessions["mine"][state._id], sessions["mine"][text._id].label) == (2, "other")
+    assert sessions["other"][text._id] is text
+    assert mine.config_values == {}
+    assert sessions["third"] is not sessions["other"]
+    assert [*sessions.session_data] == ["third", "other"]
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(visitors, "file_upload_statuses", FileUploadProgress())
+    with gr.Blocks() as page:
+        gr.Textbox()
+    page._queue = Queue()  # type: ignore[assignment]
+    page.state_session_capacity = 4
+    Sessions().set_blocks(page)
+    return page
+
+
+def test_nothing_of_a_visitor_outlives_what_gradio_keeps_of_them(page: Any, recording: Recording) -> None:
+    """Neither where a session was never heard of again, nor where it had to make room."""
+    stops, recordings = StopSignals(), SessionRecordings(10**9)
+    kept = Visitors(page, [stops, recordings], PUBLIC)
+    for session in "abcdef":
+        assert page.state_holder[session] is not None
+        stops.arm(session)
+        recordings.keep(session, recording)
+    page.state_holder.time_last_used["d"] -= timedelta(seconds=PUBLIC.idle + 1)
+    asyncio.run(kept.tidy())
+    assert recordings.sessions() == stops.sessions() == {*page.state_holder.session_data} == {*"cef"}
+
+
+def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest unasked for first, and never one that somebody waits for."""
+    now = [0.0]
+    monkeypatch.setattr(mailboxes, "monotonic", lambda: now[0])
+
+    async def play() -> None:
+        kept = Visitors(page, [], PUBLIC)
+        boxes = page._queue.pending_messages_per_session
+        assert isinstance(boxes, Mailboxes)
+        for session in ("old", "unread", "read", "listening"):
+            boxes[session] = asyncio.Queue()
+            page._queue.pending_event_ids_session[session] = {"id"}
+            now[0] += 1
+        listener = asyncio.create_task(boxes["listening"].get())
+        await asyncio.sleep(0)
+        large = SimpleNamespace(output={"data": ["x" * (PUBLIC.unread * 2 // 5)]})
+        for session in ("unread", "read", "listening"):
+            boxes[session].put_nowait(large)
+        assert await boxes["read"].get() is large
+        assert await listener is large
+        await kept.tidy()
+        assert [*boxes] == ["old", "unread", "read", "listening"]
+        boxes["old"].put_nowait(large)
+        boxes["read"].put_nowait(large)
+        await kept.tidy()
+        assert [*boxes] == ["unread", "read", "listening"] == [*page._queue.pending_event_ids_session]
+        now[0] += mailboxes.UNREAD_SECONDS + 1
+        listener = asyncio.create_task(boxes["listening"].get())
+        await asyncio.sleep(0)
+        await kept.tidy()
+        assert [*boxes] == ["listening"]
+        assert {*page._queue.cleaned} == {"old", "unread", "read"}
+        boxes["old"].put_nowait(large)  # what still comes for them is dropped
+        assert [*boxes] == ["listening"]
+        listener.cancel()
+
+    asyncio.run(play())
+
+
+def test_the_progress_of_uploads_is_told_of_the_last_ones(page: Any) -> None:
+    """Names of uploads that nobody sends stay no longer."""
+    told = visitors.file_upload_statuses
+    for number in range(500):
+        told.track(str(number))
+    asyncio.run(Visitors(page, [], PUBLIC).tidy())
+    assert [*told._statuses] == [*told._signals] == [str(n) for n in range(500 - visitors.UPLOADS_TOLD, 500)]
+
+
+# --- addresses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "peer", "forwarded", "expected"),
+    [
+        ({}, "203.0.113.9", "198.51.100.7", "203.0.113.9"),
+        ({}, "127.0.0.1", "198.51.100.7", "127.0.0.1"),
+        ({"SPACE_ID": "a/b"}, "10.16.3.80", "198.51.100.7", "198.51.100.7"),
+        ({"SPACE_ID": "a/b"}, "10.16.3.80", "10.9.9.9, 6.6.6.6, 198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        ({"SPACE_ID": "a/b"}, "203.0.113.9", "198.51.100.7", "203.0.113.9"),
+        ({"SPACE_ID": "a/b", "SPECDEMO_TRUSTED_PROXIES": ""}, "10.16.3.80", "198.51.100.7", "10.16.3.80"),
+        ({"SPECDEMO_TRUSTED_PROXIES": "192.0.2.1, 127.0.0.0/8"}, "127.0.0.1", "6.6.6.6, 7.7.7.7", "7.7.7.7"),
+    ],
+)
+def test_an_address_is_the_peers_or_what_a_trusted_proxy_says(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], peer: str, forwarded: str, expected: str
+) -> None:
+    """What a client writes into the headers itself counts nowhere."""
+    for name in ("SPACE_ID", "SPECDEMO_TRUSTED_PROXIES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    trust_proxies()
+    proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=os.environ["FORWARDED_ALLOW_IPS"])
+
+    async def ask() -> str:
+        async with client(proxies, Middleware(AgentAddresses), peer=peer) as http:
+            forged = {"x-forwarded-for": forwarded, "x-specdemo-agent": "0 6.6.6.6"}
+            return (await http.get("run", headers=forged)).json()["peer"]
+
+    assert asyncio.run(ask()) == expected
+
+
+def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
+    """Its own calls come from this machine, with the headers of the agent's."""
+    seen: list[str] = []
+
+    async def answer(request: Request) -> JSONResponse:
+        seen.append(request.client.host if request.client else "")
+        if request.url.path.endswith("mcp/"):
+            inner = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=inner, base_url="http://app") as http:
+                await http.post("/gradio_api/queue/join", headers=dict(request.headers))
+        return JSONResponse({})
+
+    route = Route("/{path:path}", answer, methods=["POST"])
+    app = Starlette(routes=[route], middleware=[Middleware(AgentAddresses)])
+
+    async def call() -> None:
+        transport = httpx.ASGITransport(app, client=("198.51.100.7", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as http:
+            await http.post("/gradio_api/mcp/")
+
+    asyncio.run(call())
+    assert seen == ["198.51.100.7"] * 2
+
+
+@pytest.mark.parametrize("entries", ["*", "nginx", "10.0.0.1/8"])
+def test_proxies_that_are_no_addresses_are_told(monkeypatch: pytest.MonkeyPatch, entries: str) -> None:
+    """A star would believe what every client writes."""
+    monkeypatch.setenv("SPECDEMO_TRUSTED_PROXIES", f"127.0.0.1,{entries}")
+    with pytest.raises(SpecDemoError, match="is no address; name proxies"):
+        trust_proxies()
