@@ -3,9 +3,9 @@
 Each token of many runs is held against the exact distribution given all before it, which is computed from the
 target's logits in float64 with the warpers applied by the tests' own code. If the token x is a draw from p, then
 F(x) − u·p(x) is uniform on [0, 1) whatever was drawn before (the randomised probability integral transform; Czado,
-Gneiting & Held 2009, Biometrics 65), F being the sum of p up to x in the order of falling probability. A χ² test of
-its distribution after each last token gives p > 0.001 for a correct loop but once in a thousand seeds; the seeds
-are fixed.
+Gneiting & Held 2009, Biometrics 65); F sums p up to x in the order of falling probability. A χ² test of its
+distribution after each last token gives p > 0.001 for a correct loop but once in a thousand seeds; the seeds are
+fixed.
 """
 
 from __future__ import annotations
