@@ -29,7 +29,7 @@ EXIT_PREFIX = 1
 def open_target(model: PreTrainedModel, lane: Lane) -> Runner:
     """What runs the target in this lane."""
     runner = _open(model, lane, _verify_counts(lane.settings))
-    return _prepared(runner, lane) or _eager(model, lane)
+    return _prepared(runner, lane) or _without_graphs(model, lane)
 
 
 def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraft | None]:
@@ -37,7 +37,7 @@ def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraf
     runner = _open(model, lane, STEP_COUNTS)
     captured = _captured_draft(runner, lane, DRAFT_PREFIX)
     if captured is None:
-        runner = _prepared(runner, lane) or _eager(model, lane)
+        runner = _prepared(runner, lane) or _without_graphs(model, lane)
     return runner, captured
 
 
@@ -67,18 +67,19 @@ def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
 
 
 def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int]) -> Runner:
-    if choose(model, lane.settings.engine).name != "graphs":
-        return _eager(model, lane)
+    chosen = choose(model, lane.settings.engine)
+    if chosen.name != "graphs":
+        return EagerRunner(model, chosen.name, reason=chosen.reason)
     graphs = graphs_of(model)
     try:
         return GraphRunner(model, graphs.take(model, _longest(lane) + _widest(lane.settings)), counts)
     except RuntimeError as error:  # memory for the longest text this lane may become; eager takes it bit by bit
         graphs.fail(f"no room for {_longest(lane):,} tokens: {type(error).__name__}")
-        return _eager(model, lane)
+        return _without_graphs(model, lane)
 
 
-def _eager(model: PreTrainedModel, lane: Lane) -> EagerRunner:
-    """The model without graphs: none were asked for, or they failed, which ``choose`` then says."""
+def _without_graphs(model: PreTrainedModel, lane: Lane) -> EagerRunner:
+    """The model where its graphs failed, which ``choose`` then says."""
     chosen = choose(model, lane.settings.engine)
     return EagerRunner(model, chosen.name, reason=chosen.reason)
 
