@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,9 @@ from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
+from specdemo.decoding.readings import finite
+from specdemo.decoding.suspendable import Check, Give, suspendable
+from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,25 +35,70 @@ HOOK_TABLES = (
 def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Step]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
-    ``generate`` cannot be suspended: the first step runs it to its end, and the rounds follow with the times
-    they had. It drafts before it has read the prompt, so round 0, the prefill, may hold drafted tokens.
+    ``generate`` stands still between two rounds, and ends within a forward when this iterator is closed. It drafts
+    before it has read the prompt, so round 0, the prefill, may hold drafted tokens.
     """
+    models = [m for m in (target, draft) if m is not None]
+    modules = [module for m in models for module in m.modules()]
+    threads, kind = torch.get_num_threads(), lane.sampler.device.type
+    autocast = torch.autocast(kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
+
+    def decode(give: Give[Step], check: Check) -> None:
+        torch.set_num_threads(threads)  # counted for each thread, as autocast is
+        with autocast:
+            _generate(lane, target, draft, give, check)
+
+    random = _GlobalRandom(lane.settings.seed, lane.sampler.device)
+    with closing(suspendable(decode)) as steps:
+        while True:
+            # What transformers reads from the process is the lane's while it decodes, and the caller's in between.
+            with random.own(), evaluating(modules):
+                step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+
+def _generate(
+    lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, give: Give[Step], check: Check
+) -> None:
     watched = _observable(target)
     watched.generation_config = _generation_config(lane)
     assistant = None
     if draft is not None:
         assistant = _observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
-    observer = _Observer(lane, watched, assistant)
+    observer = _Observer(lane, watched, assistant, give, check)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
-    models = [m for m in (target, draft) if m is not None]
-    devices = [lane.sampler.device] if lane.sampler.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), evaluating([module for m in models for module in m.modules()]):
-        torch.manual_seed(lane.settings.seed)
-        lane.clock.resume()
+    lane.clock.resume()
+    try:
         watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
-    yield from observer.steps
+    except RuntimeError as error:  # torch draws nothing from NaN
+        observer.explain(error)
+        raise
+
+
+class _GlobalRandom:
+    """torch's global generators, which transformers draws from: a lane's own state of them."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._seed = seed
+        self._cuda = [device] if device.type == "cuda" else []
+        self._states: list[torch.Tensor] = []
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """The generators are as the lane left them; afterwards as the caller did."""
+        with torch.random.fork_rng(self._cuda):
+            if not self._states:
+                torch.manual_seed(self._seed)
+            else:
+                torch.set_rng_state(self._states[0])
+                for device in self._cuda:
+                    torch.cuda.set_rng_state(self._states[1], device)
+            yield
+            self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._cuda)]
 
 
 def _generation_config(lane: Lane) -> GenerationConfig:
@@ -103,22 +152,25 @@ class _Observer(BaseStreamer):
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
+        give, check: of the suspendable call in which all this happens.
     """
 
-    def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
-        self._lane = lane
+    def __init__(
+        self, lane: Lane, target: nn.Module, draft: nn.Module | None, give: Give[Step], check: Check
+    ) -> None:
+        self._lane, self._give, self._check = lane, give, check
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []
         self._cached = 0
         self._begun = False
-        self.steps: list[Step] = []
         target.register_forward_pre_hook(self._before_verify, with_kwargs=True)
         target.register_forward_hook(self._after_verify)
         if draft is not None:
             draft.register_forward_hook(self._after_draft_step)
 
     def _after_draft_step(self, model: nn.Module, inputs: tuple, output: object) -> None:
+        self._check()
         self._draft_logits.append(output.logits[:, -1].float())
 
     def _before_verify(self, model: nn.Module, inputs: tuple, kwargs: dict) -> None:
@@ -129,6 +181,7 @@ class _Observer(BaseStreamer):
     def _after_verify(self, model: nn.Module, inputs: tuple, output: object) -> None:
         self._logits = output.logits[0, -len(self._drafted) - 1 :].float()
         self._lane.clock.lap("verify")
+        self._check()
 
     def put(self, value: torch.Tensor) -> None:
         """transformers hands over the prompt, then the kept tokens of each round."""
@@ -136,13 +189,22 @@ class _Observer(BaseStreamer):
             self._begun = True
             return
         self._lane.clock.lap("other")
-        self._record(value.flatten().tolist())
+        self._give(self._step(value.flatten().tolist()))
         self._lane.clock.resume()
 
     def end(self) -> None:
         """The last round was put already."""
 
-    def _record(self, emitted: list[int]) -> None:
+    def explain(self, error: RuntimeError) -> None:
+        """
+        Raises:
+            PairError: what a model gave last is no distribution, and so the reason for this error.
+        """
+        for role, logits in (("draft", self._draft_logits[-1:]), ("target", [self._logits])):
+            if not all(finite(each) for each in logits):
+                raise not_finite(role) from error
+
+    def _step(self, emitted: list[int]) -> Step:
         lane, sampler = self._lane, self._lane.sampler
         drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
         prefix = list(lane.committed)
@@ -156,9 +218,9 @@ class _Observer(BaseStreamer):
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
         verdict = Verdict(torch.tensor([passed]), torch.tensor([own]), chance)
         proposal = Proposal.known(self._drafted, q_scores)
-        self.steps.append(lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict)))
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
+        return lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict))
 
     def _draft_scores(self, prefix: list[int]) -> torch.Tensor | None:
         """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""
