@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.readings import finite
-from specdemo.decoding.suspendable import Check, Give, suspendable
+from specdemo.decoding.suspendable import Give, suspendable
 from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
@@ -35,40 +36,39 @@ HOOK_TABLES = (
 def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Step]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
-    ``generate`` stands still between two rounds, and ends within a forward when this iterator is closed. It drafts
-    before it has read the prompt, so round 0, the prefill, may hold drafted tokens.
+    ``generate`` stands still between two rounds, and ends there when this iterator is closed. It drafts before it
+    has read the prompt, so round 0, the prefill, may hold drafted tokens.
     """
-    models = [m for m in (target, draft) if m is not None]
-    modules = [module for m in models for module in m.modules()]
-    threads, kind = torch.get_num_threads(), lane.sampler.device.type
-    autocast = torch.autocast(kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
-
-    def decode(give: Give[Step], check: Check) -> None:
-        torch.set_num_threads(threads)  # counted for each thread, as autocast is
-        with autocast:
-            _generate(lane, target, draft, give, check)
-
+    modules = [module for m in (target, draft) if m is not None for module in m.modules()]
     random = _GlobalRandom(lane.settings.seed, lane.sampler.device)
-    with closing(suspendable(decode)) as steps:
+    steps = suspendable(partial(_generate, lane, target, draft))
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        """What transformers changes in the process or the thread is the caller's again between two rounds."""
+        with random.own(), torch.no_grad(), evaluating(modules):
+            yield
+
+    try:
         while True:
-            # What transformers reads from the process is the lane's while it decodes, and the caller's in between.
-            with random.own(), evaluating(modules):
+            with entered():
                 step = next(steps, None)
             if step is None:
                 return
             yield step
+    finally:
+        with entered():  # leaving ``generate`` puts back what it found when it began
+            steps.close()
 
 
-def _generate(
-    lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, give: Give[Step], check: Check
-) -> None:
+def _generate(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, give: Give[Step]) -> None:
     watched = _observable(target)
     watched.generation_config = _generation_config(lane)
     assistant = None
     if draft is not None:
         assistant = _observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
-    observer = _Observer(lane, watched, assistant, give, check)
+    observer = _Observer(lane, watched, assistant, give)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
     lane.clock.resume()
@@ -152,13 +152,11 @@ class _Observer(BaseStreamer):
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
-        give, check: of the suspendable call in which all this happens.
+        give: hands over each round.
     """
 
-    def __init__(
-        self, lane: Lane, target: nn.Module, draft: nn.Module | None, give: Give[Step], check: Check
-    ) -> None:
-        self._lane, self._give, self._check = lane, give, check
+    def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None, give: Give[Step]) -> None:
+        self._lane, self._give = lane, give
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []
@@ -170,7 +168,6 @@ class _Observer(BaseStreamer):
             draft.register_forward_hook(self._after_draft_step)
 
     def _after_draft_step(self, model: nn.Module, inputs: tuple, output: object) -> None:
-        self._check()
         self._draft_logits.append(output.logits[:, -1].float())
 
     def _before_verify(self, model: nn.Module, inputs: tuple, kwargs: dict) -> None:
@@ -181,7 +178,6 @@ class _Observer(BaseStreamer):
     def _after_verify(self, model: nn.Module, inputs: tuple, output: object) -> None:
         self._logits = output.logits[0, -len(self._drafted) - 1 :].float()
         self._lane.clock.lap("verify")
-        self._check()
 
     def put(self, value: torch.Tensor) -> None:
         """transformers hands over the prompt, then the kept tokens of each round."""

@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from queue import SimpleQueue
-from threading import Event, Thread
+from threading import get_ident
 from typing import TypeVar
+
+from greenlet import getcurrent, greenlet
 
 T = TypeVar("T")
 Give = Callable[[T], None]
-Check = Callable[[], None]
 
 
-class _Closed(BaseException):
-    """Ends the call from inside; no ``Exception``, so that nothing on its way out takes it for an error."""
+def suspendable(call: Callable[[Give[T]], object]) -> Generator[T]:
+    """What ``call(give)`` gives, one value at a time; between two values nothing of it runs.
 
+    Python suspends generators only, so the call has a stack of its own (a greenlet) in the thread that asks for
+    values. A thread of its own would have a second team of OpenMP threads, and two teams slow each other down.
+    Closing the generator ends the call where it gave its last value. Raises what the call raised.
 
-def suspendable(call: Callable[[Give[T], Check], object]) -> Generator[T]:
-    """What ``call(give, check)`` gives, one value at a time; between two values nothing of it runs.
-
-    Python suspends generators only, so the call has a thread of its own, which works while ``next`` waits for it.
-    Closing the generator ends the call where it stands, or, if ``next`` was interrupted (Ctrl-C), where it next
-    gives or checks, and returns when it has ended. Raises what the call raised.
-
-    Args:
-        call: hands over values by ``give``, and calls ``check`` often.
+    Raises:
+        RuntimeError: another thread asks for a value than for the first.
     """
-    turns: SimpleQueue[None] = SimpleQueue()
-    given: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
-    closed = Event()
-
-    def check() -> None:
-        if closed.is_set():
-            raise _Closed
+    thread = get_ident()
 
     def give(value: T) -> None:
-        given.put((value,))
-        turns.get()
-        check()
+        worker.parent.switch(value)
 
-    def work() -> None:
-        try:
-            call(give, check)
-        except BaseException as error:  # raised where the values are awaited
-            given.put(error)
-        else:
-            given.put(None)
-
-    thread = Thread(target=work, name="suspendable", daemon=True)  # standing still, it must not delay an exit
-    thread.start()
+    worker = greenlet(lambda: call(give))
     try:
-        while (news := given.get()) is not None:
-            if isinstance(news, BaseException):
-                raise news
-            yield news[0]
-            turns.put(None)
+        while True:
+            if get_ident() != thread:
+                raise RuntimeError("transformers' own decoding goes on only in the thread that began to read it.")
+            worker.parent = getcurrent()
+            value = worker.switch()
+            if worker.dead:
+                return
+            yield value
     finally:
-        closed.set()
-        turns.put(None)
-        thread.join()
+        if get_ident() == thread:  # in any other thread it ends when it is collected
+            worker.parent = getcurrent()
+            worker.throw()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
+
 from specdemo.decoding.assisted import assisted
 from specdemo.decoding.autoregressive import autoregressive
 from specdemo.decoding.detokenizer import Detokenizer
@@ -37,10 +39,12 @@ class LaneRecord:
     def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings) -> None:
         self.pair, self.ids, self.settings = pair, tuple(ids), settings
         self.rounds: list[Round] = []
+        self._threads: int | None = None
         self._recorder = Recorder(Detokenizer(pair.tokenizer, ids), settings.top_candidates)
 
     def add(self, step: Step) -> Round:
-        """Write down a round."""
+        """Write down a round, in the thread that decoded it."""
+        self._threads = torch.get_num_threads()
         self.rounds.append(self._recorder.record(step))
         return self.rounds[-1]
 
@@ -55,6 +59,7 @@ class LaneRecord:
             quantization=self.pair.quantization,
             peak_memory=peak_memory(self.pair.device),
             engine=engine,
+            threads=self._threads,
         )
 
 
