@@ -68,7 +68,7 @@ def _generate(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None
     if draft is not None:
         assistant = _observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
-    observer = _Observer(lane, watched, assistant, give)
+    observer = AssistedObserver(lane, watched, assistant, give)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
     lane.clock.resume()
@@ -146,7 +146,7 @@ def _observable(model: PreTrainedModel) -> PreTrainedModel:
     return copied
 
 
-class _Observer(BaseStreamer):
+class AssistedObserver(BaseStreamer):
     """Sees what goes into each verify, what comes out, and what is kept, and makes steps of it.
 
     Args:
