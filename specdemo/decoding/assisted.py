@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import GenerationConfig
+from transformers import GenerationConfig, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict
@@ -18,7 +17,6 @@ from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.readings import finite
-from specdemo.decoding.suspendable import Give, suspendable
 from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
@@ -33,72 +31,52 @@ HOOK_TABLES = (
 )
 
 
-def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Step]:
+def assisted(
+    lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, stop: Event | None = None
+) -> Iterator[Step]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
-    ``generate`` stands still between two rounds, and ends there when this iterator is closed. It drafts before it
-    has read the prompt, so round 0, the prefill, may hold drafted tokens.
+    ``generate`` cannot be suspended: the first step runs it until it ends, or until the round in which ``stop`` is
+    set, and the rounds follow with the times they had. It drafts before it has read the prompt, so round 0, the
+    prefill, may hold drafted tokens.
     """
-    modules = [module for m in (target, draft) if m is not None for module in m.modules()]
-    random = _GlobalRandom(lane.settings.seed, lane.sampler.device)
-    steps = suspendable(partial(_generate, lane, target, draft))
-
-    @contextmanager
-    def entered() -> Iterator[None]:
-        """What transformers changes in the process or the thread is the caller's again between two rounds."""
-        with random.own(), torch.no_grad(), evaluating(modules):
-            yield
-
-    try:
-        while True:
-            with entered():
-                step = next(steps, None)
-            if step is None:
-                return
-            yield step
-    finally:
-        with entered():  # leaving ``generate`` puts back what it found when it began
-            steps.close()
-
-
-def _generate(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, give: Give[Step]) -> None:
     watched = _observable(target)
     watched.generation_config = _generation_config(lane)
     assistant = None
     if draft is not None:
         assistant = _observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
-    observer = AssistedObserver(lane, watched, assistant, give)
+    observer = AssistedObserver(lane, watched, assistant)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
-    lane.clock.resume()
-    try:
-        watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
-    except RuntimeError as error:  # torch draws nothing from NaN
-        observer.explain(error)
-        raise
+    models = [m for m in (target, draft) if m is not None]
+    devices = [lane.sampler.device] if lane.sampler.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), evaluating([module for m in models for module in m.modules()]):
+        torch.manual_seed(lane.settings.seed)
+        lane.clock.resume()
+        try:
+            watched.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                streamer=observer,
+                stopping_criteria=[_Stopped(stop)] if stop is not None else None,
+                **options,
+            )
+        except RuntimeError as error:  # torch draws nothing from NaN
+            observer.explain(error)
+            raise
+    yield from observer.steps
 
 
-class _GlobalRandom:
-    """torch's global generators, which transformers draws from: a lane's own state of them."""
+class _Stopped(StoppingCriteria):
+    """Ends ``generate`` after a round once a signal is set."""
 
-    def __init__(self, seed: int, device: torch.device) -> None:
-        self._seed = seed
-        self._cuda = [device] if device.type == "cuda" else []
-        self._states: list[torch.Tensor] = []
+    def __init__(self, stop: Event) -> None:
+        self._stop = stop
 
-    @contextmanager
-    def own(self) -> Iterator[None]:
-        """The generators are as the lane left them; afterwards as the caller did."""
-        with torch.random.fork_rng(self._cuda):
-            if not self._states:
-                torch.manual_seed(self._seed)
-            else:
-                torch.set_rng_state(self._states[0])
-                for device in self._cuda:
-                    torch.cuda.set_rng_state(self._states[1], device)
-            yield
-            self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._cuda)]
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
+        """(B,) whether each row has ended."""
+        return torch.full((len(input_ids),), self._stop.is_set(), device=input_ids.device)
 
 
 def _generation_config(lane: Lane) -> GenerationConfig:
@@ -152,11 +130,14 @@ class AssistedObserver(BaseStreamer):
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
-        give: hands over each round.
+
+    Attributes:
+        steps: the rounds until now.
     """
 
-    def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None, give: Give[Step]) -> None:
-        self._lane, self._give = lane, give
+    def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
+        self._lane = lane
+        self.steps: list[Step] = []
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []
@@ -185,7 +166,7 @@ class AssistedObserver(BaseStreamer):
             self._begun = True
             return
         self._lane.clock.lap("other")
-        self._give(self._step(value.flatten().tolist()))
+        self.steps.append(self._step(value.flatten().tolist()))
         self._lane.clock.resume()
 
     def end(self) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from threading import Event
 
 import pytest
 import torch
@@ -96,58 +95,27 @@ def test_neither_model_is_changed() -> None:
     assert all(m.training for m in pair.target.modules())
 
 
-def test_rounds_come_as_they_are_decoded_and_closing_ends_the_rest() -> None:
-    """Guards Stop, closed tabs and time limits: nobody waits for more than the round under way."""
-    target = copy.deepcopy(endless_pair("llama").target)
-    verified = []
-    target.register_forward_pre_hook(lambda *_: verified.append(1))
-    lane = specdemo.stream(
-        ModelPair(target, endless_pair("llama").draft, None), prompt_ids(9), Settings(strategy="assisted", gamma=3)
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
+def test_a_stop_signal_ends_it_after_the_round_under_way(drafter: str) -> None:
+    """Guards Stop, closed tabs and time limits: nobody waits for more than a round of transformers' own."""
+    target, stop, verified = copy.deepcopy(endless_pair("llama").target), Event(), []
+    lanes = [Settings(strategy="assisted", drafter=drafter, gamma=3), Settings(strategy="autoregressive")]
+    race = specdemo.race(ModelPair(target, endless_pair("llama").draft, None), prompt_ids(9), lanes, stop)
+
+    def verify(*_: object) -> None:
+        verified.append(1)
+        if len(verified) == 3:
+            stop.set()
+
+    target.register_forward_pre_hook(verify)
+    rounds = [round_ for lane, round_ in race if lane == 0]
+    assert [r.index for r in rounds] == [0, 1, 2]
+    assert len(verified) < 3 + Settings().max_new_tokens  # the plain lane's own forwards
+    assert not race.traces()[0].complete
+    alone = run(
+        ModelPair(endless_pair("llama").target, endless_pair("llama").draft, None), drafter=drafter, gamma=3
     )
-    verified.clear()  # the warm-up's
-    for count in (1, 2, 3):
-        next(lane)
-        assert len(verified) == count
-    lane.close()
-    assert len(verified) == 3
-    assert torch.is_grad_enabled()
-    assert list(lane) == []
-    assert [r.index for r in lane.trace().rounds] == [0, 1, 2]
-    assert not lane.trace().complete
-
-
-def test_between_two_rounds_everything_is_the_callers() -> None:
-    """Guards races of two such lanes and a caller's own draws, who all share torch's global generator."""
-    pair = ModelPair(copy.deepcopy(endless_pair("llama").target).train(), endless_pair("llama").draft, None)
-    settings = [Settings(strategy="assisted", acceptance="sampling", temperature=1.0, seed=s) for s in (5, 6)]
-    alone = [run(pair, gamma=5, acceptance="sampling", temperature=1.0, seed=s).token_ids for s in (5, 6)]
-    torch.manual_seed(3)
-    expected = torch.rand(40)
-    torch.manual_seed(3)
-    drawn, lanes = [], [specdemo.stream(pair, prompt_ids(9), replace(s, max_new_tokens=40)) for s in settings]
-    for _ in zip(*lanes, strict=False):
-        drawn.append(torch.rand(1))
-        assert torch.is_grad_enabled()
-        assert all(m.training for m in pair.target.modules())
-    for lane, ids in zip(lanes, alone, strict=True):
-        rest = [*lane]
-        assert lane.trace().token_ids == ids
-        assert len(rest) < len(lane.trace().rounds)
-    assert torch.equal(torch.cat(drawn), expected[: len(drawn)])
-
-
-def test_an_error_inside_generate_arrives_and_another_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the way out of a call that stands still."""
-    pair = endless_pair("llama")
-    lane = specdemo.stream(pair, prompt_ids(9), Settings(strategy="assisted"))
-    next(lane)
-    with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="only in the thread that began"):
-        other.submit(next, lane).result()
-    lane = specdemo.stream(pair, prompt_ids(9), Settings(strategy="assisted"))
-    next(lane)
-    monkeypatch.setattr(pair.target.model.norm, "forward", lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        next(lane)
+    assert race.traces()[0].token_ids == alone.token_ids[: len(race.traces()[0].token_ids)]
 
 
 def test_a_race_shows_all_three_strategies() -> None:
