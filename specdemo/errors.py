@@ -31,7 +31,7 @@ class PromptError(SpecDemoError):
 
 
 class PairError(SpecDemoError):
-    """The models cannot be loaded, or cannot work together."""
+    """The models cannot be loaded, cannot work together, or compute no finite numbers."""
 
 
 class ServerError(SpecDemoError):

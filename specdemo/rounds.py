@@ -36,7 +36,8 @@ class Token:
         seconds: the lane clock when its round ended.
         margin: how far its score stands above the target's best other token, in logits, negative where
             another was better; None for rejected tokens.
-        target_top, draft_top: the most likely tokens of both distributions, on request.
+        target_top, draft_top: the most likely tokens of both distributions, on request. A function that makes them
+            may be given instead; it is called when they are first read.
     """
 
     id: int | None
@@ -51,6 +52,28 @@ class Token:
     margin: float | None = None
     target_top: tuple[Candidate, ...] | None = None
     draft_top: tuple[Candidate, ...] | None = None
+
+
+class _MadeWhenRead:
+    """A field of a slotted class: what a function makes, if it holds one, and then keeps."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        value = self._slot.__get__(owner)
+        if callable(value):
+            self.__set__(owner, value := value())
+        return value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        self._slot.__set__(owner, value)
+
+
+for _name in ("target_top", "draft_top"):
+    setattr(Token, _name, _MadeWhenRead(getattr(Token, _name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class Settings:
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
         repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off.
         max_new_tokens: the longest output, in tokens.
-        seed: of the random draws; the same seed gives the same output on the same machine.
+        seed: of the random draws; the same seed gives the same output on the same machine with
+            the same number of threads.
         lookup_ngram: for ``prompt_lookup``, the longest end of the text that is looked for, in tokens.
         exit_layer: for ``early_exit``, how many of the target's layers draft; None means a third of them.
         accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.

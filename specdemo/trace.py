@@ -33,6 +33,8 @@ class Trace:
             the whole process; None if the system does not say. Lanes that run together share it.
         engine: what ran the models' layers, ``direct``, ``eager`` or ``graphs``, and after a colon why it was not
             what was asked for; None in records of earlier versions.
+        threads: of the CPU that torch computed with, which decide the last digits of sums; None on a server,
+            before the first round, and in records of earlier versions.
         server: what is known of a lane that ran on a server; None if it ran here.
         schema: version of this record.
     """
@@ -45,6 +47,7 @@ class Trace:
     quantization: str | None = None
     peak_memory: int | None = None
     engine: str | None = None
+    threads: int | None = None
     server: ServerRecord | None = None
     schema: int = field(default=SCHEMA)
 

@@ -20,6 +20,7 @@ from specdemo.bench.forwards import EagerRunner, alive_runners
 from specdemo.bench.harness import Args, Results, as_json, head, run_bench
 from specdemo.bench.running_app import app_here
 from specdemo.bench.tab import Page, Tab
+from specdemo.decoding.assisted import AssistedObserver
 from specdemo.models.request import request_pair
 from specdemo.runs.race import Race
 from specdemo.runs.store import PairStore
@@ -29,8 +30,8 @@ WAYS = ("stop", "close", "crash")
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 """What is raised in the models' thread by turns; two of the four are no ``Exception``."""
 PROMPT = "Write a story about a lighthouse keeper."
-RUN = {"prompt": PROMPT, "lane2__gamma": 4}
-"""What differs from the page's beginning: a plain lane and one with the draft model."""
+RUN = {"prompt": PROMPT, "lane2__gamma": 4, "lane3__method": "assisted", "lane4__method": "assisted_lookup"}
+"""What differs from the page's beginning: a plain lane, one with the draft model, and two of transformers' own."""
 TOKENS = 400
 LATEST_ROUND = 120
 WARM_UP = 20
@@ -45,12 +46,12 @@ class Kill:
     Attributes:
         way: ``stop``, ``close`` or ``crash``.
         fault: the exception that was raised, if any.
-        round: rounds of both lanes that were decoded when it was ended.
+        round: rounds of all lanes that were decoded when it was ended.
         rounds_after: rounds finished since the server knew of it.
         seconds_to_know: from the press, or the closing, until the server knew of it.
         seconds_to_idle: from then until the models' thread was free.
         told: the page's last message; None for a closed tab.
-        runners: models' caches that were still alive, before any garbage was collected.
+        runners: models' caches, and watched generations, that were still alive, before any garbage was collected.
         threads: of the process.
         resident: bytes of the process.
     """
@@ -72,12 +73,12 @@ class Probe:
 
     def __init__(self) -> None:
         self.rounds = 0
-        self.runners: Collection[Any] = ()
+        self._kept: Sequence[Collection[Any]] = ()
         self.known: tuple[float, int] | None = None
         self._fault: type[BaseException] | None = None
 
     def arm(self, fault: type[BaseException] | None) -> None:
-        """Raise this at the next forward of any model."""
+        """Raise this at the next forward of any runner, or where the next round of transformers' ends."""
         self._fault = fault
 
     def note(self) -> None:
@@ -99,13 +100,21 @@ class Probe:
             self.rounds += 1
 
         with (
-            alive_runners() as self.runners,
+            alive_runners() as own,
+            alive_runners(AssistedObserver) as theirs,
             patch.object(Race, "__next__", observed(Race.__next__, afterwards=count)),
             patch.object(EagerRunner, "forward", observed(EagerRunner.forward, before=crash)),
+            patch.object(AssistedObserver, "put", observed(AssistedObserver.put, before=crash)),
             patch.object(StopSignals, "stop", observed(StopSignals.stop, afterwards=self.note)),
             patch.object(StopSignals, "forget", observed(StopSignals.forget, afterwards=self.note)),
         ):
+            self._kept = own, theirs
             yield
+
+    @property
+    def runners(self) -> int:
+        """What is left of lanes."""
+        return sum(map(len, self._kept))
 
 
 def observed(
@@ -184,7 +193,7 @@ class Bench:
         until = time.perf_counter() + 1
         while self._probe.runners and time.perf_counter() < until:
             time.sleep(0.01)
-        return len(self._probe.runners)
+        return self._probe.runners
 
 
 def _until(true: Callable[[], bool], failed: str) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from threading import Event
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import GenerationConfig
+from transformers import GenerationConfig, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
+from specdemo.decoding.readings import finite
+from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,11 +31,14 @@ HOOK_TABLES = (
 )
 
 
-def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None) -> Iterator[Step]:
+def assisted(
+    lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, stop: Event | None = None
+) -> Iterator[Step]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
-    ``generate`` cannot be suspended: the first step runs it to its end, and the rounds follow with the times
-    they had. It drafts before it has read the prompt, so round 0, the prefill, may hold drafted tokens.
+    ``generate`` cannot be suspended: the first step runs it until it ends, or until the round in which ``stop`` is
+    set, and the rounds follow with the times they had. It drafts before it has read the prompt, so round 0, the
+    prefill, may hold drafted tokens.
     """
     watched = _observable(target)
     watched.generation_config = _generation_config(lane)
@@ -40,7 +46,7 @@ def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None)
     if draft is not None:
         assistant = _observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
-    observer = _Observer(lane, watched, assistant)
+    observer = AssistedObserver(lane, watched, assistant)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
     models = [m for m in (target, draft) if m is not None]
@@ -48,8 +54,29 @@ def assisted(lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None)
     with torch.random.fork_rng(devices), evaluating([module for m in models for module in m.modules()]):
         torch.manual_seed(lane.settings.seed)
         lane.clock.resume()
-        watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
+        try:
+            watched.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                streamer=observer,
+                stopping_criteria=[_Stopped(stop)] if stop is not None else None,
+                **options,
+            )
+        except RuntimeError as error:  # torch draws nothing from NaN
+            observer.explain(error)
+            raise
     yield from observer.steps
+
+
+class _Stopped(StoppingCriteria):
+    """Ends ``generate`` after a round once a signal is set."""
+
+    def __init__(self, stop: Event) -> None:
+        self._stop = stop
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
+        """(B,) whether each row has ended."""
+        return torch.full((len(input_ids),), self._stop.is_set(), device=input_ids.device)
 
 
 def _generation_config(lane: Lane) -> GenerationConfig:
@@ -97,22 +124,25 @@ def _observable(model: PreTrainedModel) -> PreTrainedModel:
     return copied
 
 
-class _Observer(BaseStreamer):
+class AssistedObserver(BaseStreamer):
     """Sees what goes into each verify, what comes out, and what is kept, and makes steps of it.
 
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
+
+    Attributes:
+        steps: the rounds until now.
     """
 
     def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
         self._lane = lane
+        self.steps: list[Step] = []
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []
         self._cached = 0
         self._begun = False
-        self.steps: list[Step] = []
         target.register_forward_pre_hook(self._before_verify, with_kwargs=True)
         target.register_forward_hook(self._after_verify)
         if draft is not None:
@@ -136,13 +166,22 @@ class _Observer(BaseStreamer):
             self._begun = True
             return
         self._lane.clock.lap("other")
-        self._record(value.flatten().tolist())
+        self.steps.append(self._step(value.flatten().tolist()))
         self._lane.clock.resume()
 
     def end(self) -> None:
         """The last round was put already."""
 
-    def _record(self, emitted: list[int]) -> None:
+    def explain(self, error: RuntimeError) -> None:
+        """
+        Raises:
+            PairError: what a model gave last is no distribution, and so the reason for this error.
+        """
+        for role, logits in (("draft", self._draft_logits[-1:]), ("target", [self._logits])):
+            if not all(finite(each) for each in logits):
+                raise not_finite(role) from error
+
+    def _step(self, emitted: list[int]) -> Step:
         lane, sampler = self._lane, self._lane.sampler
         drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
         prefix = list(lane.committed)
@@ -156,9 +195,9 @@ class _Observer(BaseStreamer):
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
         verdict = Verdict(torch.tensor([passed]), torch.tensor([own]), chance)
         proposal = Proposal.known(self._drafted, q_scores)
-        self.steps.append(lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict)))
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
+        return lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict))
 
     def _draft_scores(self, prefix: list[int]) -> torch.Tensor | None:
         """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""

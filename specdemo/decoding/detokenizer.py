@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
@@ -41,13 +41,18 @@ class Detokenizer:
 
     def peek(self, token_id: int, after: Sequence[int] = ()) -> str:
         """What a token would read like after the output so far and ``after``; special tokens by name."""
+        return self.peeker(after)(token_id)
+
+    def peeker(self, after: Sequence[int] = ()) -> Callable[[int], str]:
+        """:meth:`peek` for any time later, at the place where the text is now."""
         if self._tokenizer is None:
-            return _nameless(token_id)
-        return self._suffix([*self._tail, *self._pending, *after][-CONTEXT:], [token_id])
+            return _nameless
+        before = [*self._tail, *self._pending, *after][-CONTEXT:]
+        return lambda token_id: self._suffix(before, [token_id])
 
     def _suffix(self, before: list[int], ids: list[int], *, skip_special_tokens: bool = False) -> str:
         def decode(some: list[int]) -> str:
-            return self._tokenizer.decode(some, skip_special_tokens=skip_special_tokens)
+            return (self._backend or self._tokenizer).decode(some, skip_special_tokens=skip_special_tokens)
 
         prefix, whole = decode(before), decode(before + ids)
         return whole[len(prefix) :] if whole.startswith(prefix) else decode(ids)

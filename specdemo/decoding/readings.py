@@ -16,22 +16,29 @@ class Reading:
     Attributes:
         probability: softmax of the row at the token; 0 for a token this model does not have.
         margin: the token's score minus that of the best other one; None if either is cut from the distribution.
-        top: the most likely tokens with their probabilities.
     """
 
     probability: float
     margin: float | None
-    top: tuple[tuple[int, float], ...]
 
 
 def readings(scores: torch.Tensor, tokens: Sequence[int]) -> list[Reading]:
     """Readings of ``tokens`` (n,), one at each row of ``scores`` (n, V)."""
-    rows = packed(scores, torch.arange(len(tokens)), torch.tensor(tokens), top=0).tolist()
-    return [unpacked(row, token, top=0) for row, token in zip(rows, tokens, strict=True)]
+    rows = packed(scores, torch.arange(len(tokens)), torch.tensor(tokens)).tolist()
+    return [unpacked(row, token) for row, token in zip(rows, tokens, strict=True)]
 
 
-def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor, top: int) -> torch.Tensor:
-    """All that :func:`unpacked` needs, on the device of ``scores``.
+def finite(scores: torch.Tensor) -> bool:
+    """Whether each row of ``scores`` (n, V) is a distribution: no NaN, no infinity, not all cut off (−inf)."""
+    return bool(scores.logsumexp(-1).isfinite().all())
+
+
+READ = 6
+"""Columns of :func:`packed` that :func:`unpacked` needs."""
+
+
+def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor, top: int = 0) -> torch.Tensor:
+    """All that :func:`unpacked` and :func:`likeliest` need, on the device of ``scores``.
 
     Args:
         scores: (n, V).
@@ -40,28 +47,27 @@ def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor, top: 
         top: so many most likely tokens of each row are wanted.
 
     Returns:
-        float32 (m, 2 + 2k), k = min(max(2, top), V): the token's score, the log of the row's total, the k best
-        scores, and their ids, which float32 holds exactly up to 2²⁴.
+        float32 (m, 2 + 2k), k = min(max(2, top), V): the token's score, the log of the row's total, then the
+        best scores, each followed by its id, which float32 holds exactly up to 2²⁴.
     """
     rows, tokens = rows.to(scores.device), tokens.to(scores.device)
     width = scores.shape[1]
-    picked = scores[rows]
-    best = picked.topk(min(max(2, top), width))
-    own = picked.gather(1, tokens.clamp(max=width - 1).unsqueeze(1)).squeeze(1)
-    own = own.where(tokens < width, -torch.inf)
-    head = torch.stack([own, picked.logsumexp(-1)], dim=1)
-    return torch.cat([head, best.values, best.indices.to(head.dtype)], dim=1)
+    best = scores.topk(min(max(2, top), width))
+    own = scores[rows, tokens.clamp(max=width - 1)].where(tokens < width, -torch.inf)
+    pairs = torch.stack([best.values, best.indices.to(scores.dtype)], dim=2).flatten(1)
+    of_rows = torch.cat([scores.logsumexp(-1, keepdim=True), pairs], dim=1)
+    return torch.cat([own.unsqueeze(1), of_rows[rows]], dim=1)
 
 
-def unpacked(row: Sequence[float], token: int, top: int) -> Reading:
+def unpacked(row: Sequence[float], token: int) -> Reading:
     """The reading of one row of :func:`packed`."""
-    own, total = row[:2]
-    count = len(row) // 2 - 1
-    values, ids = row[2 : 2 + count], [int(i) for i in row[2 + count :]]
-    runner_up = values[1] if count > 1 else -math.inf
-    margin = own - (runner_up if token == ids[0] else values[0])
-    return Reading(
-        probability=min(1.0, math.exp(own - total)),
-        margin=margin if math.isfinite(margin) else None,
-        top=tuple((i, math.exp(v - total)) for i, v in zip(ids[:top], values[:top], strict=True)),
-    )
+    own, total, best, best_id, runner_up = row[:5] if len(row) > 4 else (*row, -math.inf)
+    margin = own - (runner_up if token == best_id else best)
+    return Reading(probability=min(1.0, math.exp(own - total)), margin=margin if math.isfinite(margin) else None)
+
+
+def likeliest(row: Sequence[float], top: int) -> list[tuple[int, float]]:
+    """The ``top`` most likely tokens of one row of :func:`packed` with probabilities; none that are cut off."""
+    total, scores, ids = row[1], row[2::2], row[3::2]
+    best = list(zip(ids, scores, strict=True))[:top]
+    return [(int(i), math.exp(score - total)) for i, score in best if score > -math.inf]

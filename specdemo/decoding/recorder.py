@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import Outcome, Step
-from specdemo.decoding.readings import Reading, packed, unpacked
+from specdemo.decoding.readings import READ, Reading, likeliest, packed, unpacked
+from specdemo.models.failures import not_finite
 from specdemo.rounds import Candidate, Kind, Round, Token
+
+Look = tuple[Reading, torch.Tensor]
+"""A row's reading, and the row of :func:`packed` that it was made of."""
 
 
 class Recorder:
@@ -26,7 +32,11 @@ class Recorder:
         self._index = 0
 
     def record(self, step: Step) -> Round:
-        """The round: accepted tokens, then rejected ones, then the target's own."""
+        """The round: accepted tokens, then rejected ones, then the target's own.
+
+        Raises:
+            PairError: a model's logits are not finite.
+        """
         outcome, drafted = step.outcome, step.outcome.drafted
         target, draft, chances, overlaps = self._read(outcome)
         accepted, passed, gamma = outcome.accepted, outcome.passed, len(drafted)
@@ -58,8 +68,8 @@ class Recorder:
 
     def _read(
         self, outcome: Outcome
-    ) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
-        """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
+    ) -> tuple[list[Look], list[Look] | None, Sequence[float], Sequence[float] | None]:
+        """Looks at p and at q at each drafted token and at the target's own, chances and overlaps.
 
         Everything comes from the device in one copy: a round is read while the next could be decoded.
         """
@@ -70,15 +80,18 @@ class Recorder:
         if proposal.scores is not None:
             parts.append(packed(proposal.scores, rows.clamp(max=gamma - 1), tokens, self._top))
         judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
-        flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).tolist()
-        tables: list[list[Reading]] = []
-        for part in parts:
-            width = part.shape[1]
-            tables.append([unpacked(flat[i * width : (i + 1) * width], t, self._top) for i, t in enumerate(ids)])
-            flat = flat[part.numel() :]
-        chances = flat[:gamma]
-        overlaps = flat[gamma:] if len(judged) == 2 else None
-        return tables[0], tables[1] if len(tables) > 1 else None, chances, overlaps
+        flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).cpu()
+        *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
+        looks: list[list[Look]] = []
+        for role, part, table in zip(("target", "draft"), parts, numbers, strict=False):
+            kept = table.view(part.shape)
+            read = kept[:, :READ].tolist()
+            if not all(math.isfinite(row[1]) for row in read):
+                raise not_finite(role)
+            looks.append([(unpacked(row, token), all_) for row, token, all_ in zip(read, ids, kept, strict=True)])
+        judgements = rest.tolist()
+        overlaps = judgements[gamma:] if len(judged) == 2 else None
+        return looks[0], looks[1] if len(looks) > 1 else None, judgements[:gamma], overlaps
 
     def _token(
         self,
@@ -86,8 +99,8 @@ class Recorder:
         kind: Kind,
         token: int,
         position: int,
-        p: Reading,
-        q: Reading | None,
+        p: Look,
+        q: Look | None,
         acceptance: float | None,
         after: Sequence[int],
     ) -> Token:
@@ -95,21 +108,28 @@ class Recorder:
         kept = kind != "rejected"
         return Token(
             id=token,
-            # Candidates are written as they would stand here, so before this token moves the text on.
+            # Candidates are read as they would stand here, so before this token moves the text on.
             target_top=self._candidates(p, after),
             draft_top=self._candidates(q, after),
             text=self._text.push(token) if kept else self._text.peek(token, after),
             kind=kind,
             round=self._index,
             position=position,
-            p=p.probability,
-            q=q.probability if q is not None else None,
+            p=p[0].probability,
+            q=q[0].probability if q is not None else None,
             acceptance=acceptance,
             seconds=step.seconds,
-            margin=p.margin if kept else None,
+            margin=p[0].margin if kept else None,
         )
 
-    def _candidates(self, reading: Reading | None, after: Sequence[int]) -> tuple[Candidate, ...] | None:
-        if not self._top or reading is None:
+    def _candidates(self, look: Look | None, after: Sequence[int]) -> Callable[[], tuple[Candidate, ...]] | None:
+        """Written when somebody reads them: a speculative round has many times as many as a plain one, and
+        their texts would take a tenth of its time from whoever waits for the run.
+        """
+        if not self._top or look is None:
             return None
-        return tuple(Candidate(i, self._text.peek(i, after), p) for i, p in reading.top)
+        return partial(_candidates, look[1], self._top, self._text.peeker(after))
+
+
+def _candidates(row: torch.Tensor, top: int, peek: Callable[[int], str]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(i, peek(i), p) for i, p in likeliest(row.tolist(), top))

@@ -13,6 +13,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from specdemo.models.failures import not_finite
 from specdemo.settings import Settings
 
 
@@ -81,9 +82,18 @@ class Sampler:
         """One token for each row of scores (rows, vocabulary): the best one, or a draw. Shape (rows,)."""
         return scores.argmax(-1) if self.greedy else self.draw(self.probabilities(scores))
 
-    def draw(self, p: torch.Tensor) -> torch.Tensor:
-        """One token from each distribution (rows, vocabulary). Shape (rows,)."""
-        return torch.multinomial(p, 1, generator=self.generator).squeeze(-1)
+    def draw(self, p: torch.Tensor, role: str = "target") -> torch.Tensor:
+        """One token from each distribution (rows, vocabulary) of the model in this role. Shape (rows,).
+
+        Raises:
+            PairError: they are none, as torch itself looks.
+        """
+        try:
+            return torch.multinomial(p, 1, generator=self.generator).squeeze(-1)
+        except RuntimeError as error:
+            if p.isfinite().all():
+                raise
+            raise not_finite(role) from error
 
     def uniforms(self, *shape: int) -> torch.Tensor:
         """Independent draws from [0, 1)."""

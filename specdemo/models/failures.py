@@ -33,6 +33,14 @@ def unreachable(source: ModelSource) -> PairError:
     )
 
 
+def not_finite(role: str) -> PairError:
+    """The error where a model, ``target`` or ``draft``, computes what is no distribution."""
+    return PairError(
+        f"{role}: its logits are not finite (NaN or infinity), so the run ended; its weights are broken, or "
+        "overflow in this dtype. Load it in float32, or choose another model."
+    )
+
+
 def out_of_memory(error: Exception) -> bool:
     """Whether a GPU or main memory ran out; torch raises several kinds of errors then."""
     marks = ("can't allocate memory", "out of memory", "not enough memory")

@@ -30,7 +30,8 @@ class ModelPair:
         tokenizer: the target's, and the draft's too. Padding may make the widths of their logits differ.
         name: the pair's name in traces and on the page.
         draft_tokenizer: the draft's own, if it differs; drafted text is then encoded again for the target.
-        threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is.
+        threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is. Another number
+            rounds differently, so equal outputs of equal seeds need an equal one; every trace has it.
 
     Attributes:
         prepared: the warm-ups and checks that were done for these models and are not repeated.

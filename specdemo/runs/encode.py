@@ -80,12 +80,17 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
     if not has_template or chat is False:
         return list(tokenizer(prompt)["input_ids"])
     # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}],
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+        )
+    except Exception as error:  # a template is a program of the model's authors, which may raise anything
+        raise PromptError(
+            f"this model's chat template fails ({type(error).__name__}: {error}); switch chat off."
+        ) from error
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Event
+
+import torch
 
 from specdemo.decoding.assisted import assisted
 from specdemo.decoding.autoregressive import autoregressive
@@ -37,10 +40,12 @@ class LaneRecord:
     def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings) -> None:
         self.pair, self.ids, self.settings = pair, tuple(ids), settings
         self.rounds: list[Round] = []
+        self._threads: int | None = None
         self._recorder = Recorder(Detokenizer(pair.tokenizer, ids), settings.top_candidates)
 
     def add(self, step: Step) -> Round:
-        """Write down a round."""
+        """Write down a round, in the thread that decoded it."""
+        self._threads = torch.get_num_threads()
         self.rounds.append(self._recorder.record(step))
         return self.rounds[-1]
 
@@ -55,6 +60,7 @@ class LaneRecord:
             quantization=self.pair.quantization,
             peak_memory=peak_memory(self.pair.device),
             engine=engine,
+            threads=self._threads,
         )
 
 
@@ -65,19 +71,20 @@ class LocalLane(Iterator[Round]):
         pair: the models.
         ids: of the prompt.
         settings: of the lane.
+        stop: ends transformers' own decoding, which cannot be left between two rounds.
 
     Raises:
         SettingsError: the settings ask for what this pair does not have.
     """
 
-    def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings) -> None:
+    def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings, stop: Event | None = None) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)
         warm_up(pair, settings.engine)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None
         self._engine = ""
-        self._steps = self._open(pair, new_lane(pair, ids, settings))
+        self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -100,11 +107,12 @@ class LocalLane(Iterator[Round]):
         """What it did so far."""
         return self._record.trace(self._engine_now())
 
-    def _open(self, pair: ModelPair, lane: Lane) -> Iterator[Step]:
+    def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[Step]:
         settings = lane.settings
         if settings.strategy == "assisted":
             self._engine = f"eager: {OWN_DECODING}" if settings.engine == "graphs" else "eager"
-            return assisted(lane, pair.target, pair.draft if DRAFTERS[settings.drafter].needs == "draft" else None)
+            draft = pair.draft if DRAFTERS[settings.drafter].needs == "draft" else None
+            return assisted(lane, pair.target, draft, stop)
         target = open_target(pair.target, lane)
         if settings.strategy == "autoregressive":
             self._running = target, None

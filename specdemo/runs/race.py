@@ -32,7 +32,8 @@ def race(
             server beside the models here.
         prompt: text, or token ids taken as they are.
         lanes: the settings of each.
-        stop: ends the race while it waits for a server. Between rounds it is the caller who stops asking.
+        stop: ends the race while it waits for a server or for transformers' own decoding. Between rounds it is
+            the caller who stops asking.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
     yielded at any moment is what as many equal machines would show at that instant. A lane on a server runs by
@@ -58,7 +59,7 @@ class Race(Iterator[tuple[int, Round]]):
     def __init__(
         self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
     ) -> None:
-        self._lanes = [open_run(p, prompt, s) for p, s in zip(pairs, lanes, strict=True)]
+        self._lanes = [open_run(p, prompt, s, stop) for p, s in zip(pairs, lanes, strict=True)]
         self._events = _interleave(self._lanes, stop)
 
     def __next__(self) -> tuple[int, Round]:

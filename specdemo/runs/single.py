@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from threading import Event
 from typing import TYPE_CHECKING
 
 from specdemo.errors import SettingsError
@@ -54,15 +55,18 @@ def stream(
 
 
 def open_run(
-    pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None
+    pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None, stop: Event | None = None
 ) -> LocalLane | ServerLane:
-    """The lane behind ``run``, ``stream`` and ``race``: here a prompt is encoded and a lane opened, once."""
+    """The lane behind ``run``, ``stream`` and ``race``: here a prompt is encoded and a lane opened, once.
+
+    ``stop`` ends a lane of transformers' own within one round; all others end when nobody asks them for more.
+    """
     settings = checked(settings)
     if on_server(pair, settings):
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 
         return ServerLane(pair, prompt, settings)
-    return LocalLane(pair, encode(pair, prompt, settings.chat), settings)
+    return LocalLane(pair, encode(pair, prompt, settings.chat), settings, stop)
 
 
 def checked(settings: Settings | None) -> Settings:

@@ -17,7 +17,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
 from specdemo.runs.measuring import Progress, drafting, measured_on, seconds_left, warm_up
-from specdemo.runs.single import Prompt, stream
+from specdemo.runs.single import Prompt, open_run
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, whole_numbers
 from specdemo.trace import Trace
@@ -144,7 +144,7 @@ def _run(
         ServerError: a server's answer broke off; half a run would spoil the figures.
     """
     rounds = []
-    with closing(stream(pair, prompt, settings)) as lane:
+    with closing(open_run(pair, prompt, settings, stop)) as lane:
         for round_ in lane if isinstance(pair, ModelPair) else lane.until(stop):
             rounds.append(round_)
             if stop.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from threading import Event
 
 import pytest
 import torch
@@ -92,6 +93,29 @@ def test_neither_model_is_changed() -> None:
         assert not model._forward_hooks
         assert not model._forward_pre_hooks
     assert all(m.training for m in pair.target.modules())
+
+
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
+def test_a_stop_signal_ends_it_after_the_round_under_way(drafter: str) -> None:
+    """Guards Stop, closed tabs and time limits: nobody waits for more than a round of transformers' own."""
+    target, stop, verified = copy.deepcopy(endless_pair("llama").target), Event(), []
+    lanes = [Settings(strategy="assisted", drafter=drafter, gamma=3), Settings(strategy="autoregressive")]
+    race = specdemo.race(ModelPair(target, endless_pair("llama").draft, None), prompt_ids(9), lanes, stop)
+
+    def verify(*_: object) -> None:
+        verified.append(1)
+        if len(verified) == 3:
+            stop.set()
+
+    target.register_forward_pre_hook(verify)
+    rounds = [round_ for lane, round_ in race if lane == 0]
+    assert [r.index for r in rounds] == [0, 1, 2]
+    assert len(verified) < 3 + Settings().max_new_tokens  # the plain lane's own forwards
+    assert not race.traces()[0].complete
+    alone = run(
+        ModelPair(endless_pair("llama").target, endless_pair("llama").draft, None), drafter=drafter, gamma=3
+    )
+    assert race.traces()[0].token_ids == alone.token_ids[: len(race.traces()[0].token_ids)]
 
 
 def test_a_race_shows_all_three_strategies() -> None:

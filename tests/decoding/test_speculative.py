@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import (
@@ -21,7 +23,7 @@ from toys import (
 )
 
 import specdemo
-from specdemo import ModelPair, Settings
+from specdemo import ModelPair, PairError, Settings
 
 
 @given(
@@ -197,6 +199,39 @@ def test_the_first_round_drafts_no_more_than_can_be_kept() -> None:
     assert [t.kind for t in two.tokens] == ["target", "target"]
     assert two.metrics().proposed == 0
     assert two.metrics().acceptance_rate is None
+
+
+BROKEN = [
+    {"strategy": "autoregressive"},
+    {"drafter": "model"},
+    {"drafter": "early_exit"},
+    {"drafter": "prompt_lookup"},
+    {"strategy": "assisted"},
+]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("fields", BROKEN, ids=lambda fields: "-".join(fields.values()))
+@pytest.mark.parametrize("who", ["target", "draft"])
+def test_models_that_compute_no_numbers_end_the_run_with_a_sentence(
+    who: str, fields: dict[str, str], temperature: float, number: float
+) -> None:
+    """Guards broken weights and overflow: greedy decoding took NaN for the best token, with p = 1."""
+    pair = endless_pair("llama")
+    models = {"target": copy.deepcopy(pair.target), "draft": copy.deepcopy(pair.draft)}
+    with torch.no_grad():
+        models[who].lm_head.weight[20, 0] = number
+    settings = Settings(
+        acceptance="sampling" if temperature else "exact", temperature=temperature, max_new_tokens=12, **fields
+    )
+    pair = ModelPair(models["target"], models["draft"], None)
+    if who == "draft" and (settings.strategy == "autoregressive" or settings.drafter != "model"):
+        assert specdemo.run(pair, prompt_ids(9), settings).complete
+        return
+    told = who if settings.drafter != "early_exit" else "(target|draft)"
+    with pytest.raises(PairError, match=f"^{told}: its logits are not finite"):
+        specdemo.run(pair, prompt_ids(9), settings)
 
 
 def test_streaming_and_running_give_the_same_tokens() -> None:

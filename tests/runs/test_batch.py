@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
@@ -26,6 +28,7 @@ import specdemo
 from specdemo import (
     MemoryShortage,
     ModelPair,
+    PairError,
     PromptError,
     Settings,
     SettingsError,
@@ -326,6 +329,16 @@ def test_a_target_alone_cannot_draft_but_runs_plain() -> None:
     with pytest.raises(SettingsError, match=r"drafter: 'model' needs a draft model.*; choose 'prompt_lookup'\.$"):
         run_batch(pair, prompts(2))
     assert len(run_batch(pair, prompts(2), Settings(strategy="autoregressive", max_new_tokens=3))) == 2
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_model_that_computes_no_numbers_ends_the_batch_with_a_sentence(who: int) -> None:
+    """Guards the trial too: a comparison with NaN is neither smaller nor larger."""
+    models = [copy.deepcopy(model) for model in endless_pair("llama").models]
+    with torch.no_grad():
+        models[who].lm_head.weight[20] = math.nan
+    with pytest.raises(PairError, match=f"^{('target', 'draft')[who]}: its logits are not finite"):
+        run_batch(ModelPair(*models, None), [prompt_ids(9), prompt_ids(4)], Settings(max_new_tokens=8))
 
 
 def test_memory_that_runs_out_is_told_with_the_number_of_rows() -> None:

@@ -94,6 +94,17 @@ def test_the_template_is_applied_by_default_with_thinking_off(text_pair: ModelPa
     assert specdemo.run(text_pair, "hi", Settings(max_new_tokens=2)).prompt_ids == tuple(expected)
 
 
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('users only') }}", "{{ messages[7].content.x }}", "{% if %}"]
+)
+def test_a_template_that_fails_is_a_sentence(text_pair: ModelPair, template: str) -> None:
+    """Guards models whose template was written for other conversations, or was broken on the way."""
+    pair = ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(template))
+    with pytest.raises(PromptError, match=r"^prompt: this model's chat template fails .*; switch chat off\.$"):
+        specdemo.run(pair, "hi")
+    assert encode(pair, "hi", chat=False) == ids_of("hi")
+
+
 def test_chat_off_leaves_the_text_alone(text_pair: ModelPair) -> None:
     """Guards completion prompts, surrounding spaces included."""
     assert encode(text_pair, " hi\n", chat=False) == ids_of(" hi\n")

@@ -171,7 +171,7 @@ def test_a_bad_lane_is_refused_before_any_lane_runs() -> None:
         specdemo.race(pair, prompt_ids(6), [Settings(strategy="autoregressive"), Settings()])
 
 
-@pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
+@pytest.mark.parametrize("strategy", ["autoregressive", "speculative", "assisted"])
 def test_a_lane_clock_stands_still_while_the_lane_is_suspended(strategy: str) -> None:
     """Guards every speed shown: the time a page takes to draw must not be booked on the lane."""
     rounds = specdemo.stream(endless_pair("llama"), prompt_ids(6), Settings(strategy=strategy, gamma=2))

@@ -65,6 +65,24 @@ def test_a_real_trial_gives_a_number_that_was_allowed() -> None:
     assert torch.get_num_threads() == 4
 
 
+def test_a_trace_has_the_number_that_its_lane_ran_with() -> None:
+    """Guards equal outputs of equal seeds: sums of other numbers of threads differ in their last digits."""
+    pair = endless_pair("llama")
+    pair.threads = 2
+    try:
+        for strategy in ("autoregressive", "speculative", "assisted"):
+            lane = specdemo.stream(pair, prompt_ids(6), specdemo.Settings(strategy=strategy, max_new_tokens=6))
+            assert lane.trace().threads is None
+            list(lane)
+            torch.set_num_threads(1)
+            assert lane.trace().threads == 2
+            assert specdemo.Trace.from_json(lane.trace().to_json()).threads == 2
+        (row,) = specdemo.run_batch(pair, [prompt_ids(6)], specdemo.Settings(max_new_tokens=6))
+        assert row.threads == 2
+    finally:
+        pair.threads = None
+
+
 def test_large_models_and_a_number_from_outside_need_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying out a model of billions on one core would take minutes."""
     tried = timed(monkeypatch, lambda count: count)

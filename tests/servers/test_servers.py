@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from fake_vllm import FakeVLLM
-from toys import endless_pair, prompt_ids, toy_pair
+from toys import byte_tokenizer, endless_pair, prompt_ids, toy_pair
 
 import specdemo
 from specdemo import (
@@ -27,6 +27,7 @@ from specdemo import (
     TraceError,
 )
 from specdemo.losslessness.compare import compare
+from specdemo.runs.encode import encode
 from specdemo.runs.record import record
 
 KEY = "sk-very-secret-0123456789"
@@ -374,6 +375,25 @@ def test_a_local_lane_races_a_server() -> None:
     assert list(kept.traces) == traces
     assert kept.hardware is not None
     assert record(None, None, [traces[0], traces[2]]).hardware is None
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: ModelPair, order: tuple) -> None:
+    """Guards a server's chat beside a model without a template, and a template beside a server's plain text."""
+    bare = ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None))
+    with FakeVLLM(text_pair, DRAFTS) as fake:
+        for pair, chat, lanes in (
+            (bare, True, [REMOTE, Settings(max_new_tokens=24)]),
+            (bare, False, [replace(REMOTE, chat=True), Settings(max_new_tokens=24)]),
+            (text_pair, False, [REMOTE, Settings(max_new_tokens=24)]),
+        ):
+            pairs = [speculative(fake, chat=chat), pair]
+            race = specdemo.race([pairs[n] for n in order], "hi", [lanes[n] for n in order])
+            list(race)
+            traces = [race.traces()[order.index(n)] for n in (0, 1)]
+            assert traces[0].server.chat == (chat or lanes[0].chat is True)
+            assert list(traces[1].prompt_ids) == encode(pair, "hi", chat=None)
+            assert all(t.complete for t in traces)
 
 
 # --- what a server cannot do ------------------------------------------------------------------------------

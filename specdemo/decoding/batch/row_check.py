@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.errors import PairError
+from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,7 +43,8 @@ def check_batches(pair: ModelPair, *, drafting: bool) -> None:
 def check_rows_apart(role: str, model: PreTrainedModel) -> None:
     """
     Raises:
-        PairError: the model takes no positions or masks of its own, or its rows are not independent.
+        PairError: the model takes no positions or masks of its own, its rows are not independent, or it computes
+            no finite numbers.
     """
     try:
         worst = _worst_difference(model)
@@ -49,18 +52,20 @@ def check_rows_apart(role: str, model: PreTrainedModel) -> None:
         raise  # says nothing of the model
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
         raise PairError(_message(role, model, "it takes no positions or masks of the rows' own")) from error
-    if not worst <= TOLERANCE.get(model.dtype, ROUGH_TOLERANCE):  # written so that NaN fails
+    if math.isnan(worst):
+        raise not_finite(role)
+    if worst > TOLERANCE.get(model.dtype, ROUGH_TOLERANCE):
         raise PairError(_message(role, model, "its rows come out otherwise than each alone"))
 
 
 def _worst_difference(model: PreTrainedModel) -> float:
     together, alone = RaggedRunner(model, rows=2), [EagerRunner(model), EagerRunner(model)]
-    worst = 0.0
+    differences = []
     for feeds in TRIAL:
         for runner, feed, logits in zip(alone, feeds, together.forward(feeds, last=True), strict=True):
             expected = runner.forward(feed).logits[0]
-            worst = max(worst, ((logits - expected).abs().max() / expected.std()).item())
-    return worst
+            differences.append((logits - expected).abs().max() / expected.std())
+    return torch.stack(differences).max().item()  # NaN where any is
 
 
 def _message(role: str, model: PreTrainedModel, reason: str) -> str:

@@ -15,7 +15,7 @@ from specdemo.losslessness.certify import Certifier, check_greedy
 from specdemo.losslessness.greedy_check import GreedyCheck
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
-from specdemo.runs.single import stream
+from specdemo.runs.single import open_run
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import WAITING, Job, JobState
@@ -81,7 +81,7 @@ class CheckJob(Job):
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Iterator[JobState]:
         emitted, told = 0, time.monotonic()
         yield JobState("running", "Decoding…")
-        with closing(in_thread(thread, stream, pair, self.prompt, self.settings)) as decoding:
+        with closing(in_thread(thread, open_run, pair, self.prompt, self.settings, stop)) as decoding:
             while not stop.is_set() and (round_ := in_thread(thread, next, decoding, None)) is not None:
                 emitted += len(round_.emitted)
                 if time.monotonic() - told >= UPDATE_SECONDS:

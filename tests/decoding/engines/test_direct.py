@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -166,6 +166,32 @@ def test_what_is_not_as_it_was_built_is_left_to_transformers(change: str) -> Non
     assert unsupported_reason(model) is None
     CHANGES[change](model)
     assert unsupported_reason(model) is not None
+
+
+def test_a_trace_says_what_ran_whatever_is_changed_around_the_run() -> None:
+    """Guards the record against a look at the models before or after: only the runners know."""
+    model, calls = copy.deepcopy(model_of("llama", "grouped")), []
+    pair = specdemo.ModelPair(model, None, None)
+
+    def opened() -> Iterator[specdemo.Round]:
+        return specdemo.stream(pair, [20, 21], specdemo.Settings(strategy="autoregressive", max_new_tokens=6))
+
+    lane = opened()
+    next(lane)
+    hook = model.register_forward_hook(lambda *_: calls.append(1))
+    assert len(list(lane)) == 5
+    assert (lane.trace().engine, calls) == ("direct", [])
+    hooked = opened()
+    calls.clear()  # the warm-up's
+    next(hooked)
+    hook.remove()
+    list(hooked)
+    assert (hooked.trace().engine, calls) == ("eager", [1])
+    model.set_attn_implementation("eager")
+    other = opened()
+    model.set_attn_implementation("sdpa")
+    list(other)
+    assert (other.trace().engine, lane.trace().engine) == ("eager", "direct")
 
 
 def test_the_builtin_pair_runs_directly() -> None:

@@ -132,7 +132,7 @@ def test_nothing_asks_for_gradients() -> None:
     assert not EagerRunner(endless_pair("llama").target).forward([20, 21]).logits.requires_grad
 
 
-@pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
+@pytest.mark.parametrize("strategy", ["autoregressive", "speculative", "assisted"])
 def test_an_abandoned_run_leaves_models_as_they_were(strategy: str) -> None:
     """Guards invariant 7: weights, config and generation config after a generator closed mid-run."""
     target = build("qwen3", eos=None)
