@@ -26,7 +26,25 @@ BAD = [
     ("acceptance", "exactly"),
     ("acceptance", None),
     *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_)),
-    *(("temperature", v) for v in (10**310, np.float32(NAN), np.True_, -1, -0.001, 1e-30, 1e-5, INF, -INF, NAN, "0.7", True, None, 100.5)),
+    *(
+        ("temperature", v)
+        for v in (
+            10**310,
+            np.float32(NAN),
+            np.True_,
+            -1,
+            -0.001,
+            1e-30,
+            1e-5,
+            INF,
+            -INF,
+            NAN,
+            "0.7",
+            True,
+            None,
+            100.5,
+        )
+    ),
     *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None, 2**53, 10**30)),
     *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
     *(("repetition_penalty", v) for v in (0, -1.0, 1e-300, 0.009, 101, NAN, INF, "1", True, None)),
@@ -131,7 +149,7 @@ def test_numbers_of_numpy_are_kept_as_pythons_own() -> None:
 @pytest.mark.parametrize("values", [[np.True_], np.array(2.5), [torch.tensor(2.5)], [10**5000], [1, NAN], 2**70])
 def test_lists_of_whole_numbers_are_checked_like_settings(values: object) -> None:
     """Guards against TypeErrors of other libraries, and numbers that Python does not even write."""
-    with pytest.raises(SettingsError, match="^gammas: must be"):
+    with pytest.raises(SettingsError, match="gammas: must be"):
         whole_numbers("gammas", values, None, "[2, 3]")
 
 

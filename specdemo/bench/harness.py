@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from specdemo.files import write_whole
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.load import load_pair
@@ -148,7 +149,7 @@ def write(path: Path | None, results: Results) -> None:
     """Write the results as JSON; None writes nothing."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(as_json(results) + "\n", encoding="utf-8")
+        write_whole(path, as_json(results) + "\n")
 
 
 def spread(middle: str, ends: str, unit: str = "×") -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.models.request import is_public
 from specdemo.models.source import shorten
+from specdemo.settings import LARGEST_WHOLE
 from specdemo.ui.links.fields import (
     METHOD_FIELDS,
     SHORT_LANE,
