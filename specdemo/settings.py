@@ -138,10 +138,8 @@ class Settings:
         value = getattr(self, field)
         number = _integer(value)
         if number is None or not low <= number <= (LARGEST_WHOLE if high is None else high):
-            large = number is not None and number > LARGEST_WHOLE
-            span = f"from {low} to {high}" if high is not None else f"of at least {low}"
-            most = " and below 2**53" if high is None and large else ""
-            raise SettingsError(field, f"must be a whole number {span}{most} ({meaning}), not {quoted(value)}.")
+            span = _span(low, high, number)
+            raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {quoted(value)}.")
         object.__setattr__(self, field, number)
 
     def _real(self, field: str, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
@@ -205,11 +203,17 @@ def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tu
     for value in wanted:
         number = _integer(value)
         if number is None or not 1 <= number <= (LARGEST_WHOLE if most is None else most):
-            span = f"from 1 to {most}" if most is not None else "of at least 1"
             kind = "whole numbers" if len(wanted) > 1 else "a whole number"
-            raise SettingsError(field, f"must be {kind} {span}, not {quoted(value)}.")
+            raise SettingsError(field, f"must be {kind} {_span(1, most, number)}, not {quoted(value)}.")
         found.add(number)
     return tuple(sorted(found))
+
+
+def _span(low: int, high: int | None, number: int | None) -> str:
+    """What is allowed; that there is a largest number at all is said to those who meet it."""
+    if high is not None:
+        return f"from {low} to {high}"
+    return f"of at least {low}" + (" and below 2**53" if number is not None and number > LARGEST_WHOLE else "")
 
 
 def _integer(value: object) -> int | None:
