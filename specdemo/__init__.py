@@ -1,79 +1,26 @@
-"""specdemo: see, measure and believe speculative decoding of language models."""
+"""specdemo: see, measure and believe speculative decoding of language models.
 
-from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
-from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.analysis.sweep_report import SweepReport
-from specdemo.errors import (
-    LoadCancelled,
-    MemoryShortage,
-    PairError,
-    PromptError,
-    ServerError,
-    SettingsError,
-    SpecDemoError,
-    TraceError,
-)
-from specdemo.losslessness.certificate import Certificate
-from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
-from specdemo.losslessness.greedy_check import GreedyCheck
-from specdemo.metrics import Metrics
-from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Preflight, preflight
-from specdemo.recording import Recording
-from specdemo.rounds import Candidate, Round, Token
-from specdemo.runs.batch import run_batch, stream_batch
-from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
-from specdemo.runs.load import load_pair
-from specdemo.runs.race import race
-from specdemo.runs.single import run, stream
-from specdemo.runs.sweep import stream_sweep, sweep
-from specdemo.runs.threads import quickest_threads
-from specdemo.servers.pair import ServerPair
-from specdemo.settings import Settings
-from specdemo.trace import Trace
-from specdemo.view.export import export_html, rounds_csv, tokens_csv
+The public names stand in ``specdemo.public``. They are imported when the first of them is used, since that takes
+seconds, in which the command line must already know what to do when it is interrupted.
+"""
 
-__all__ = [
-    "BatchMetrics",
-    "Candidate",
-    "Certificate",
-    "GreedyCheck",
-    "LoadCancelled",
-    "MemoryShortage",
-    "Metrics",
-    "ModelPair",
-    "PairError",
-    "Preflight",
-    "PromptError",
-    "Recording",
-    "Round",
-    "ServerError",
-    "ServerPair",
-    "Settings",
-    "SettingsError",
-    "SizeReport",
-    "SpecDemoError",
-    "SweepReport",
-    "Token",
-    "Trace",
-    "TraceError",
-    "batch_sizes",
-    "certify",
-    "check_greedy",
-    "export_html",
-    "load_pair",
-    "measure_batch",
-    "preflight",
-    "quickest_threads",
-    "race",
-    "rounds_csv",
-    "run",
-    "run_batch",
-    "stream",
-    "stream_batch",
-    "stream_batch_sizes",
-    "stream_certificate",
-    "stream_sweep",
-    "sweep",
-    "tokens_csv",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdemo.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    public = import_module("specdemo.public")
+    found = {"__all__": public.__all__, **{each: getattr(public, each) for each in public.__all__}}
+    globals().update(found)
+    if name not in globals():
+        raise AttributeError(f"module 'specdemo' has no attribute {name!r}")
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]

@@ -15,6 +15,14 @@ def _bounded(message: str) -> str:
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:250]}…{message[-100:]}"
 
 
+def quoted(value: object) -> str:
+    """What was given, as Python writes it, or how that begins: it may be as long as a request."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # Python refuses to write integers of more than 4,300 digits
+        return "a number of thousands of digits"
+
+
 class SettingsError(SpecDemoError):
     """A knob of a run is out of its range. ``field`` names it."""
 

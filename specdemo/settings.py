@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from operator import index
 from typing import Any
 
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
-from specdemo.errors import SettingsError
+from specdemo.errors import SettingsError, quoted
 
 STRATEGIES = ("autoregressive", "speculative", "assisted")
 LOSSLESS_RULES = {
@@ -31,6 +31,9 @@ MAX_LOOKUP_NGRAM = 8
 MAX_TOP_CANDIDATES = 20
 SEEDS = 2**63  # seeds go from 0 to one less
 LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
+LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # logits divided or multiplied by more lose the model's own order
+LARGEST_WHOLE = 2**53 - 1
+"""Of numbers that have no limit of their own: what JSON and browsers hold exactly, well within torch's int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Settings:
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
-        repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off.
+        repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off; from
+            0.01 to 100.
         max_new_tokens: the longest output, in tokens.
         seed: of the random draws; the same seed gives the same output on the same machine with
             the same number of threads.
@@ -93,35 +97,30 @@ class Settings:
         _one_of("drafter", self.drafter, DRAFTERS)
         _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
         _one_of("engine", self.engine, ENGINES)
-        _whole("gamma", self.gamma, 1, MAX_GAMMA, "drafted tokens a round")
-        _real("temperature", self.temperature, 0.0, 100.0, "0 is greedy")
+        self._whole("gamma", 1, MAX_GAMMA, "drafted tokens a round")
+        self._real("temperature", 0.0, 100.0, "0 is greedy")
         if 0 < self.temperature < LEAST_TEMPERATURE:
-            raise SettingsError(
-                "temperature", f"{self.temperature!r:.80} is as good as 0; use 0, which is greedy."
-            )
-        _whole("top_k", self.top_k, 0, None, "0 keeps all tokens")
-        _real("top_p", self.top_p, 0.0, 1.0, "1 keeps all tokens", open_below=True)
-        _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, "1 is off", open_below=True)
-        _whole("max_new_tokens", self.max_new_tokens, 1, None, "the length of the output")
-        _whole("seed", self.seed, 0, SEEDS - 1, "of the random draws")
-        _whole("accept_top_k", self.accept_top_k, 1, None, "how many of the target's tokens pass")
-        _whole("top_candidates", self.top_candidates, 0, MAX_TOP_CANDIDATES, "0 records none")
-        _whole("lookup_ngram", self.lookup_ngram, 1, MAX_LOOKUP_NGRAM, "tokens to look for")
-        for field in ("temperature", "top_p", "repetition_penalty"):
-            # transformers refuses 2 where it takes 2.0.
-            object.__setattr__(self, field, float(getattr(self, field)))
+            raise SettingsError("temperature", f"{self.temperature!r} is as good as 0; use 0, which is greedy.")
+        self._whole("top_k", 0, None, "0 keeps all tokens")
+        self._real("top_p", 0.0, 1.0, "1 keeps all tokens", open_below=True)
+        self._real("repetition_penalty", LEAST_PENALTY, MOST_PENALTY, "1 is off")
+        self._whole("max_new_tokens", 1, None, "the length of the output")
+        self._whole("seed", 0, SEEDS - 1, "of the random draws")
+        self._whole("accept_top_k", 1, None, "how many of the target's tokens pass")
+        self._whole("top_candidates", 0, MAX_TOP_CANDIDATES, "0 records none")
+        self._whole("lookup_ngram", 1, MAX_LOOKUP_NGRAM, "tokens to look for")
         if self.exit_layer is not None:
-            _whole("exit_layer", self.exit_layer, 1, None, "how many of the target's layers draft")
+            self._whole("exit_layer", 1, None, "how many of the target's layers draft")
         if not isinstance(self.adaptive_gamma, bool):
-            raise SettingsError("adaptive_gamma", f"must be True or False, not {self.adaptive_gamma!r:.80}.")
+            raise SettingsError("adaptive_gamma", f"must be True or False, not {quoted(self.adaptive_gamma)}.")
         if self.server is not None and (not isinstance(self.server, str) or not self.server):
-            raise SettingsError("server", f"must be the name of a configured server, not {self.server!r:.80}.")
+            raise SettingsError("server", f"must be the name of a configured server, not {quoted(self.server)}.")
         if self.server is not None and self.engine != "server":
             raise SettingsError(
                 "server", f"{self.server!r:.80} is only asked by the engine 'server'; choose that engine."
             )
         if self.chat is not None and not isinstance(self.chat, bool):
-            raise SettingsError("chat", f"must be True, False or None, not {self.chat!r:.80}.")
+            raise SettingsError("chat", f"must be True, False or None, not {quoted(self.chat)}.")
         if self.strategy == "assisted" and DRAFTERS[self.drafter].assisted is None:
             theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted is not None)
             raise SettingsError(
@@ -134,6 +133,24 @@ class Settings:
                 "'exact' compares with the target's single best token and needs temperature 0; "
                 "choose 'sampling' (rejection sampling), which is lossless at any temperature.",
             )
+
+    def _whole(self, field: str, low: int, high: int | None, meaning: str) -> None:
+        """Check a whole number, numpy's too, and keep it as an int; None for no limit of its own."""
+        value = getattr(self, field)
+        number = _integer(value)
+        if number is None or not low <= number <= (LARGEST_WHOLE if high is None else high):
+            span = _span(low, high, number)
+            raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {quoted(value)}.")
+        object.__setattr__(self, field, number)
+
+    def _real(self, field: str, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
+        """Check a number, numpy's too, and keep it as a float: transformers refuses 2 where it takes 2.0."""
+        value = getattr(self, field)
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high or (open_below and float(value) == low):
+            span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
+            raise SettingsError(field, f"must be a number {span} ({meaning}), not {quoted(value)}.")
+        object.__setattr__(self, field, float(value))
 
     @property
     def greedy(self) -> bool:
@@ -177,33 +194,37 @@ def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tu
     Raises:
         SettingsError: there are none, or one is out of range; names the field.
     """
-    span = f"from 1 to {most}" if most is not None else "of at least 1"
-    wanted = list(values) if isinstance(values, Iterable) else [values]
+    try:
+        wanted = list(values)
+    except TypeError:  # a single one
+        wanted = [values]
     if not wanted:
         raise SettingsError(field, f"there are none; give at least one, such as {example}.")
     found = set()
     for value in wanted:
-        number = index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else 0
-        if number < 1 or (most is not None and number > most):
-            kind = "whole numbers" if isinstance(values, Iterable) and len(wanted) > 1 else "a whole number"
-            raise SettingsError(field, f"must be {kind} {span}, not {value!r:.80}.")
+        number = _integer(value)
+        if number is None or not 1 <= number <= (LARGEST_WHOLE if most is None else most):
+            kind = "whole numbers" if len(wanted) > 1 else "a whole number"
+            raise SettingsError(field, f"must be {kind} {_span(1, most, number)}, not {quoted(value)}.")
         found.add(number)
     return tuple(sorted(found))
 
 
+def _span(low: int, high: int | None, number: int | None) -> str:
+    """What is allowed; that there is a largest number at all is said to those who meet it."""
+    if high is not None:
+        return f"from {low} to {high}"
+    return f"of at least {low}" + (" and below 2**53" if number is not None and number > LARGEST_WHOLE else "")
+
+
+def _integer(value: object) -> int | None:
+    """A whole number of any library as an int; None for everything else, True and False included."""
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[call-overload]
+    except TypeError:
+        return None
+
+
 def _one_of(field: str, value: object, names: Iterable[str]) -> None:
     if not isinstance(value, str) or value not in names:
-        raise SettingsError(field, f"{value!r:.80} is not known; choose one of {', '.join(names)}.")
-
-
-def _whole(field: str, value: object, low: int, high: int | None, meaning: str) -> None:
-    span = f"from {low} to {high}" if high is not None else f"of at least {low}"
-    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high and value > high):
-        raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {value!r:.80}.")
-
-
-def _real(field: str, value: object, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < low or value > high or (open_below and value == low):
-        span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
-        raise SettingsError(field, f"must be a number {span} ({meaning}), not {value!r:.80}.")
+        raise SettingsError(field, f"{quoted(value)} is not known; choose one of {', '.join(names)}.")

@@ -10,7 +10,7 @@ RUN_MS = 60_000
 
 
 def wait_until_read(page: Page) -> None:
-    """Until the page stands and its controls hold what its link says, which would undo what is done before."""
+    """Until the page stands and its controls hold what its link says."""
     page.locator("[data-role=speedup]").wait_for(state="attached", timeout=RUN_MS)
     page.wait_for_function("window.SpecDemoLinks.wasRead()", timeout=RUN_MS)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+import torch
 from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo import Settings, SettingsError, SpecDemoError
+from specdemo.settings import whole_numbers
 
 NAN, INF = math.nan, math.inf
 
@@ -22,14 +25,34 @@ BAD = [
     ("drafter", None),
     ("acceptance", "exactly"),
     ("acceptance", None),
-    *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None)),
-    *(("temperature", v) for v in (-1, -0.001, 1e-30, 1e-5, INF, -INF, NAN, "0.7", True, None, 100.5)),
-    *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None)),
+    *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_)),
+    *(
+        ("temperature", v)
+        for v in (
+            10**310,
+            np.float32(NAN),
+            np.True_,
+            -1,
+            -0.001,
+            1e-30,
+            1e-5,
+            INF,
+            -INF,
+            NAN,
+            "0.7",
+            True,
+            None,
+            100.5,
+        )
+    ),
+    *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None, 2**53, 10**30)),
     *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
-    *(("repetition_penalty", v) for v in (0, -1.0, NAN, INF, "1", True, None)),
-    *(("max_new_tokens", v) for v in (0, -1, 1.5, True, "8", NAN, None)),
+    *(("repetition_penalty", v) for v in (0, -1.0, 1e-300, 0.009, 101, NAN, INF, "1", True, None)),
+    *(("max_new_tokens", v) for v in (0, -1, 1.5, True, "8", NAN, None, 2**64)),
     *(("seed", v) for v in (-1, 0.5, True, "0", 2**63, None)),
-    *(("accept_top_k", v) for v in (0, -1, 1.5, True, "1", None)),
+    *(("accept_top_k", v) for v in (0, -1, 1.5, True, "1", None, 2**70)),
+    *(("exit_layer", v) for v in (0, True, 2**63)),
+    *(("lookup_ngram", v) for v in (0, 9, 2**70, NAN)),
     *(("top_candidates", v) for v in (-1, 21, 1.5, True, None)),
     *(("chat", v) for v in (0, 1, "yes", "")),
 ]
@@ -53,8 +76,9 @@ GOOD = [
     *(("temperature", v) for v in (0, 0.0, 1, 100)),
     *(("top_k", v) for v in (0, 1, 10**6)),
     *(("top_p", v) for v in (1, 1.0, 0.01)),
-    *(("repetition_penalty", v) for v in (0.5, 1, 2.0)),
-    *(("max_new_tokens", v) for v in (1, 10**6)),
+    *(("repetition_penalty", v) for v in (0.01, 0.5, 1, 2.0, 100)),
+    *(("max_new_tokens", v) for v in (1, 10**6, 2**53 - 1)),
+    *(("accept_top_k", v) for v in (1, 2**53 - 1)),
     *(("seed", v) for v in (0, 2**63 - 1)),
     *(("top_candidates", v) for v in (0, 5, 20)),
     *(("chat", v) for v in (True, False, None)),
@@ -115,6 +139,20 @@ def test_whole_numbers_stand_for_real_ones() -> None:
     assert len(specdemo.run(endless_pair("llama"), prompt_ids(4), settings).token_ids) == 4
 
 
+def test_numbers_of_numpy_are_kept_as_pythons_own() -> None:
+    """Guards ``for gamma in np.arange(2, 9)``, and recordings, which JSON has to hold."""
+    settings = Settings(acceptance="sampling", gamma=np.int64(3), temperature=np.float32(0.5), seed=np.uint8(7))
+    assert [type(v) for v in (settings.gamma, settings.temperature, settings.seed)] == [int, float, int]
+    assert (settings.gamma, settings.temperature, settings.seed) == (3, 0.5, 7)
+
+
+@pytest.mark.parametrize("values", [[np.True_], np.array(2.5), [torch.tensor(2.5)], [10**5000], [1, NAN], 2**70])
+def test_lists_of_whole_numbers_are_checked_like_settings(values: object) -> None:
+    """Guards against TypeErrors of other libraries, and numbers that Python does not even write."""
+    with pytest.raises(SettingsError, match="gammas: must be"):
+        whole_numbers("gammas", values, None, "[2, 3]")
+
+
 def test_replacing_a_field_checks_it_again() -> None:
     """Guards sweeps, which change γ by ``dataclasses.replace``."""
     assert dataclasses.replace(Settings(), gamma=7).gamma == 7
@@ -130,7 +168,8 @@ def test_settings_cannot_be_changed_after_validation() -> None:
 
 def test_a_message_quotes_no_more_than_fits_a_line_or_two() -> None:
     """What was given may be a novel; what to do still stands at the end."""
-    with pytest.raises(SettingsError) as caught:
-        Settings(gamma="9" * 100_000)
-    assert len(str(caught.value)) <= 400
-    assert str(caught.value).startswith("gamma: must be a whole number from 1 to 16")
+    for novel in ("9" * 100_000, 10**5000):
+        with pytest.raises(SettingsError) as caught:
+            Settings(gamma=novel)
+        assert len(str(caught.value)) <= 400
+        assert str(caught.value).startswith("gamma: must be a whole number from 1 to 16")

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from specdemo.errors import SpecDemoError
+from specdemo.files import write_whole
 from specdemo.machine import machine_of
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.runs.load import load_pair
 
 Args = argparse.Namespace
@@ -80,9 +82,15 @@ def run_bench(
         count = {list: "+", tuple: 2}.get(type(default))
         parser.add_argument(flag, type=kind, nargs=count, default=default, help=text)
     args = parser.parse_args()
-    if isinstance(getattr(args, "threads", None), int):
-        torch.set_num_threads(args.threads)
-    results = measure(args)
+    try:
+        threads = getattr(args, "threads", None)
+        for number in threads if isinstance(threads, list) else filter(None.__ne__, [threads]):
+            checked_threads(number)
+        if isinstance(threads, int):
+            torch.set_num_threads(threads)
+        results = measure(args)
+    except SpecDemoError as error:
+        parser.error(str(error))
     print(MACHINE.format(**results["machine"]), table(results), sep="\n")
     write(args.json, results)
 
@@ -149,7 +157,7 @@ def write(path: Path | None, results: Results) -> None:
     """Write the results as JSON; None writes nothing."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(as_json(results) + "\n", encoding="utf-8")
+        write_whole(path, as_json(results) + "\n")
 
 
 def spread(middle: str, ends: str, unit: str = "×") -> str:

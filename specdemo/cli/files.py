@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specdemo.errors import SpecDemoError
+from specdemo.files import write_whole
 
 
 class FileProblem(SpecDemoError):
@@ -51,7 +52,7 @@ def write(name: str, text: str) -> None:
         sys.stdout.flush()
         return
     with reported(name, "written"):
-        Path(name).write_text(text, encoding="utf-8", newline="")
+        write_whole(name, text)
 
 
 def read_input(name: str) -> str:

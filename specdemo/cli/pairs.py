@@ -19,7 +19,7 @@ from specdemo.models.request import request_pair
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server
-from specdemo.settings import Settings, at_least_one
+from specdemo.settings import Settings
 from specdemo.view.progress_text import await_load
 
 
@@ -70,8 +70,6 @@ def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Cons
     if all(on_server(None, settings) for settings in lanes):
         yield None
         return
-    if args.threads is not None:
-        at_least_one("threads", args.threads)
     weights = args.target_quantization, args.draft_quantization
     request = request_pair(args.pair, args.device, args.dtype, *weights)
     with PairStore(threads=args.threads).using(request) as load:

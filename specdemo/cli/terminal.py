@@ -120,5 +120,11 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
 def consoles(json: str | None) -> tuple[Console, Console]:
     """The consoles of results and of progress; with JSON on the output both are the error stream."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    return (errors if json == "-" else Console(highlight=False)), errors
+    errors = _Console(stderr=True, highlight=False, soft_wrap=True)
+    return (errors if json == "-" else _Console(highlight=False)), errors
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads on: rich would end the process with a code of its own."""
+        raise

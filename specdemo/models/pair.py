@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,13 @@ from transformers import PreTrainedTokenizerBase
 from specdemo.errors import PairError
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of
+from specdemo.settings import whole_numbers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+MOST_THREADS = max(os.cpu_count() or 1, torch.get_num_threads())
+"""Processors, or what ``OMP_NUM_THREADS`` says if that is more."""
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 """Kinds of layers whose cache can forget the last positions, as rollback needs."""
 
@@ -103,6 +107,15 @@ class ModelPair:
     def footprints(self) -> dict[str, Footprint]:
         """Bytes of the weights in memory, by role (``target``, ``draft``); counted, not estimated."""
         return {role: measure(model) for role, model in zip(("target", "draft"), self.models, strict=False)}
+
+
+def checked_threads(threads: object) -> int:
+    """A number of CPU threads that this machine can run.
+
+    Raises:
+        SettingsError: it is none, or more than there are processors; torch would end the process.
+    """
+    return whole_numbers("threads", [threads], MOST_THREADS, "2")[0]
 
 
 def context_of(model: PreTrainedModel) -> int | None:

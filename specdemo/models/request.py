@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -15,6 +16,8 @@ from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
+OUTSIDE = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
+"""The same outside double quotes: an even number of them follows."""
 BUDGET = "SPECDEMO_MEMORY_GB"
 """Environment variable: the gigabytes that all loaded pairs together may take."""
 
@@ -78,7 +81,7 @@ def request_models(
     Raises:
         PairError: as :func:`request_pair`.
     """
-    name = BETWEEN.join(part for part in (target, draft) if part)
+    name = BETWEEN.join(f'"{part}"' if BETWEEN in part else part for part in (target, draft) if part)
     _check_private(name)
     return _request(
         CatalogEntry(name, name, target, draft), device, dtype, target_quantization, draft_quantization
@@ -125,7 +128,11 @@ def _check_private(name: str) -> None:
 
 
 def _typed(name: str) -> CatalogEntry:
-    """A pair that is not in the catalogue: ``target`` or ``target + draft``."""
+    """A pair that is not in the catalogue: ``target`` or ``target + draft``.
+
+    A folder that is there with the whole text as its path is the target; otherwise a name with `` + `` in it
+    stands in double quotes.
+    """
     _check_private(name)
     meant = get_close_matches(name.strip(), catalog(), n=1)
     plain = not any(mark in name for mark in ("/", "@", BETWEEN))
@@ -134,12 +141,18 @@ def _typed(name: str) -> CatalogEntry:
             f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
             "A repository of the hub is written owner/name."
         )
-    parts = [part.strip() for part in name.split(BETWEEN)]
+    parts = [name.strip()] if is_folder(name.strip()) else [_unquoted(part) for part in OUTSIDE.split(name)]
     if len(parts) > 2 or not all(parts):
         raise PairError(
-            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft'."
+            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft'; "
+            "a name with ' + ' in it stands in double quotes."
         )
     return CatalogEntry(name.strip(), name.strip(), *parts)
+
+
+def _unquoted(part: str) -> str:
+    part = part.strip()
+    return part[1:-1] if len(part) > 2 and part[0] == part[-1] == '"' else part
 
 
 def _device(device: str | torch.device | None) -> str:

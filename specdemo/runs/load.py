@@ -26,7 +26,8 @@ def load_pair(
 
     Args:
         name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
-            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder.
+            repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder. One
+            with `` + `` in its name stands in double quotes unless it is the only one.
         device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
         dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
             checkpoint's own 16-bit type elsewhere.

@@ -14,7 +14,7 @@ from threading import RLock, Semaphore, Thread
 from specdemo.errors import PairError
 from specdemo.models.loading import check, fetch
 from specdemo.models.memory import Footprint, free_memory, release_memory
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
 from specdemo.models.progress import Progress
 from specdemo.models.request import BUDGET, PairRequest
@@ -71,6 +71,9 @@ class PairStore:
             device has free when a pair is loaded.
         threads: of the CPU that pairs run with; None means the quickest number for each.
 
+    Raises:
+        SettingsError: more threads than the machine has processors.
+
     Attributes:
         thread: the one thread that runs and loads models. OpenMP keeps a team of cores for every thread that
             ever computed; as soon as there are two teams, they have more threads than the machine has cores and
@@ -79,7 +82,7 @@ class PairStore:
 
     def __init__(self, budget: int | None = None, threads: int | None = None) -> None:
         self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="models")
-        self._threads = threads
+        self._threads = None if threads is None else checked_threads(threads)
         self._downloads = Semaphore(DOWNLOADS)
         self._budget = _budget() if budget is None else budget
         self._loads: OrderedDict[PairRequest, Load] = OrderedDict()  # the least recently used first

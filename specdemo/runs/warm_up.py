@@ -6,7 +6,7 @@ import torch
 
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.select import Engine
-from specdemo.models.pair import ModelPair, context_of
+from specdemo.models.pair import ModelPair, checked_threads, context_of
 
 TOKENS = 16
 
@@ -21,7 +21,7 @@ def warm_up(pair: ModelPair, engine: str = "auto") -> None:
         engine: of ``settings.ENGINES``; what ``graphs`` captures, it warms up by itself.
     """
     if pair.threads is not None:
-        torch.set_num_threads(pair.threads)
+        torch.set_num_threads(checked_threads(pair.threads))
     wish: Engine = "auto" if engine == "auto" else "eager"
     if wish in pair.prepared:
         return

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from specdemo.training.loop import written_whole
+from specdemo.files import written_whole
 from specdemo.training.recipe import END_OF_TEXT, Recipe, Source
 
 HOLD_OUT_EVERY = 50
@@ -110,6 +110,7 @@ def load_streams(folder: Path, tokenizer: PreTrainedTokenizerFast, recipe: Recip
             parts = [split(read_documents(folder / name)) for name in source.files]
             train = training_texts([t for p in parts for t in p[0]], source, recipe.seed)
             held_out = [t for p in parts for t in p[1]]
+            cache.mkdir(parents=True, exist_ok=True)
             with written_whole(stored) as partial:
                 np.savez(partial, train=encode(train, tokenizer), held_out=encode(held_out, tokenizer))
         with np.load(stored) as arrays:

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from specdemo.files import write_whole
 from specdemo.training.evaluate import CARD_GAMMA, DomainReport
 from specdemo.training.recipe import Recipe
 
@@ -66,7 +67,7 @@ def write_card(
     """
     head = _head(target, draft, recipe)
     sections = [_loss_section(losses), _acceptance_section(reports), _sample_section(reports)]
-    path.write_text("\n".join([head, *sections]), encoding="utf-8")
+    write_whole(path, "\n".join([head, *sections]))
 
 
 def _size(model: LlamaForCausalLM) -> str:

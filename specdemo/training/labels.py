@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM, StaticCache
 
+from specdemo.files import written_whole
 from specdemo.training.corpus import Windows
-from specdemo.training.loop import Run, written_whole
+from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
 
 KEPT = 32  # tokens of each distribution; they held 90 % of the builtin target's mass
@@ -65,6 +66,7 @@ def likeliest_tokens(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def save(labels: SoftLabels, path: Path) -> None:
     """Write one ``.npz`` file, ids as uint16."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         np.savez(
             partial,

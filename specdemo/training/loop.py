@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM
 
+from specdemo.files import written_whole
 from specdemo.training.muon import Muon
 
 REPORT_EVERY = 25  # steps
@@ -133,12 +133,3 @@ def schedule(done: int, total: int, decay_share: float, step: int, warmup: int) 
 def load_checkpoint(path: Path) -> dict | None:
     """The last checkpoint, on the CPU; None before the first."""
     return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` that replaces it at the end: a run killed while writing leaves no partial file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_stem(f"{path.stem}.part")
-    yield partial
-    partial.replace(path)

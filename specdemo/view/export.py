@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from specdemo.files import write_whole
 from specdemo.recording import Recording, check_playable
 from specdemo.trace import Trace
 from specdemo.view.assets import plotly_js, race_css, race_scripts
@@ -52,9 +53,9 @@ def export_html(traces: Sequence[Trace] | Recording, path: str | Path) -> None:
 
     Raises:
         TraceError: there is nothing to replay.
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; what was there before is as it was.
     """
-    Path(path).write_text(replay_html(as_recording(traces)), encoding="utf-8", newline="\n")
+    write_whole(path, replay_html(as_recording(traces)))
 
 
 def as_recording(traces: Sequence[Trace] | Recording) -> Recording:

@@ -9,6 +9,7 @@ from toys import build, endless_pair
 from specdemo.bench import contexts, steps
 from specdemo.bench.contenders import assisted_generate, generate, lookup_generate
 from specdemo.bench.forwards import read_bandwidth, step_bytes, token_bytes
+from specdemo.bench.harness import run_bench
 from specdemo.bench.random_models import random_llama
 from specdemo.machine import bfloat16_instructions
 
@@ -69,6 +70,18 @@ def test_steps_measures_every_way_and_puts_the_threads_back() -> None:
         (2, "eager"),
     ]
     assert all(row["v"].keys() == {1, 4} and row["c"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(("default", "words"), [(None, ["99999"]), ([1], ["1", "99999"])], ids=["one", "several"])
+def test_a_bench_tells_what_is_wrong_in_a_line(
+    default: object, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against a stack trace, or a process that OpenMP ends, for a number typed wrong."""
+    monkeypatch.setattr("sys.argv", ["bench", "--threads", *words])
+    with pytest.raises(SystemExit) as ended:
+        run_bench("steps", None, lambda args: pytest.fail("nothing may be measured"), str, threads=default)
+    assert ended.value.code == 2
+    assert "error: threads: must be a whole number from 1 to " in capsys.readouterr().err
 
 
 def test_what_transformers_learned_from_a_run_is_undone() -> None:

@@ -99,6 +99,7 @@ def test_nothing_typed_leaves_the_settings_own_defaults() -> None:
         ("run --target-quantization int3", "int3"),
         ("run --dtype complex64", "complex64"),
         ("run --threads 0", "threads"),
+        ("run --threads 99999", "threads: must be a whole number from 1 to "),
         ("run --json /no/such/folder/x.json", "cannot be written"),
         ("run --html /tmp", "cannot be written"),
         ("run  --max-new-tokens 0", "max_new_tokens"),
@@ -110,7 +111,7 @@ def test_nothing_typed_leaves_the_settings_own_defaults() -> None:
         ("sweep --gammas 0", "gammas"),
         ("sweep --repeats 0", "repeats"),
         ("sweep --prompts-file /no/such/file.txt", "cannot be read"),
-        ("sweep --gamma 3", "--gamma"),
+        ("sweep --gamma 3", "--gamma; see python -m specdemo sweep --help"),
         ("frobnicate", "frobnicate"),
         ("", "required"),
     ],
@@ -160,6 +161,38 @@ def test_an_interrupt_ends_with_130_and_no_stack_trace() -> None:
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "Interrupted."
     assert "Traceback" not in errors
+
+
+def test_an_interrupt_while_modules_are_imported_ends_with_130_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guards the first seconds of every command, in which Python writes a stack trace or loses the interrupt."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # tells each module when it is there
+    process = started("pairs")
+    assert any("numpy" in line for line in process.stderr), "the imports are under way"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [line for line in errors.splitlines() if not line.startswith("import time:")] == ["Interrupted."]
+
+
+@pytest.mark.parametrize("words", ["pairs", "pairs --json -", "race --help"])
+@pytest.mark.parametrize(("full", "code"), [(True, 2), (False, 141)], ids=["full", "closed"])
+def test_an_output_that_takes_nothing_ends_with_its_code(
+    words: str, full: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards ``| head -1`` and a full disk: no stack trace, and none from Python at its own end either."""
+    if full:
+        output = open("/dev/full", "w")  # noqa: SIM115, PTH123
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        output = os.fdopen(writer, "w")
+    monkeypatch.setattr(sys, "stdout", output)
+    assert main(words.split()) == code
+    said = "The output cannot be written: No space left on device.\n" if full else ""
+    assert capsys.readouterr().err == said
+    output.close()  # writes what was left, as Python does at its end
 
 
 def test_a_prompt_can_come_from_the_input() -> None:

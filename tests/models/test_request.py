@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import specdemo
 from specdemo import PairError
 from specdemo.models.catalog import catalog
-from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public, request_pair
+from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public, request_models, request_pair
 from specdemo.models.source import ModelSource, parse_source
 
 REQUIRED = {
@@ -149,6 +149,18 @@ def test_two_models_are_typed_with_a_plus() -> None:
     assert (alone.target, alone.draft) == (ModelSource("org/a"), None)
     assert request_pair("org/a@v1 + org/b-c", device="cpu") == pair
     assert hash(request_pair("org/a", device="cpu")) == hash(alone)
+
+
+def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path) -> None:
+    """Alone it is found as it is; beside another, quotes say where a name ends."""
+    folder = tmp_path / "a + b"
+    folder.mkdir()
+    assert request_pair(str(folder)).target.folder == folder
+    for name in (f'"{folder}" + org/b', f' org/b + "{folder}"', f'"{folder}" + "{folder}"'):
+        pair = request_pair(name)
+        assert folder in (pair.target.folder, pair.draft.folder)
+    typed = request_models(str(folder), "org/b")
+    assert request_pair(typed.name) == typed, "the name that is shown can be typed"
 
 
 @pytest.mark.parametrize("name", ["a/b + c/d + e/f", "a/b +  ", " + a/b"])

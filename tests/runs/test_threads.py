@@ -25,6 +25,7 @@ def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(4)
+    monkeypatch.setattr("specdemo.models.pair.MOST_THREADS", 4)
     yield
     torch.set_num_threads(before)
 
@@ -124,6 +125,17 @@ def test_a_store_s_pair_decodes_with_its_number_in_any_thread(
     assert used == [asked or 2]
     assert torch.get_num_threads() == 4, "this thread is as it was"
     assert record(pair, None, [trace]).hardware.threads == (asked or 2)
+
+
+@pytest.mark.parametrize("number", [99999, 0, 2.5, True])
+def test_more_threads_than_processors_are_refused(number: object) -> None:
+    """Guards the process: OpenMP ends it where it cannot start as many."""
+    with pytest.raises(specdemo.SettingsError, match="threads: must be a whole number from 1 to 4, not"):
+        PairStore(threads=number)
+    pair = endless_pair("llama")
+    told = specdemo.ModelPair(pair.target, pair.draft, threads=number)
+    with pytest.raises(specdemo.SettingsError, match="threads: must be a whole number from 1 to 4, not"):
+        specdemo.run(told, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
 
 
 def test_a_pair_in_memory_leaves_torch_alone_unless_it_is_told() -> None:

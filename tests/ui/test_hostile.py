@@ -49,6 +49,9 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("run", {"pair": "../../../etc/passwd"}, "not in the list"),
     ("run", {"pair": "custom", "custom__target": "/etc"}, "not in the list"),
     ("run", {"device": "cuda:99"}, "not in the list"),
+    ("run", {"device": "\ud800"}, "not in the list"),
+    ("run", {"pair": None}, UNREADABLE),
+    ("run", {"lane2__method": []}, UNREADABLE),
     ("run", {"dtype": "__import__('os')"}, "not in the list"),
     ("run", {"lane2__method": MARKUP}, "not in the list"),
     ("sweep-run", {"sweep__from": 10**400}, "γ from"),
@@ -70,7 +73,7 @@ API: list[tuple[str, Any, str | None]] = [
     ("run", [["x"] * 9], "must be a text, not a list"),
     ("run", ["x" * 5000], "characters"),
     ("run", ["x", {"max_new_tokens": 10**12}], "more than the 256"),
-    ("run", ["x", {"max_new_tokens": 1e308}], "more than the 256"),
+    ("run", ["x", {"max_new_tokens": 1e308}], "below 2**53"),
     ("run", ["x", {"temperature": float("nan")}], "temperature"),
     ("run", ["x", {"gamma": "5" * 100_000}], "gamma: must be a whole number"),
     ("run", ["x", {"__class__": 1}], "not known"),
@@ -85,7 +88,7 @@ API: list[tuple[str, Any, str | None]] = [
     ("race", ["x", [None]], "Lane 1"),
     ("sweep", [["x"] * 17], "give at most 16"),
     ("sweep", [["x"] * 10, list(range(1, 17)), 16], "are the most"),
-    ("sweep", [["x"], [2], 10**18], "are the most"),
+    ("sweep", [["x"], [2], 10**18], "below 2**53"),
     ("sweep", [["x"], "2-8"], "gammas"),
     ("sweep", [["x"], [2], "twice"], "repeats"),
     ("sweep", [["x"], [float("nan")]], "gammas"),
@@ -334,7 +337,8 @@ def test_addresses_that_lead_nowhere(wire: Wire, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "data"), [(99_999, []), (-1, []), ("x", []), (0, "text"), (0, {"a": 1}), (None, None)]
+    ("event", "data"),
+    [(99_999, []), (-1, []), ("x", []), (0, "text"), (0, {"a": 1}), (None, None), ("\ud800", [])],
 )
 def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
     """A sentence, whatever the number."""
@@ -342,6 +346,19 @@ def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
     assert not ended.get("success")
     check(json.dumps(ended), "")
     assert "detail" in str(ended["output"]) or UNREADABLE in str(ended["output"])
+
+
+@pytest.mark.parametrize("value", ["\ud800", None, [], True])
+def test_whatever_reads_a_choice_tells_what_is_none(wire: Wire, value: object) -> None:
+    """Guards against an answer without a word, or none at all where half a character cannot be sent back."""
+    reads = wire.named["pair"]
+    both = (*wire.events("pair", "input"), *wire.events("pair", "change"))
+    events = [e for e in both if e["backend_fn"] and reads in e["inputs"] and e["targets"][0][0] == reads]
+    assert len(events) >= 5
+    for event in events:
+        ended = wire.last(event, wire.values(event, pair=value))
+        assert not ended["success"], event
+        check(json.dumps(ended), "not in the list" if value == "\ud800" else UNREADABLE)
 
 
 def test_what_nobody_foresaw_stays_in_the_log(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:

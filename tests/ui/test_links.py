@@ -18,7 +18,7 @@ from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
 from specdemo.ui.links.fields import link_fields
 from specdemo.ui.links.links import from_query
-from specdemo.ui.links.page import linked_controls, start_flags
+from specdemo.ui.links.page import _choices, linked_controls, start_flags
 from specdemo.ui.page import build
 from specdemo.ui.panel.pair_controls import CUSTOM
 from specdemo.ui.panel.request import panel_request
@@ -199,3 +199,13 @@ def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
         assert "org/nowhere" in start_flags(flags, (CUSTOM, "org/nowhere", "", *held), store)["notices"][1]
         monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
         assert start_flags(flags, ("gpt2", "", "", *held), store)["start"]
+
+
+def test_lanes_go_with_the_pair_that_a_person_chose_before_the_link_was_read() -> None:
+    """Guards Run against a method that the other pair had."""
+    values, _ = from_query({"lane3.method": "assisted"})
+    chosen = {"pair": "builtin-target", "target": "", "draft": "", "target-weights": "none"}
+    updates = _choices(values, chosen)
+    assert [u["value"] for u in updates] == ["plain", "lookup", "lookup", "none"]
+    assert all(u["value"] in [name for _, name in u["choices"]] for u in updates)
+    assert not any("value" in u for u in _choices(values, {name: values[name] for name in chosen}))

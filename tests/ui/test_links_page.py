@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from browser_fixtures import watch
-from browsing import RUN_MS, choose, set_length, wait_for_phase, wait_for_tokens, wait_until_read
+from browsing import RUN_MS, choose, fill, set_length, wait_for_phase, wait_for_tokens, wait_until_read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_states import HOSTILE, states, texts
-from playwright.sync_api import Browser, Error, Page, expect
+from playwright.sync_api import Browser, Error, Page, Route, expect
 
 import specdemo
 from specdemo.ui.links.fields import LONGEST_QUERY, link_fields
@@ -117,6 +117,34 @@ def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
 
 def wait_for_query(page: Page, query: str) -> None:
     page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
+
+
+def test_what_a_person_changes_before_the_link_is_read_stays(browser: Browser, address: str) -> None:
+    """Guards the first words of whoever types at once, on a slow line; the rest of the link holds all the same."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    page = context.new_page()
+    held: list[Route] = []
+
+    def hold_first(route: Route) -> None:
+        """The first thing that the page asks for is what its link says."""
+        if held or '"data":[]' not in (route.request.post_data or ""):
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/run/predict*", hold_first)
+    page.goto(f"{address}?prompt=of+the+link&length=40&gamma=3&lane3.method=lookup")
+    page.locator("#prompt textarea").fill("my own")
+    fill(page.locator("#lane2-gamma input[type=number]"), 7)
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    wait_until_read(page)
+    wait_for_query(page, "prompt=my%20own&length=40&gamma=7&lane3.method=lookup")
+    expect(page.locator("#prompt textarea")).to_have_value("my own")
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("7")
+    expect(page.locator("#max-tokens input[type=number]")).to_have_value("40")
+    context.close()
 
 
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:

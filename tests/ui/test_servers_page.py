@@ -168,13 +168,21 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline", timeout=RUN_MS)
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
     expect(page.locator("#sweep-speedup")).to_be_hidden()
-    for tab, start, said in (
-        ("Batch", "#batch-run", "#batch-status"),
-        ("Losslessness", "#losslessness-start", "#losslessness-view"),
-    ):
+    needing = (
+        ("Batch", "#batch-run", "#batch-drafts"),
+        ("Losslessness", "#losslessness-start", "#losslessness-elsewhere"),
+    )
+    for tab, start, said in needing:
         page.get_by_role("tab", name=tab).click()
-        page.locator(start).click()
-        expect(page.locator(said)).to_contain_text("'Big one' is a server, and this needs the models here")
+        expect(page.locator(start)).to_be_disabled()
+        expect(page.locator(said)).to_contain_text("Big one is a server, and this needs the models here")
+    choose(page, "pair", "builtin: 15M")
+    expect(page.locator("#losslessness-elsewhere")).to_be_empty(timeout=RUN_MS)
+    page.locator("#losslessness-start").click()
+    choose(page, "pair", "Big one · server")
+    page.locator("#losslessness-stop").click()
+    expect(page.locator("#losslessness-stop")).to_be_disabled(timeout=RUN_MS)
+    expect(page.locator("#losslessness-start")).to_be_disabled()
 
 
 def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:

@@ -137,7 +137,7 @@ def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> 
     assert wanted.gammas == SERVERS_OWN
     with pytest.raises(SpecDemoError, match="no lane drafts"):
         panel_request((*here, "prompt", *SHARED, *served)).drafting_lane()
-    with pytest.raises(PairError, match="'Big one' is a server, and this needs the models here"):
+    with pytest.raises(PairError, match="Big one is a server, and this needs the models here"):
         pair_request(*PAIR)
     assert len(PAIR) == PAIR_INPUTS
 

@@ -84,7 +84,9 @@ def _open(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
         runner, captured = open_draft(pair.draft, lane)
         return ModelDrafter(runner, lane.sampler, captured)
     runner = open_stepwise(pair.draft, lane, "its tokenizer is another")
-    return ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    drafter.check_prompt(lane.prompt_ids)
+    return drafter
 
 
 def _open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchModelDrafter:

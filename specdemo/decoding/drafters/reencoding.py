@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.drafters import without
-from specdemo.errors import SettingsError
+from specdemo.errors import PromptError, SettingsError
 from specdemo.models.compatibility import gives_back
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -30,7 +30,7 @@ class ReencodingDrafter:
     Args:
         runner: of the draft.
         target_tokenizer, draft_tokenizer: both must give back the text they encode, see ``gives_back``.
-        longest: tokens the draft can read, None for no limit; a longer text gets no proposals.
+        longest: tokens the draft can read, None for no limit; a text that grows longer gets no proposals.
     """
 
     def __init__(
@@ -50,6 +50,19 @@ class ReencodingDrafter:
     @property
     def engine(self) -> str:
         return self._runner.engine
+
+    def check_prompt(self, ids: Sequence[int]) -> None:
+        """
+        Raises:
+            PromptError: the draft could not read the prompt and one token more, so it would never draft.
+        """
+        begun = self._draft_ids(_decode(self._target_tokenizer, ids))
+        if begun and not self._fits(begun, 1):
+            others = " or ".join(repr(other.name) for other in without("draft"))
+            raise PromptError(
+                f"it has {len(begun):,} tokens of the draft's own tokenizer, and the draft reads at most "
+                f"{self._longest:,}, so it could never draft; shorten it, or choose the drafter {others}."
+            )
 
     def prefill(self, ids: Sequence[int]) -> None:
         begun = self._draft_ids(_decode(self._target_tokenizer, ids))

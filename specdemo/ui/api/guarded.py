@@ -18,6 +18,7 @@ TAKEN = {
     "sweep": "prompts, and, where you like, gammas, repeats, settings, pair and rounds",
 }
 """What each endpoint takes."""
+NOT_OURS = "This request is not one that the page sends."
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
 LONGEST_MESSAGE = 200
 _log = logging.getLogger(__name__)
@@ -34,13 +35,38 @@ class GuardedBlocks(gr.Blocks):
         """
         if block_fn.api_visibility == "public":
             inputs = [*inputs, *(c.value for c in block_fn.inputs[len(inputs) :])]
+        if block_fn.preprocess and any(map(_no_choice, block_fn.inputs, inputs)):
+            raise gr.Error(UNREADABLE, print_exception=False)
         try:
             return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
-        except gr.Error as error:
-            error.message = f"{error.message!s:.{LONGEST_MESSAGE}}"  # Gradio's own repeat what was sent
-            raise
+        except gr.Error as error:  # quotes what was sent, which may be half a character that no answer can hold
+            raise gr.Error(_sendable(error.message)[:LONGEST_MESSAGE], print_exception=False) from None
         except Exception as error:
             raise gr.Error(UNREADABLE, print_exception=False) from error
+
+    async def call_function(self, block_fn: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in Gradio; what nobody foresaw is told without its trace, which is for the server's log.
+
+        Raises:
+            gr.Error: whatever the event's function raised.
+        """
+        try:
+            return await super().call_function(block_fn, *args, **kwargs)
+        except gr.Error:
+            raise
+        except Exception as error:
+            _log.exception("an event failed")
+            raise gr.Error(UNREADABLE, print_exception=False) from error
+
+
+def _no_choice(component: Any, value: Any) -> bool:
+    """Whether a control with choices is sent what no page sends: Gradio takes nothing, and an empty list."""
+    single = isinstance(component, gr.Radio) or (isinstance(component, gr.Dropdown) and not component.multiselect)
+    return single and not isinstance(value, str)
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def close_private(page: gr.Blocks) -> None:
@@ -66,19 +92,19 @@ async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
 
 
-async def _unreadable(request: Request, error: Exception) -> JSONResponse:
-    """A body of other fields than the address takes; FastAPI's own answer repeats all that was sent."""
-    return JSONResponse({"detail": UNREADABLE}, status_code=422)
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    """A body of another shape; FastAPI's own answer repeats what was sent, if that can be written at all."""
+    return JSONResponse({"detail": NOT_OURS}, 422)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     """What a request is told that no route foresaw; the trace stays in the server's own log."""
-    return JSONResponse({"detail": "This request is not one that the page sends."}, status_code=500)
+    return JSONResponse({"detail": NOT_OURS}, status_code=500)
 
 
 HANDLERS = {
     FnIndexInferError: _unknown,
-    RequestValidationError: _unreadable,
+    RequestValidationError: _invalid,
     **dict.fromkeys((KeyError, TypeError, ValueError), _wrong_names),
     Exception: _unforeseen,
 }

@@ -62,6 +62,11 @@ class StopSignals:
         with self._lock:
             return self._events.setdefault(session, Stop())
 
+    def running(self, session: str) -> bool:
+        """Whether the visitor has a run."""
+        with self._lock:
+            return session in self._events
+
     def stop(self, session: str) -> None:
         """Tell the visitor's run, waiting or going, to end."""
         with self._lock:
@@ -74,7 +79,7 @@ class StopSignals:
             return {*self._events}
 
     def forget(self, session: str) -> None:
-        """The visitor left: end their run and keep nothing of them."""
+        """The visitor left, or their run has ended: nothing goes on and nothing is kept."""
         self.stop(session)
         with self._lock:
             self._events.pop(session, None)

@@ -14,7 +14,7 @@ from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
 from specdemo.runs.prompts import by_domain
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import ACCEPTANCE_RULES, LARGEST_WHOLE, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.panel.controls import ENGINES, chats
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, PLAIN, local_methods, methods_on, server_choices
@@ -37,7 +37,6 @@ LONGEST_QUERY = 6000
 SHORT_LANE = 2
 """The lane whose parameters need no number, since it is the first that drafts."""
 
-EXACT_IN_BROWSERS = 2**53 - 1
 HELD = ("target-weights", "draft-weights", "dtype", "device")
 
 
@@ -60,7 +59,7 @@ class Field:
     element: str = ""
     choices: tuple[str, ...] = ()
     least: float = 0
-    most: float = EXACT_IN_BROWSERS
+    most: float = LARGEST_WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Any
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.models.request import is_public
 from specdemo.models.source import shorten
+from specdemo.settings import LARGEST_WHOLE
 from specdemo.ui.links.fields import (
-    EXACT_IN_BROWSERS,
     METHOD_FIELDS,
     SHORT_LANE,
     Field,
@@ -142,7 +142,7 @@ def _read(field: Field, text: str) -> Any:
     found = (WHOLE if whole else NUMBER).fullmatch(text)
     value = None if not found else int(text) if whole else float(Decimal(text).quantize(FINEST, ROUND_HALF_UP))
     if value is None or not field.least <= value <= field.most:
-        bounded = field.most < EXACT_IN_BROWSERS
+        bounded = field.most < LARGEST_WHOLE
         span = f"from {field.least:g} to {field.most:,}" if bounded else f"of at least {field.least:g}"
         raise _Unusable(f"it must be a {'whole ' if whole else ''}number {span}.")
     return value

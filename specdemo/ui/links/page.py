@@ -15,14 +15,17 @@ from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.links.fields import METHOD_FIELDS, TABS, Field, link_fields, table
 from specdemo.ui.links.links import choices_left, from_query
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, wish_of
+from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, nearest_method, wish_of
 from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import LOOKS
 from specdemo.ui.panel.server_choice import server_of
 from specdemo.view.export import script_json
 
+CHOSEN = ("pair", "target", "draft", "target-weights")
+"""The fields that decide which methods there are."""
 WEB = Path(__file__).parents[1] / "web"
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
+MINE = "() => window.SpecDemoLinks.mine()"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
 TOLD = "(said) => { window.SpecDemoLinks.told(said); }"
 
@@ -61,8 +64,9 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
         return [*_updates(values), chosen, flags]
 
-    def narrow(request: gr.Request) -> list[Any]:
-        return _choices(from_query(dict(request.query_params))[0])
+    def narrow(request: gr.Request, *chosen: Any) -> list[Any]:
+        values, _ = from_query(dict(request.query_params))
+        return _choices(values, dict(zip(CHOSEN, chosen, strict=True)))
 
     def judge(flags: dict[str, Any], *pair: Any) -> Any:
         return start_flags(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
@@ -71,7 +75,9 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     # as choices, then all controls their values, and then lanes the choices that the pair leaves.
     widened = page.load(read_methods, None, [*methods, controls.wished], **QUIET)
     filled = widened.then(read, None, [*components, tabs, said], **QUIET)
-    loaded = filled.then(narrow, None, methods, **QUIET)
+    # What a person changed while the link was on its way is newer than the link.
+    kept = filled.then(None, None, components, js=MINE, **QUIET)
+    loaded = kept.then(narrow, [linked_controls(page)[name] for name in CHOSEN], methods, **QUIET)
     ready = loaded.then(None, [said, *components], None, js=READY, **QUIET)
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
     judged = ready.then(judge, [said, *controls.pair.inputs()], said, **waits)
@@ -101,10 +107,23 @@ def _methods(values: dict[str, Any]) -> list[Any]:
     return updates
 
 
-def _choices(values: dict[str, Any]) -> list[Any]:
-    """Updates of the lanes' methods with the choices that the pair leaves."""
+def _choices(values: dict[str, Any], chosen: dict[str, Any]) -> list[Any]:
+    """Updates of the lanes' methods with the choices that the pair leaves; ``chosen``: what names it now.
+
+    Where it is not the link's any more, since a person was quicker, lanes take the methods that are most like the
+    link's.
+    """
     first, _ = from_query({})
     fields = _method_fields()
+    if any(values[name] != now for name, now in chosen.items()):
+        server = server_of(chosen["pair"])
+        wished = [wish_of(values[f.name], server_of(values["pair"])) for f in fields]
+        wanted = wished if server is None else methods_on(server, wished)
+        offered = [choices_left(f, {**values, **chosen}) for f in fields]
+        return [
+            gr.update(choices=choices, value=nearest_method(wish, [name for _, name in choices]))
+            for choices, wish in zip(offered, wanted, strict=True)
+        ]
     left = [choices_left(f, values) for f in fields]
     if all(values[f.name] == f.default for f in fields) and left == [choices_left(f, first) for f in fields]:
         return [gr.skip() for _ in fields]

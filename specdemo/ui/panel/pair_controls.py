@@ -12,12 +12,10 @@ from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
-from specdemo.servers.catalog import label_of
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.panel.server_choice import pair_choices, server_of
+from specdemo.ui.panel.server_choice import needs_models, pair_choices, server_of
 
 CUSTOM = "custom"
-INSTEAD = "choose a pair of models in the panel. Races and sweeps run on servers."
 NONE = "none"
 BEST = "best"
 
@@ -61,7 +59,7 @@ def pair_request(
     """
     server = server_of(pair)
     if server is not None:
-        raise PairError(f"pair: {label_of(server)!r} is a server, and this needs the models here; {INSTEAD}")
+        raise PairError(f"pair: {needs_models(server)}")
     held = (None if device == BEST else device, dtype, target_quantization, draft_quantization)
     if pair != CUSTOM:
         return request_pair(pair, *held)

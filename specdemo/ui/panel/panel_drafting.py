@@ -14,9 +14,8 @@ from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_controls import INSTEAD
 from specdemo.ui.panel.request import panel_request
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.panel.server_choice import needs_models, server_of
 
 
 def say_what_drafts(
@@ -47,7 +46,7 @@ def say_what_drafts(
 def _said(panel: Sequence[Any], without: Sequence[str], servers: bool) -> str:
     server = server_of(panel[0])
     if server is not None and not servers:
-        return f"{label_of(server)} is a server, and this needs the models here; {INSTEAD}"
+        return needs_models(server)
     try:
         lane = panel_request(panel).drafting_lane()
     except SpecDemoError as error:

@@ -137,7 +137,9 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
         Start(sizes, lambda *values: sizes_job(*own(values)), show_measured),
     ]
     inputs = [*controls.inputs(), *choices.inputs()]
-    signals, _ = connect(runner, starts, stop, inputs, [status, view, *results.outputs()])
+    signals, _ = connect(
+        runner, starts, stop, inputs, [status, view, *results.outputs()], models=controls.pair.pair
+    )
     return signals
 
 

@@ -10,7 +10,6 @@ import gradio as gr
 
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
 from specdemo.losslessness.certify import RUNS, TOKENS
-from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
@@ -20,8 +19,8 @@ from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.lane_controls import whole
-from specdemo.ui.panel.pair_controls import INSTEAD, PAIR_INPUTS, has_draft, pair_request
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.panel.pair_controls import PAIR_INPUTS, has_draft, pair_request
+from specdemo.ui.panel.server_choice import needs_models, server_of
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 
@@ -76,11 +75,11 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> StopSignal
         for state in states:
             yield {view: render(state)}
 
+    pair = controls.pair.pair
     panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat, controls.engine]
     own = [mode, rule, drafter, gamma, temperature, runs, tokens]
     inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
-    signals, _ = connect(runner, [Start(start, check_job, show)], halt, inputs, [view])
-    pair = controls.pair.pair
+    signals, _ = connect(runner, [Start(start, check_job, show)], halt, inputs, [view], models=pair)
     pair.change(_said_of_servers, pair, elsewhere, **QUIET)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
@@ -135,10 +134,7 @@ def _swapped(mode: str, rule: str) -> Any:
 
 def _said_of_servers(pair: str) -> str:
     server = server_of(pair)
-    if server is None:
-        return ""
-    text = f"{label_of(server)} is a server, and this needs the models here; {INSTEAD}"
-    return f"<p class='losslessness-intro'>{escape(text)}</p>"
+    return "" if server is None else f"<p class='losslessness-intro'>{escape(needs_models(server))}</p>"
 
 
 def _introduced(mode: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.files import write_whole
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view.charts import figure_head
@@ -55,7 +56,7 @@ class Results:
         updates = {}
         for button, (ending, text) in files.items():
             path = folder / f"{self.file_name}.{ending}"
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
             updates[button] = str(path)
         return updates
 

@@ -18,6 +18,7 @@ from specdemo.ui.jobs.queue import visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.lane_controls import whole
+from specdemo.ui.panel.server_choice import server_of
 
 BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
 # Not an update by the server, which could arrive after the last one of what was stopped and stay.
@@ -61,6 +62,7 @@ def connect(
     end: Callable[[str], Updates] = lambda session: {},
     stop_inputs: Sequence[Any] = (),
     stopped: Callable[[str, Sequence[Any]], object] = lambda session, values: None,
+    models: gr.Dropdown | None = None,
 ) -> tuple[StopSignals, list[Dependency]]:
     """Wire the buttons of a tab.
 
@@ -73,6 +75,7 @@ def connect(
         more: further components that change as a job begins and ends.
         begin, end: their new values, for a session.
         stop_inputs, stopped: what else happens when a session presses Stop.
+        models: the control of the pair, for what servers cannot do: while it names one, the buttons are dimmed.
 
     Returns:
         The visitors' stop signals, and the events after which the buttons are free again.
@@ -81,14 +84,16 @@ def connect(
     buttons = [start.button for start in starts]
     free = [*buttons, stop, *more]
 
-    def busy(running: bool) -> Updates:
-        return {**{b: gr.update(interactive=not running) for b in buttons}, stop: gr.update(interactive=running)}
+    def buttons_of(session: str, pair: str | None = None) -> Updates:
+        free = not signals.running(session) and server_of(pair) is None
+        return {button: gr.update(interactive=free) for button in buttons}
 
     def prepare(start: Start) -> Callable[[gr.Request], Updates]:
         def prepared(request: gr.Request) -> Updates:
             signals.arm(request.session_hash or "")
             shown = next(start.show(iter([JobState("loading", WAITING)]), request.session_hash or ""))
-            return {**shown, **busy(True), **begin(request.session_hash or "")}
+            running = {**buttons_of(request.session_hash or ""), stop: gr.update(interactive=True)}
+            return {**shown, **running, **begin(request.session_hash or "")}
 
         return prepared
 
@@ -114,8 +119,13 @@ def connect(
 
         return refused
 
-    def over(request: gr.Request) -> Updates:
-        return {**busy(False), **end(request.session_hash or "")}
+    def over(request: gr.Request, *pair: str) -> Updates:
+        session = request.session_hash or ""
+        signals.forget(session)
+        return {**buttons_of(session, *pair), stop: gr.update(interactive=False), **end(session)}
+
+    def follow(request: gr.Request, pair: str) -> Updates:
+        return buttons_of(request.session_hash or "", pair)
 
     def halt(request: gr.Request, *values: Any) -> None:
         signals.stop(request.session_hash or "")
@@ -128,7 +138,9 @@ def connect(
         done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is Gradio's queue refusing one more event.
         done.failure(refuse(start), None, outputs[0], **QUIET)
-        ended.append(done.then(over, None, free, **QUIET))
+        ended.append(done.then(over, models, free, **QUIET))
+    if models is not None:
+        models.change(follow, models, buttons, **QUIET)
     stop.click(halt, list(stop_inputs) or None, None, js=STOPPING % outputs[0].elem_id, **QUIET)
     return signals, ended
 

@@ -27,6 +27,9 @@
   let timer = 0;
   let leftOut = new Set();
   let started = false;
+  /** Places of fields that a person is changing, and the values they gave to others, before the link was read. */
+  const touched = new Set();
+  const own = new Map();
 
   // ---- the query -----------------------------------------------------------------------------------------------
 
@@ -118,10 +121,29 @@
 
   /** The controls changed. @param {Array} values in the order of the fields */
   function changed(values) {
-    if (!started) return; // the link has not been read yet
+    if (!started) { // the link has not been read yet
+      for (const place of touched) own.set(place, values[place]);
+      touched.clear();
+      return;
+    }
     held = values;
     clearTimeout(timer);
     timer = setTimeout(write, PAUSE);
+  }
+
+  // Which control a person, not the link, is changing before the link was read.
+  for (const kind of ["input", "change", "click"]) {
+    document.addEventListener(kind, (event) => {
+      if (started || !event.isTrusted) return;
+      const place = fields.findIndex((field) => field.element && event.target.closest?.(`#${field.element}`));
+      if (place >= 0) touched.add(place);
+    }, true);
+  }
+
+  /** Updates of all controls, in the order of the fields: what a person changed meanwhile, nothing for the others. */
+  function mine() {
+    const update = (place) => ({ __type__: "update", ...(own.has(place) ? { value: own.get(place) } : {}) });
+    return fields.filter((field) => field.element).map((_, place) => update(place));
   }
 
   /** A value that no control holds changed. */
@@ -227,5 +249,5 @@
   /** Whether the controls have the values of the link. */
   const wasRead = () => started;
 
-  window.SpecDemoLinks = { toQuery, changed, set, ready, wasRead, told, copy, address };
+  window.SpecDemoLinks = { toQuery, changed, mine, set, ready, wasRead, told, copy, address };
 })();

@@ -11,7 +11,7 @@ from toys import BYTE_VOCABULARY, build, byte_tokenizer, generate, scripted
 from transformers import PreTrainedTokenizerFast
 
 import specdemo
-from specdemo import ModelPair, Settings, SettingsError
+from specdemo import ModelPair, PromptError, Settings, SettingsError
 
 SENTENCE = " the cat sat on the mat, and the dog sat on the cat;"
 PROMPT = "the mat:"
@@ -102,6 +102,16 @@ def test_a_draft_that_can_read_less_than_the_target_falls_silent() -> None:
     trace = run(pair, len(SENTENCE))
     assert trace.text == SENTENCE
     assert trace.rounds[-2].drafted == 0
+
+
+def test_a_prompt_that_the_draft_can_never_read_is_refused() -> None:
+    """Guards against a lane that looks speculative and never drafts; the target could read this prompt."""
+    draft = build("gpt2", vocabulary=300, context=12, eos=None)
+    pair = ModelPair(byte_target(SENTENCE), draft, byte_tokenizer(None), draft_tokenizer=word_tokenizer())
+    longest = "zebra " * 10
+    with pytest.raises(PromptError, match="the draft reads at most 12, so it could never draft"):
+        specdemo.stream(pair, longest, Settings(max_new_tokens=4))
+    assert specdemo.run(pair, longest, Settings(drafter="prompt_lookup", max_new_tokens=4)).rounds
 
 
 @pytest.mark.parametrize(
