@@ -67,7 +67,7 @@ def test_a_bad_value_is_refused_by_name(field: str, value: object) -> None:
     assert isinstance(caught.value, SpecDemoError)
     message = str(caught.value)
     assert message.startswith(f"{field}: ")
-    assert repr(value) in message
+    assert repr(value)[:80] in message
     assert message.endswith(".")
 
 
