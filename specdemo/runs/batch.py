@@ -14,6 +14,7 @@ from specdemo.decoding.lane import lane_clock, new_lane
 from specdemo.drafters import DRAFTERS, DrafterSpec
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
+from specdemo.models.packing import packed_pair
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
@@ -106,6 +107,7 @@ class Batch(Iterator[tuple[int, Round]]):
 
 
 def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[Steps]:
+    pair = packed_pair(pair)
     warm_up(pair)
     clock = lane_clock(pair)
     lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
