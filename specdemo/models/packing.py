@@ -105,7 +105,7 @@ def packed_pair(pair: ModelPair) -> ModelPair:
 
     Where memory for that is short they stay as they are; :func:`shortage_of` says so.
     """
-    models = [_beside(model) for model in pair.models]
+    models = [packed_beside(model) for model in pair.models]
     if models == pair.models:
         return pair
     packed = replace(pair, **dict(zip(("target", "draft"), models, strict=False)))
@@ -113,9 +113,9 @@ def packed_pair(pair: ModelPair) -> ModelPair:
     return packed
 
 
-def packing_of(model: PreTrainedModel) -> str | None:
-    """What was done to a model's weights, for the record; None for nothing."""
-    return getattr(model, "packing", None)
+def engine_name(name: str, model: PreTrainedModel) -> str:
+    """An engine and what was done to the weights it runs, for the record, such as ``direct, packed weights``."""
+    return ", ".join(filter(None, (name, getattr(model, "packing", None))))
 
 
 def shortage_of(model: PreTrainedModel) -> str | None:
@@ -127,10 +127,13 @@ _copies: WeakKeyDictionary[PreTrainedModel, tuple[Any, PreTrainedModel]] = WeakK
 _shortages: WeakKeyDictionary[PreTrainedModel, str] = WeakKeyDictionary()
 
 
-def _beside(model: PreTrainedModel) -> PreTrainedModel:
-    """A packed copy, kept for as long as the model lives and its weights are what they were; or the model."""
+def packed_beside(model: PreTrainedModel) -> PreTrainedModel:
+    """A packed copy of a caller's model, which is not touched; the model itself if it is packed or does not gain.
+
+    The copy is kept for as long as the model lives and its weights are what they were.
+    """
     weight = model.get_input_embeddings().weight
-    if packing_of(model) or unpackable_reason(model, weight.device.type, weight.dtype):
+    if hasattr(model, "packing") or unpackable_reason(model, weight.device.type, weight.dtype):
         return model
     linears = list(filter(_packable, model.modules()))
     state, (known, copied) = _state(linears), _copies.get(model, (None, None))

@@ -10,7 +10,7 @@ import torch
 from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.select import Engine, open_forward
-from specdemo.models.packing import packing_of
+from specdemo.models.packing import engine_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,8 +46,7 @@ class EagerRunner:
 
     @property
     def engine(self) -> str:
-        packing = packing_of(self.model)
-        name = self._forward.name + (f", {packing}" if packing else "")
+        name = engine_name(self._forward.name, self.model)
         return name if self._reason is None else f"{name}: {self._reason}"
 
     @property

@@ -9,6 +9,7 @@ The arithmetic is that of :mod:`specdemo.decoding.engines.llama`; no operation h
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import torch
 
 from specdemo.decoding.engines.llama_attention import Attention
