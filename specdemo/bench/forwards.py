@@ -89,9 +89,9 @@ def now(device: torch.device) -> float:
 def step_bytes(model: PreTrainedModel, context: int) -> int:
     """Bytes of weights and cache that one forward behind ``context`` tokens cannot do without reading."""
     embeddings = model.get_input_embeddings().weight
-    weights = {weight.data_ptr(): weight for weight in model.parameters()}
+    weights = {id(weight): weight for weight in model.parameters()}
     if model.get_output_embeddings().weight is not embeddings:
-        weights.pop(embeddings.data_ptr(), None)  # of which only the fed tokens' rows are read
+        weights.pop(id(embeddings), None)  # of which only the fed tokens' rows are read
     return sum(w.numel() * w.element_size() for w in weights.values()) + context * token_bytes(model)
 
 

@@ -16,6 +16,7 @@ from transformers.utils import logging as library
 from specdemo.errors import PairError
 from specdemo.models.failures import explained
 from specdemo.models.memory import release_memory
+from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, resolve_dtype
 from specdemo.models.progress import Progress
@@ -111,6 +112,8 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
         if "device_map" not in options:
             model = model.to(request.device)
     _check_whole(source, model, info)
+    if unpackable_reason(model, request.device, model.dtype) is None:
+        pack(model)
     return model.eval()
 
 

@@ -26,6 +26,7 @@ from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizer
 from specdemo.models.failures import explained
 from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
+from specdemo.models.packing import extra_bytes, unpackable_reason
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import check_quantization
@@ -238,7 +239,7 @@ def _examine_model(
         context=context_of(skeleton),
         dtype=str(dtype).removeprefix("torch."),
         quantization=None if ineffective else quantization,
-        weights=estimate(skeleton, dtype, quantization),
+        weights=_estimate(skeleton, dtype, request.device, quantization),
         download=checkpoint.remaining(weights),
         licence=checkpoint.licence,
         gated=checkpoint.gated,
@@ -254,6 +255,13 @@ def _examine_model(
         working=working_bytes(skeleton, dtype),
         note=f"{quantization} changes nothing in the {role}: {no_layers}" if ineffective else "",
     )
+
+
+def _estimate(skeleton: PreTrainedModel, dtype: torch.dtype, device: str, quantization: str | None) -> Footprint:
+    found = estimate(skeleton, dtype, quantization)
+    if quantization is not None or unpackable_reason(skeleton, device, dtype) is not None:
+        return found
+    return Footprint(*(count + extra_bytes(skeleton, dtype) for count in (found.nbytes, found.unquantized)))
 
 
 def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:

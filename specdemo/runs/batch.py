@@ -14,6 +14,7 @@ from specdemo.decoding.lane import lane_clock, new_lane
 from specdemo.drafters import DRAFTERS, DrafterSpec
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
+from specdemo.models.packing import engine_name, packed_pair
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
@@ -74,6 +75,8 @@ class Batch(Iterator[tuple[int, Round]]):
     """
 
     def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
+        pair = packed_pair(pair)
+        self._engine = engine_name("eager", pair.target)
         self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
         self._rounds = self._record(_steps(pair, ids, rows))
 
@@ -87,7 +90,7 @@ class Batch(Iterator[tuple[int, Round]]):
     def traces(self) -> list[Trace]:
         """What each row did so far."""
         return [
-            record.trace(f"eager: {NO_GRAPHS}" if record.settings.engine == "graphs" else "eager")
+            record.trace(f"{self._engine}: {NO_GRAPHS}" if record.settings.engine == "graphs" else self._engine)
             for record in self._records
         ]
 

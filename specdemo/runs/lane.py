@@ -19,6 +19,7 @@ from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
 from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
+from specdemo.models.packing import packed_pair
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.warm_up import warm_up
@@ -80,6 +81,7 @@ class LocalLane(Iterator[Round]):
     def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings, stop: Event | None = None) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)
+        pair = packed_pair(pair)
         warm_up(pair, settings.engine)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None

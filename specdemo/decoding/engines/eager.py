@@ -10,6 +10,7 @@ import torch
 from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.select import Engine, open_forward
+from specdemo.models.packing import engine_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,7 +46,8 @@ class EagerRunner:
 
     @property
     def engine(self) -> str:
-        return self._forward.name if self._reason is None else f"{self._forward.name}: {self._reason}"
+        name = engine_name(self._forward.name, self.model)
+        return name if self._reason is None else f"{name}: {self._reason}"
 
     @property
     def nbytes(self) -> int:

@@ -9,15 +9,11 @@ The arithmetic is that of :mod:`specdemo.decoding.engines.llama`; no operation h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from specdemo.decoding.engines.llama_attention import Attention
 from specdemo.decoding.engines.llama_parts import LlamaModel
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +45,6 @@ class Slots:
 
 class GraphModel(LlamaModel):
     """The layers of one model; every tensor that a forward reads or writes is given to it."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__(model, column_major=False)
 
     def slots(self, capacity: int) -> Slots:
         """Empty slots."""

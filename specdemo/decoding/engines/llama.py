@@ -7,38 +7,17 @@ Here the same arithmetic runs straight from the caller's own parameters. For whi
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
-
 import torch
 
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.llama_attention import Attention
 from specdemo.decoding.engines.llama_parts import LlamaModel
-from specdemo.machine import bfloat16_instructions
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-
-@cache
-def column_major(dtype: torch.dtype) -> bool:
-    """Whether this processor multiplies a few rows with weights of this type faster column by column.
-
-    In x·Wᵀ the library packs the weights anew for each product, in W·xᵀ only x. Measured with AMX: a bfloat16 step
-    of Qwen3-1.7B's shape takes a fifth less, float32 gains at six rows what it loses at three. The choice depends
-    on nothing that varies between two processes on one machine, since in bfloat16 it changes the last digits.
-    """
-    return dtype == torch.bfloat16 and bfloat16_instructions() == "amx"
 
 
 class DirectForward(LlamaModel):
     """Feeds tokens to a model behind those in a cache, as ``eager_forward.Forward`` does."""
 
     name = "direct"
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__(model, column_major(model.dtype))
 
     @torch.inference_mode()
     def __call__(self, tokens: torch.Tensor, cache: LaneCache, keep: int) -> torch.Tensor:

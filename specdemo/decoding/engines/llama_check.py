@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specdemo.models.packing import PackedLinear
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 """transformers' packages of structurally equal models, and how their classes begin."""
 PARTS = ("ForCausalLM", "Model", "DecoderLayer", "Attention", "MLP", "RMSNorm", "RotaryEmbedding")
-PLAIN = (nn.Linear, nn.Embedding, nn.ModuleList)
+PLAIN = (nn.Linear, PackedLinear, nn.Embedding, nn.ModuleList)
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Whose angles depend on the position alone, not on the length of the text."""
 DTYPES = {

@@ -14,42 +14,31 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from specdemo.models.packing import PackedLinear, packed_product
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MOST_COLUMNS = 8
-"""Rows of x up to which column-major products are used."""
-
 
 class Linear:
-    """x ↦ x·weightᵀ + bias, with a linear layer's own parameters.
+    """x ↦ x·weightᵀ + bias, with a linear layer's own parameters: weight (out, in), bias (out,) or None."""
 
-    Args:
-        linear: that layer; weight (out, in), bias (out,) or None.
-        column_major: compute x·weightᵀ of a few rows as (weight·xᵀ)ᵀ.
-    """
-
-    def __init__(self, linear: nn.Linear, column_major: bool) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         # Detached: the same memory, kept as long as somebody computes with it.
         self.weight = linear.weight.detach()
         self.bias = None if linear.bias is None else linear.bias.detach()
-        self.column_major = column_major
+        self._packed = isinstance(linear, PackedLinear)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """(n, in) gives (n, out)."""
-        if not self._in_columns(x):
-            return (
-                torch.mm(x, self.weight.t()) if self.bias is None else torch.addmm(self.bias, x, self.weight.t())
-            )
-        product = self._columns(x).contiguous()
-        return product if self.bias is None else product.add_(self.bias)
+        if self._packed:
+            return packed_product(x, self.weight, self.bias)
+        return torch.mm(x, self.weight.t()) if self.bias is None else torch.addmm(self.bias, x, self.weight.t())
 
     def write_to(self, out: torch.Tensor, x: torch.Tensor) -> None:
         """Write the product into ``out`` (n, out), which may be some columns of a wider tensor."""
-        if self._in_columns(x):
-            out.copy_(self._columns(x))
-            if self.bias is not None:
-                out.add_(self.bias)
+        if self._packed:
+            out.copy_(packed_product(x, self.weight, self.bias))
         elif self.bias is None:
             torch.mm(x, self.weight.t(), out=out)
         else:
@@ -57,20 +46,12 @@ class Linear:
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> None:
         """Add the product to ``total`` (n, out)."""
-        if self._in_columns(x):
-            total.add_(self._columns(x))
-        else:
-            total.addmm_(x, self.weight.t())
+        if self._packed:
+            total.add_(packed_product(x, self.weight, self.bias))
+            return
+        total.addmm_(x, self.weight.t())
         if self.bias is not None:
             total.add_(self.bias)
-
-    def _in_columns(self, x: torch.Tensor) -> bool:
-        return self.column_major and len(x) <= MOST_COLUMNS
-
-    def _columns(self, x: torch.Tensor) -> torch.Tensor:
-        # A single column would be a product of matrix and vector, which has only the slow code.
-        columns = x.expand(2, -1) if len(x) == 1 else x
-        return torch.mm(self.weight, columns.t()).t()[: len(x)]
 
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
@@ -85,12 +66,12 @@ def _norm(module: nn.Module) -> Norm:
 class Layer:
     """The parameters of one decoder layer."""
 
-    def __init__(self, layer: nn.Module, column_major: bool) -> None:
+    def __init__(self, layer: nn.Module) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.before_attention = _norm(layer.input_layernorm)
         self.before_mlp = _norm(layer.post_attention_layernorm)
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
-            Linear(linear, column_major)
+            Linear(linear)
             for linear in (
                 *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
                 *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
@@ -128,7 +109,6 @@ class LlamaModel:
 
     Args:
         model: one that :mod:`specdemo.decoding.engines.llama_check` finds nothing against.
-        column_major: of all its products, see :class:`Linear`.
 
     Attributes:
         heads, groups: query heads, and heads of keys and values; ``per_group`` query heads share one of these.
@@ -136,14 +116,14 @@ class LlamaModel:
         scale: factor of the attention scores.
     """
 
-    def __init__(self, model: PreTrainedModel, column_major: bool) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         decoder = model.model
         self.dtype = model.dtype
         self._embeddings = decoder.embed_tokens.weight.detach()
         self.device = self._embeddings.device
-        self.layers = [Layer(layer, column_major) for layer in decoder.layers]
+        self.layers = [Layer(layer) for layer in decoder.layers]
         self._norm = _norm(decoder.norm)
-        self._head = Linear(model.lm_head, column_major)
+        self._head = Linear(model.lm_head)
         self.vocabulary = len(self._head.weight)
         self.rotary = RotaryTable(decoder.rotary_emb, model.dtype, self.device)
         attention = decoder.layers[0].self_attn

@@ -18,9 +18,10 @@ from transformers import PreTrainedModel
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.llama import column_major
 from specdemo.decoding.engines.llama_check import unsupported_reason
+from specdemo.models import packing
 
+COPIES = ", packed copies of the weights"
 MOVES = st.lists(
     st.tuples(st.lists(st.integers(FIRST_PLAIN, 63), min_size=1, max_size=9), st.integers(0, 12)),
     min_size=1,
@@ -28,21 +29,22 @@ MOVES = st.lists(
 )
 
 
-@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize(("family", "shape"), CASES)
 def test_logits_equal_transformers_after_any_feeding_and_rollback(
-    family: str, shape: str, columns: bool, monkeypatch: pytest.MonkeyPatch
+    family: str, shape: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards the whole arithmetic: groups, biases, head norms, kinds of positions, masks behind a context."""
+    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
     model = model_of(family, shape)
-    assert unsupported_reason(model) is None
-    monkeypatch.setattr("specdemo.decoding.engines.llama.column_major", lambda dtype: columns)
+    run = packing.packed_beside(model) if packed else model
+    assert unsupported_reason(run) is None
 
     @given(MOVES)
     @hypothesis.settings(max_examples=12)
     def check(moves: list[tuple[list[int], int]]) -> None:
-        ours, theirs = EagerRunner(model), EagerRunner(model, engine="eager")
-        assert (ours.engine, theirs.engine) == ("direct", "eager")
+        ours, theirs = EagerRunner(run), EagerRunner(model, engine="eager")
+        assert (ours.engine, theirs.engine) == (f"direct{COPIES if packed else ''}", "eager")
         for feed, surplus in moves:
             got, expected = (runner.forward(feed, keep=len(feed)).logits for runner in (ours, theirs))
             assert got.dtype == torch.float32
@@ -53,22 +55,23 @@ def test_logits_equal_transformers_after_any_feeding_and_rollback(
     check()
 
 
-@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("family", CONFIGS)
 def test_in_16_bit_it_is_no_further_from_the_truth_than_transformers(
-    family: str, columns: bool, monkeypatch: pytest.MonkeyPatch
+    family: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards the order of roundings: float32 says what is right, and both may err alike."""
-    monkeypatch.setattr("specdemo.decoding.engines.llama.column_major", lambda dtype: columns)
+    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
     exact, rounded = model_of(family, "grouped"), model_of(family, "grouped", torch.bfloat16)
     exact.load_state_dict(rounded.state_dict())
+    run = packing.packed_beside(rounded) if packed else rounded
     ids = list(prompt_ids(40))
     truth = EagerRunner(exact, engine="eager").forward(ids, keep=40).logits
     ours, theirs = (
-        (EagerRunner(rounded, engine=engine).forward(ids, keep=40).logits - truth).square().mean().sqrt()
-        for engine in ("auto", "eager")
+        (EagerRunner(model, engine=engine).forward(ids, keep=40).logits - truth).square().mean().sqrt()
+        for model, engine in ((run, "auto"), (rounded, "eager"))
     )
-    assert EagerRunner(rounded).engine == "direct"
+    assert EagerRunner(run).engine == f"direct{COPIES if packed else ''}"
     assert ours <= 1.25 * theirs
 
 
@@ -85,19 +88,6 @@ def test_it_reads_the_callers_own_weights() -> None:
         model.model.layers[1].mlp.down_proj.weight.mul_(2)
     after = (EagerRunner(model, engine=engine).forward([20, 21, 22]).logits for engine in ("auto", "eager"))
     torch.testing.assert_close(*after, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("instructions", "expected"), [("amx", [True, False]), ("avx512", [False] * 2), (None, [False] * 2)]
-)
-def test_how_products_are_computed_is_settled_by_type_and_processor(
-    instructions: str | None, expected: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guards equal outputs of equal seeds in every process: nothing that is measured may decide."""
-    monkeypatch.setattr("specdemo.decoding.engines.llama.bfloat16_instructions", lambda: instructions)
-    column_major.cache_clear()
-    assert [column_major(dtype) for dtype in (torch.bfloat16, torch.float32)] == expected
-    column_major.cache_clear()
 
 
 def test_no_logits_are_made_where_none_are_asked_for() -> None:

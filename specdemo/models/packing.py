@@ -1,0 +1,185 @@
+"""Linear layers whose weights are laid out for oneDNN: a verify of a few tokens reads them once, as a step does.
+
+torch's own products of a few rows lay a large weight out anew at every call, or read it row by row: a float32
+verify of six tokens then takes twice the time of a step. The layout in advance and the product that takes it are
+private operators of torch (its compiler's, for frozen weights), so this is the only module that calls them, and it
+tries them out before their first use.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from specdemo.models.memory import free_memory
+from specdemo.models.pair import ModelPair
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+LEAST_PARAMETERS = 50_000_000
+"""Smaller models fit into the processor's caches, and gain nothing."""
+ROWS = 6
+"""Tokens of the forward that the layout is chosen for: a usual verify. A step and a prompt take it too."""
+DTYPES = (torch.float32, torch.bfloat16)
+SPARE = 1.25
+"""A caller's model is packed beside itself where so many times the bytes are free."""
+PROBES = 16
+"""Numbers of each weight that are looked at to see whether a caller changed it."""
+
+
+class PackedLinear(nn.Linear):
+    """A linear layer with a weight in oneDNN's layout: (out, in) still, but without storage of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(…, in) gives (…, out)."""
+        return packed_product(x, self.weight, self.bias)
+
+
+def packed_product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """x·weightᵀ + bias, (…, in) gives (…, out); ``weight`` is a packed layer's."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -> str | None:
+    """Why a model is not packed; None if it is worth while and possible.
+
+    Args:
+        model: may be on the meta device.
+        device, dtype: where and in what type its weights are, or will be.
+    """
+    if device != "cpu":
+        return "not on a CPU"
+    if sum(p.numel() for p in model.parameters()) < LEAST_PARAMETERS:
+        return f"below {LEAST_PARAMETERS:,} parameters"
+    if getattr(model, "hf_quantizer", None) is not None:
+        return "quantised weights"
+    return _no_product_reason(dtype)
+
+
+@cache
+def _no_product_reason(dtype: torch.dtype) -> str | None:
+    """Why this torch and this processor cannot multiply with packed weights of a type; None if they can."""
+    if dtype not in DTYPES:
+        return f"no packed products of {dtype}"
+    weight, x, bias = (torch.arange(n, dtype=torch.float32).sin() for n in (96 * 64, 3 * 64, 96))
+    weight, x, bias = weight.view(96, 64).to(dtype), x.view(3, 64).to(dtype), bias.to(dtype)
+    try:
+        product = packed_product(x, _reordered(weight), bias)
+    except Exception as error:  # private operators: they may be gone, or refuse this processor, in any way
+        return f"no packed products in this torch ({type(error).__name__})"
+    exact = functional.linear(x.double(), weight.double(), bias.double())
+    off = ((product.double() - exact).abs().max() / exact.abs().max()).item()
+    return None if off < 32 * torch.finfo(dtype).eps else f"packed products are off by {off:.1g} in this torch"
+
+
+def pack(model: PreTrainedModel) -> None:
+    """Give every linear layer of a model that nobody else has a packed weight, and let go of the plain one.
+
+    The head of tied embeddings gets a weight of its own; the table stays for looking up.
+    """
+    head = model.get_output_embeddings()
+    # The head first: where it is tied its plain weight stays, so that here memory is the shortest.
+    for linear in sorted(filter(_packable, model.modules()), key=lambda layer: layer is not head):
+        linear.weight = _packed(linear.weight)
+        linear.__class__ = PackedLinear
+    model.packing = "packed weights"
+
+
+def extra_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
+    """Bytes that :func:`pack` adds to a model: the head's, where it is tied."""
+    head = model.get_output_embeddings()
+    tied = _packable(head) and head.weight is model.get_input_embeddings().weight
+    return head.weight.numel() * dtype.itemsize if tied else 0
+
+
+def packed_pair(pair: ModelPair) -> ModelPair:
+    """The pair that decodes for a caller's own: models that gain by it are packed beside themselves.
+
+    Where memory for that is short they stay as they are; :func:`shortage_of` says so.
+    """
+    models = [packed_beside(model) for model in pair.models]
+    if models == pair.models:
+        return pair
+    packed = replace(pair, **dict(zip(("target", "draft"), models, strict=False)))
+    packed.prepared = pair.prepared
+    return packed
+
+
+def engine_name(name: str, model: PreTrainedModel) -> str:
+    """An engine and what was done to the weights it runs, for the record, such as ``direct, packed weights``."""
+    return ", ".join(filter(None, (name, getattr(model, "packing", None))))
+
+
+def shortage_of(model: PreTrainedModel) -> str | None:
+    """Why a caller's model was not packed beside itself, if memory was the reason."""
+    return _shortages.get(model)
+
+
+_copies: WeakKeyDictionary[PreTrainedModel, tuple[Any, PreTrainedModel]] = WeakKeyDictionary()
+_shortages: WeakKeyDictionary[PreTrainedModel, str] = WeakKeyDictionary()
+
+
+def packed_beside(model: PreTrainedModel) -> PreTrainedModel:
+    """A packed copy of a caller's model, which is not touched; the model itself if it is packed or does not gain.
+
+    The copy is kept for as long as the model lives and its weights are what they were.
+    """
+    weight = model.get_input_embeddings().weight
+    if hasattr(model, "packing") or unpackable_reason(model, weight.device.type, weight.dtype):
+        return model
+    linears = list(filter(_packable, model.modules()))
+    state, (known, copied) = _state(linears), _copies.get(model, (None, None))
+    if known == state:
+        return copied
+    del copied
+    _copies.pop(model, None)
+    needed = sum(linear.weight.nbytes for linear in linears)
+    if SPARE * needed > free_memory("cpu"):
+        _shortages[model] = f"no memory for packed weights beside its own ({needed / 1e9:.1f} GB)"
+        return model
+    _shortages.pop(model, None)
+    copied = _copied(model, {})
+    copied.packing = "packed copies of the weights"
+    _copies[model] = state, copied
+    return copied
+
+
+def _state(linears: list[nn.Linear]) -> list[tuple[int, int, list[float]]]:
+    """What changes when a weight does: by torch's own count, or, behind its back, in one of a few places."""
+    weights = [linear.weight.detach() for linear in linears]
+    return [
+        (id(linear), 0 if w.is_inference() else w._version, w.flatten()[:: max(1, w.numel() // PROBES)].tolist())
+        for linear, w in zip(linears, weights, strict=True)
+    ]
+
+
+def _copied(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
+    """The module, all tables, tensors and hooks shared but for linear layers, whose weights are packed."""
+    if module not in done:
+        done[module] = twin = copy.copy(module)
+        if _packable(module):
+            twin._parameters = {**module._parameters, "weight": _packed(module.weight)}
+            twin.__class__ = PackedLinear
+        twin._modules = {name: child and _copied(child, done) for name, child in module._modules.items()}
+    return done[module]
+
+
+def _packable(module: nn.Module | None) -> bool:
+    """Whether this is a linear layer, and nothing that only resembles one."""
+    return type(module) is nn.Linear and type(module.weight) is nn.Parameter
+
+
+def _packed(weight: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(_reordered(weight), requires_grad=False)
+
+
+def _reordered(weight: torch.Tensor) -> torch.Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
