@@ -24,7 +24,7 @@ ADDRESS = 2_000
 """Characters of the address of a request that the page's scripts send; links to the page itself may be longer."""
 SECONDS = 60.0
 """For a body to arrive."""
-COST_BYTES, COST_FILE_BYTES = 25_000, 100_000
+COST_BYTES, COST_FILE_BYTES = 25_000, 50_000
 """A request costs 1, and 1 more for every so many bytes, of JSON or of a file."""
 PURSE, INCOME = 100.0, 20.0
 """What requests from one address may cost at once, and in a second; further ones wait until it is there again."""
