@@ -12,10 +12,11 @@ from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
-from specdemo.ui.api.addresses import AgentAddresses, trust_proxies
+from specdemo.ui.api.addresses import Addresses, trust_proxies
 from specdemo.ui.api.bodies import BodyBound
 from specdemo.ui.api.endpoints import add_endpoints
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
+from specdemo.ui.api.replies import AgentReplies
 from specdemo.ui.api.uploads import UploadBound
 from specdemo.ui.api.visitors import Visitors
 from specdemo.ui.event_options import QUIET
@@ -118,7 +119,8 @@ def launch_options() -> dict[str, Any]:
         "app_kwargs": {
             "exception_handlers": HANDLERS,
             "middleware": [
-                Middleware(AgentAddresses),
+                Middleware(AgentReplies),
+                Middleware(Addresses),
                 Middleware(
                     BodyBound,
                     most=most.body,

@@ -18,17 +18,19 @@ from gradio.route_utils import FileUploadProgress
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
-from specdemo.ui.api import bodies, mailboxes, visitors
-from specdemo.ui.api.addresses import AgentAddresses, trust_proxies
-from specdemo.ui.api.bodies import BodyBound, Purses
+from specdemo.ui.api import bodies, mailboxes, purses, visitors
+from specdemo.ui.api.addresses import Addresses, trust_proxies
+from specdemo.ui.api.bodies import BodyBound
 from specdemo.ui.api.mailboxes import Mailboxes
+from specdemo.ui.api.purses import INCOME, PURSE, PURSES, Purses
+from specdemo.ui.api.replies import AgentReplies
 from specdemo.ui.api.sessions import Sessions
 from specdemo.ui.api.uploads import UploadBound
 from specdemo.ui.api.visitors import Visitors
@@ -96,6 +98,10 @@ def test_no_body_is_larger_than_the_bound_on_any_way(path: str) -> None:
         (json.dumps({"data": [{}] * 2000}).encode("utf-16"), 413, "2,000 values"),
         (b"prompt=x", 400, "JSON"),
         ({"data": [], "session_hash": "s" * 101}, 414, "name of its session"),
+        ({"fn_index": -1, "data": []}, 422, "not one that the page sends"),
+        ({"component_id": 10**400}, 422, "not one that the page sends"),
+        ({"data": [["x"]], "batched": True}, 422, "not one that the page sends"),
+        ({"jsonrpc": "2.0", "id": "i" * 101}, 414, "too long"),
         (b"", 200, ""),
     ],
 )
@@ -122,6 +128,7 @@ def test_addresses_of_requests_are_short_but_those_of_links_need_not_be() -> Non
 
     assert asyncio.run(get("/gradio_api/upload_progress?upload_id=" + "x" * 3000)) == 414
     assert asyncio.run(get("/?prompt=" + "x" * 6000)) == 200
+    assert asyncio.run(get("/static/" + "é" * 128)) == 414, "no file system has such a name"
 
 
 def test_a_file_has_its_own_bound_and_comes_alone() -> None:
@@ -135,39 +142,71 @@ def test_a_file_has_its_own_bound_and_comes_alone() -> None:
     assert asyncio.run(post(one)) == 200
     assert asyncio.run(post({"files": ("x", b"x" * FILE)})) == 413
     assert asyncio.run(post([("files", (f"{n}", b"x")) for n in range(10)])) == 413
+    parts = 9 * b'--b\r\nContent-Disposition: form-data; name="files"; filename="f"\r\n\r\nx\r\n'
+    for said in ("boundary=b; charset=utf-8", 'boundary="b"; x=y', "BOUNDARY=b"):
+        kind = {"content-type": f"multipart/form-data; {said}"}
+        assert send("upload", b"\r\n" + parts + b"--b--\r\n", bound(), **kind).status_code == 413, said
 
 
-def test_bodies_under_way_are_bounded_together_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half-sent bodies fill no memory, and not for long."""
+def test_bodies_under_way_are_bounded_by_address_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-sent bodies fill no memory, and not for long; those of one address, or files, are in nobody's way."""
     monkeypatch.setattr(bodies, "SECONDS", 0.3)
+    small = b"1" * 300
 
     async def stuck() -> Any:
-        yield b"x" * 900
+        yield b"1" * 900
         await asyncio.sleep(5)
 
-    async def both() -> list[int]:
-        async with client(bound(at_once=1000)) as http:
-            first = asyncio.create_task(http.post("call/run", content=stuck()))
-            await asyncio.sleep(0.1)
-            second = await http.post("call/run", content=b" " * 200)
-            last = (await first).status_code
-            return [second.status_code, last, (await http.post("call/run", content=b"1" * 200)).status_code]
+    async def statuses(first: str) -> list[int]:
+        told = Starlette(routes=[Route("/{path:path}", tell, methods=["POST"])])
+        app = BodyBound(told, BODY, FILE, 5000, paced=False)
 
-    assert asyncio.run(both()) == [503, 408, 200]
+        def of(peer: str) -> httpx.AsyncClient:
+            return httpx.AsyncClient(
+                transport=httpx.ASGITransport(app, client=(peer, 1)), base_url="http://app/gradio_api"
+            )
+
+        async with of("192.0.2.1") as one, of("192.0.2.2") as other:
+            going = asyncio.create_task(one.post(first, content=stuck()))
+            await asyncio.sleep(0.1)
+            now = [(await http.post("call/run", content=small)).status_code for http in (one, other)]
+            return [*now, (await going).status_code, (await one.post("call/run", content=small)).status_code]
+
+    assert asyncio.run(statuses("call/run")) == [503, 200, 408, 200]
+    assert asyncio.run(statuses("upload")) == [200, 200, 408, 200]
+
+
+def test_who_is_deep_in_debt_is_refused_and_what_is_built_anew_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that waits is in memory, so none waits long; pages and schemas are built for each who asks."""
+    waited = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def statuses() -> list[int]:
+        async with client(bound(most=10**7, at_once=10**8, paced=True)) as http:
+            monkeypatch.setattr(bodies.asyncio, "sleep", wait)
+            sent = [(await http.post("call/run", content=b"1" + b" " * 4_000_000)).status_code for _ in range(3)]
+            paths = ("/", "/config", "/assets/x.js")
+            asked = [(await http.get(f"http://app{path}")).status_code for path in paths]
+            return [*sent, *asked]
+
+    assert asyncio.run(statuses()) == [200, 429, 429, 200, 200, 200]
+    assert len(waited) == 5, "the first, two before they are read, two pages; none for an asset"
 
 
 def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its requests cost; who asks now and then never waits."""
     now = [0.0]
-    monkeypatch.setattr(bodies, "monotonic", lambda: now[0])
-    purses = Purses()
-    assert [purses.spend("a", bodies.PURSE), purses.spend("a", 20)] == [0.0, pytest.approx(20 / bodies.INCOME)]
-    assert purses.spend("b", 20) == 0
+    monkeypatch.setattr(purses, "monotonic", lambda: now[0])
+    kept = Purses()
+    assert [kept.spend("a", PURSE), kept.spend("a", 20)] == [0.0, pytest.approx(20 / INCOME)]
+    assert kept.spend("b", 20) == 0
     now[0] += 1000
-    assert purses.spend("a", bodies.PURSE) == 0
-    for number in range(bodies.PURSES):
-        purses.spend(f"of {number}", 1)
-    assert purses.spend("a", bodies.PURSE) == 0, "no more addresses are kept than that"
+    assert kept.spend("a", PURSE) == 0
+    for number in range(PURSES):
+        kept.spend(f"of {number}", 1)
+    assert kept.spend("a", PURSE) == 0, "no more addresses are kept than that"
 
 
 @pytest.fixture
@@ -200,6 +239,21 @@ def test_files_are_bounded_in_number_and_what_is_broken_or_empty_goes(folder: Pa
     aged(folder / "broken", 101)
     assert status() == 200
     assert not (folder / "broken").exists()
+
+
+def test_one_address_does_not_fill_the_place_of_all(folder: Path) -> None:
+    """A stranger's small files would keep everybody else's out for an hour."""
+
+    async def statuses() -> list[int]:
+        uploads = UploadBound(Starlette(routes=[Route("/{path:path}", tell, methods=["POST"])]), 10**6, 100, 100)
+        found = []
+        for peer in [*["192.0.2.1"] * 11, "192.0.2.2"]:
+            transport = httpx.ASGITransport(uploads, client=(peer, 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://app/gradio_api") as http:
+                found.append((await http.post("upload", content=b"x")).status_code)
+        return found
+
+    assert asyncio.run(statuses()) == [*[200] * 10, 507, 200]
 
 
 def aged(path: Path, seconds: float) -> None:
@@ -361,7 +415,7 @@ def test_an_address_is_the_peers_or_what_a_trusted_proxy_says(
     proxies = Middleware(ProxyHeadersMiddleware, trusted_hosts=os.environ["FORWARDED_ALLOW_IPS"])
 
     async def ask() -> str:
-        async with client(proxies, Middleware(AgentAddresses), peer=peer) as http:
+        async with client(proxies, Middleware(Addresses), peer=peer) as http:
             forged = {"x-forwarded-for": forwarded, "x-specdemo-agent": "0 6.6.6.6"}
             return (await http.get("run", headers=forged)).json()["peer"]
 
@@ -381,7 +435,7 @@ def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
         return JSONResponse({})
 
     route = Route("/{path:path}", answer, methods=["POST"])
-    app = Starlette(routes=[route], middleware=[Middleware(AgentAddresses)])
+    app = Starlette(routes=[route], middleware=[Middleware(Addresses)])
 
     async def call() -> None:
         transport = httpx.ASGITransport(app, client=("198.51.100.7", 1))
@@ -390,6 +444,59 @@ def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
 
     asyncio.run(call())
     assert seen == ["198.51.100.7"] * 2
+
+
+@pytest.mark.parametrize(
+    ("trusted", "host", "stays"),
+    [
+        ("", "x", False),
+        ("127.0.0.1", "page.example:443", True),
+        ("127.0.0.1", "[::1", False),
+        ("127.0.0.1", "x" * 300, False),
+    ],
+)
+def test_where_the_page_is_only_a_trusted_proxy_can_say(
+    trusted: str, host: str, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradio writes it into the page, and stumbles over what is no host."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+
+    async def heads(request: Request) -> JSONResponse:
+        return JSONResponse(sorted(request.headers))
+
+    async def names() -> list[str]:
+        app = Starlette(routes=[Route("/", heads)], middleware=[Middleware(Addresses)])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as http:
+            return (await http.get("/", headers={"x-forwarded-host": host})).json()
+
+    found = asyncio.run(names())
+    assert ("x-forwarded-host" in found) == stays
+    assert "host" in found
+
+
+def test_errors_told_to_agents_repeat_little_and_results_are_whole() -> None:
+    """The protocol's own library repeats in them what was sent."""
+    long, status = "Q" * 5000, 200
+
+    async def answer(request: Request) -> Response:
+        failed = (await request.json())["failed"]
+        value = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": long}], "isError": failed}}
+        return Response(f"event: message\r\ndata: {json.dumps(value, separators=(',', ':'))}\r\n\r\n", status)
+
+    async def ask(failed: bool) -> str:
+        app = Starlette(
+            routes=[Route("/gradio_api/mcp/", answer, methods=["POST"])], middleware=[Middleware(AgentReplies)]
+        )
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as http:
+            return (await http.post("/gradio_api/mcp/", json={"failed": failed})).text
+
+    told = asyncio.run(ask(failed=True))
+    assert told.count("Q") == 200
+    assert told.startswith("event: message\r\ndata: {")
+    assert told.endswith("}\r\n\r\n")
+    assert asyncio.run(ask(failed=False)).count("Q") == 5000
+    status = 400
+    assert "Q" not in asyncio.run(ask(failed=True))
 
 
 @pytest.mark.parametrize("entries", ["*", "nginx", "10.0.0.1/8"])

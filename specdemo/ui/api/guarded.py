@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 from fastapi.exceptions import RequestValidationError
 from gradio.route_utils import FnIndexInferError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -97,6 +98,13 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": NOT_OURS}, 422)
 
 
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    """As FastAPI's own answer, which may repeat a whole address."""
+    return JSONResponse(
+        {"detail": f"{error.detail!s:.{LONGEST_MESSAGE}}"}, error.status_code, getattr(error, "headers", None)
+    )
+
+
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     """What a request is told that no route foresaw; the trace stays in the server's own log."""
     return JSONResponse({"detail": NOT_OURS}, status_code=500)
@@ -104,6 +112,7 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
 
 HANDLERS = {
     FnIndexInferError: _unknown,
+    HTTPException: _refused,
     RequestValidationError: _invalid,
     **dict.fromkeys((KeyError, TypeError, ValueError), _wrong_names),
     Exception: _unforeseen,

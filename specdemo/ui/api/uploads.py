@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from pathlib import Path
 
 from gradio.utils import get_upload_folder
@@ -15,6 +16,8 @@ from specdemo.ui.api.bodies import is_upload
 FULL = "Too many files were uploaded here lately. Try again in an hour."
 COUNT_SECONDS = 1.0
 """How often the files that are there are counted; in between, those that come are added."""
+SHARE, LEAST = 10, 10
+"""One address may send one part of so many of all files within the time that they are kept, or this number."""
 EMPTY_SECONDS = 60.0
 """After which a file's folder is removed when the file is gone."""
 
@@ -33,6 +36,8 @@ class UploadBound:
         self._app, self._most, self._files, self._seconds = app, most, files, seconds
         self._one_by_one = asyncio.Lock()  # each is counted before the next is let in
         self._found, self._size, self._counted = 0, 0, -COUNT_SECONDS
+        self._sent: Counter[str] = Counter()  # files by address, since
+        self._since = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
@@ -49,7 +54,12 @@ class UploadBound:
             if time.monotonic() - self._counted >= COUNT_SECONDS:
                 self._found, self._size = await asyncio.to_thread(self._count, Path(get_upload_folder()))
                 self._counted = time.monotonic()
-            if self._is_full(self._found, self._size):
+            if time.monotonic() - self._since > self._seconds:
+                self._sent.clear()
+                self._since = time.monotonic()
+            peer = (scope.get("client") or ("", 0))[0]
+            self._sent[peer] += 1
+            if self._is_full(self._found, self._size) or self._sent[peer] > max(LEAST, self._files // SHARE):
                 await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
             else:
                 self._found += 2
