@@ -30,10 +30,11 @@ WAYS = ("stop", "close", "crash")
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 """What is raised in the models' thread by turns; two of the four are no ``Exception``."""
 PROMPT = "Write a story about a lighthouse keeper."
-RUN = {"prompt": PROMPT, "lane2__gamma": 4, "lane3__method": "assisted", "lane4__method": "assisted_lookup"}
-"""What differs from the page's beginning: a plain lane, one with the draft model, and two of transformers' own."""
+LANES = ({"lane2__gamma": 4}, {"lane2__method": "assisted"}, {"lane2__method": "assisted_lookup"})
+"""What differs from the page's beginning, by turns: the second lane drafts by itself, or is transformers' own."""
 TOKENS = 400
-LATEST_ROUND = 120
+LATEST_ROUND, LATEST_OF_THEIRS = 120, 40
+"""To be ended in; transformers' own lanes decode whole before the others go on."""
 WARM_UP = 20
 """Runs after which memory and threads are first read."""
 IDLE_SECONDS = 300
@@ -46,7 +47,7 @@ class Kill:
     Attributes:
         way: ``stop``, ``close`` or ``crash``.
         fault: the exception that was raised, if any.
-        round: rounds of all lanes that were decoded when it was ended.
+        round: rounds that were decoded when it was ended: of all lanes, or of transformers' own.
         rounds_after: rounds finished since the server knew of it.
         seconds_to_know: from the press, or the closing, until the server knew of it.
         seconds_to_idle: from then until the models' thread was free.
@@ -72,7 +73,7 @@ class Probe:
     """Sees what the models' thread does, and can crash it in the middle of a round."""
 
     def __init__(self) -> None:
-        self.rounds = 0
+        self.rounds, self.theirs = 0, False
         self._kept: Sequence[Collection[Any]] = ()
         self.known: tuple[float, int] | None = None
         self._fault: type[BaseException] | None = None
@@ -97,14 +98,17 @@ class Probe:
                 raise fault("raised by the bench")
 
         def count() -> None:
-            self.rounds += 1
+            self.rounds += not self.theirs
+
+        def count_theirs() -> None:
+            self.rounds += self.theirs
 
         with (
             alive_runners() as own,
             alive_runners(AssistedObserver) as theirs,
             patch.object(Race, "__next__", observed(Race.__next__, afterwards=count)),
             patch.object(EagerRunner, "forward", observed(EagerRunner.forward, before=crash)),
-            patch.object(AssistedObserver, "put", observed(AssistedObserver.put, before=crash)),
+            patch.object(AssistedObserver, "put", observed(AssistedObserver.put, crash, count_theirs)),
             patch.object(StopSignals, "stop", observed(StopSignals.stop, afterwards=self.note)),
             patch.object(StopSignals, "forget", observed(StopSignals.forget, afterwards=self.note)),
         ):
@@ -139,6 +143,8 @@ class Bench:
     def __init__(self, url: str, store: PairStore, probe: Probe) -> None:
         self._page, self._store, self._probe = Page(url), store, probe
         self._process = psutil.Process()
+        # Each with every way to be ended, which take turns too.
+        self._lanes = cycle(LANES[(n + n // len(WAYS)) % len(LANES)] for n in range(len(WAYS) * len(LANES)))
 
     @property
     def device(self) -> torch.device:
@@ -149,15 +155,17 @@ class Bench:
     def whole(self, tokens: int) -> dict[str, Any]:
         """A run that nobody ends; its last view."""
         with Tab(self._page) as tab:
-            *_, last = tab.run(**RUN, max__tokens=tokens)
+            *_, last = tab.run(prompt=PROMPT, **LANES[0], max__tokens=tokens)
         return last
 
     def kill(self, way: str, fault: type[BaseException] | None, at: int) -> Kill:
         """Start a run, end it after ``at`` rounds, and wait until the models' thread is free."""
-        probe = self._probe
+        probe, lanes = self._probe, next(self._lanes)
+        probe.theirs = lanes is not LANES[0]
+        at = min(at, LATEST_OF_THEIRS) if probe.theirs else at
         with Tab(self._page) as tab:
             before = probe.rounds
-            updates = tab.run(**RUN, max__tokens=TOKENS)
+            updates = tab.run(prompt=PROMPT, **lanes, max__tokens=TOKENS)
             _until(lambda: probe.rounds >= before + at, "the round to be killed in was not reached")
             at, pressed, last = probe.rounds - before, time.perf_counter(), None
             probe.known = None

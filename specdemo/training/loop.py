@@ -114,6 +114,7 @@ class Trainer:
             self._report()
         if last or self._done % self._run.checkpoint_every == 0:
             states = {"model": self._model.state_dict(), "optimizers": [o.state_dict() for o in self._optimizers]}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self._path) as partial:
                 torch.save({"phase": self._phase, "step": self._done, **states}, partial)
 
