@@ -129,7 +129,7 @@ def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
     """A public page, as on a Space."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPECDEMO_PUBLIC", "1")
-        environment.setattr("specdemo.ui.api.bodies.INCOME", 1e6)  # all strangers here have one address
+        environment.setattr("specdemo.ui.api.purses.INCOME", 1e6)  # all strangers here have one address
         demo = build(store, queues)
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
         yield url
