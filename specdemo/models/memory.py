@@ -83,6 +83,11 @@ def free_memory(device: str) -> int:
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
 
 
+def on_cpu(device: str) -> bool:
+    """Whether a pair that asks for this device runs on the CPU; ``auto`` does where there is no GPU."""
+    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+
+
 def release_memory() -> None:
     """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
     gc.collect()

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from specdemo.models.memory import free_memory
+from specdemo.models.memory import free_memory, on_cpu
 from specdemo.models.pair import ModelPair
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -
         model: may be on the meta device.
         device, dtype: where and in what type its weights are, or will be.
     """
-    if device != "cpu":
+    if not on_cpu(device):
         return "not on a CPU"
     if sum(p.numel() for p in model.parameters()) < LEAST_PARAMETERS:
         return f"below {LEAST_PARAMETERS:,} parameters"

@@ -25,7 +25,7 @@ from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizers
 from specdemo.models.failures import explained
 from specdemo.models.hub import open_checkpoint
-from specdemo.models.memory import Footprint, estimate, free_memory, quantises, working_bytes
+from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantises, working_bytes
 from specdemo.models.packing import extra_bytes, unpackable_reason
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress
@@ -201,7 +201,7 @@ def resolve_dtype(name: str, config: PretrainedConfig, device: str) -> torch.dty
     """The dtype of the weights; ``auto``: float32 on a CPU (exact), elsewhere the checkpoint's own 16-bit type."""
     if name != "auto":
         return DTYPES[name]
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+    if on_cpu(device):
         return torch.float32
     own = config.get_text_config().dtype
     return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
@@ -239,7 +239,7 @@ def _examine_model(
         context=context_of(skeleton),
         dtype=str(dtype).removeprefix("torch."),
         quantization=None if ineffective else quantization,
-        weights=_estimate(skeleton, dtype, request.device, quantization),
+        weights=_estimate(skeleton, dtype, request.device, None if ineffective else quantization),
         download=checkpoint.remaining(weights),
         licence=checkpoint.licence,
         gated=checkpoint.gated,

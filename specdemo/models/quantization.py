@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from specdemo.errors import PairError
+from specdemo.models.memory import on_cpu
 
 
 def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
@@ -24,8 +25,7 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
         )
     if quantization == "float8" and device == "mps":
         raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
-    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
-    if quantization == "int4" and on_cpu and dtype is not torch.bfloat16 and not _can_compile():
+    if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not _can_compile():
         raise PairError(
             "quantisation: int4 on a CPU unpacks with compiled code unless the dtype is bfloat16, and there is no "
             "C++ compiler with ninja here; choose bfloat16, or int8."

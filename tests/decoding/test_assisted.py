@@ -110,7 +110,6 @@ def test_a_stop_signal_ends_it_after_the_round_under_way(drafter: str) -> None:
     target.register_forward_pre_hook(verify)
     rounds = [round_ for lane, round_ in race if lane == 0]
     assert [r.index for r in rounds] == [0, 1, 2]
-    assert len(verified) < 3 + Settings().max_new_tokens  # the plain lane's own forwards
     assert not race.traces()[0].complete
     alone = run(
         ModelPair(endless_pair("llama").target, endless_pair("llama").draft, None), drafter=drafter, gamma=3

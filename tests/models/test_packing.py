@@ -47,11 +47,14 @@ def test_logits_and_greedy_ids_are_those_of_the_plain_weights(family: str) -> No
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
-@pytest.mark.parametrize(("dtype", "within"), [("float32", 1e-4), ("bfloat16", 0.1)])
-def test_a_loaded_pair_is_packed_and_holds_no_second_copy(dtype: str, within: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("device", "dtype", "within"), [("auto", "float32", 1e-4), ("cpu", "bfloat16", 0.1)])
+def test_a_loaded_pair_is_packed_and_holds_no_second_copy(
+    device: str, dtype: str, within: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards memory, and that preflight and card tell what a pair takes; only a tied head is there twice."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     name = " + ".join(map(str, checkpoint_pair(tmp_path, "qwen3")))
-    pair, report = specdemo.load_pair(name, "cpu", dtype), specdemo.preflight(name, "cpu", dtype)
+    pair, report = specdemo.load_pair(name, device, dtype), specdemo.preflight(name, device, dtype)
     for model, (role, footprint), told in zip(pair.models, pair.footprints().items(), report.models, strict=True):
         assert packing.engine_name("direct", model) == "direct, packed weights"
         assert not [m for m in model.modules() if type(m) is nn.Linear]

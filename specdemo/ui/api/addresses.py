@@ -16,8 +16,12 @@ OF_A_SPACE = "10.0.0.0/8"
 """Where the proxy of a Space is."""
 HOST = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(:\d{1,5})?")
 """What can name this page; Gradio writes it into the page."""
-OF_PROXIES = {b"x-forwarded-host": HOST, b"x-forwarded-proto": re.compile(rb"https?"), b"host": HOST}
-"""Headers that tell Gradio where the page is; the last one is anybody's."""
+WHERE = {b"host": HOST, b"x-forwarded-host": HOST, b"x-forwarded-proto": re.compile(rb"https?")}
+"""Headers that tell Gradio where the page is, and each value of theirs. Whoever sends another place gets links to
+it in their own answer, nobody else does: so any proxy may say it, as one must where it serves the page by https.
+"""
+MOST = 255
+"""Bytes of such a header."""
 _HEADER = b"x-specdemo-agent"
 _SECRET = secrets.token_hex().encode()
 
@@ -43,30 +47,34 @@ def trust_proxies() -> None:
     os.environ["FORWARDED_ALLOW_IPS"] = ",".join(entries)
 
 
+def peer_of(scope: Scope) -> str:
+    """The address that a request came from."""
+    return (scope.get("client") or ("", 0))[0]
+
+
 class Addresses:
-    """Drops what only a trusted proxy can know of the page's own address, and what is no address at all.
+    """Drops headers that should say where the page is and name no place, over which Gradio stumbles.
 
     Gradio answers agents by calls to itself; this hands their address on, in a header that nobody can forge.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._believed = set(OF_PROXIES) if os.environ.get("FORWARDED_ALLOW_IPS") else {b"host"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
         if scope["type"] == "http":
             said = [value for name, value in scope["headers"] if name == _HEADER]
-            headers = [header for header in scope["headers"] if self._stays(*header)]
+            headers = [header for header in scope["headers"] if _stays(*header)]
             if scope["path"].rstrip("/").endswith(("/gradio_api/mcp", "/gradio_api/mcp/http")):
-                address = (scope.get("client") or ("", 0))[0]
-                headers.append((_HEADER, _SECRET + b" " + address.encode()))
+                headers.append((_HEADER, _SECRET + b" " + peer_of(scope).encode()))
             scope = {**scope, "headers": headers}
             if said and said[0].startswith(_SECRET + b" "):
                 scope["client"] = (said[0].removeprefix(_SECRET + b" ").decode(), 0)
         await self._app(scope, receive, send)
 
-    def _stays(self, name: bytes, value: bytes) -> bool:
-        if name in OF_PROXIES:
-            return name in self._believed and OF_PROXIES[name].fullmatch(value) is not None
-        return name != _HEADER
+
+def _stays(name: bytes, value: bytes) -> bool:
+    if name in WHERE:  # of several proxies each adds its own
+        return len(value) <= MOST and all(WHERE[name].fullmatch(each.strip()) for each in value.split(b","))
+    return name != _HEADER

@@ -12,6 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specdemo.ui.api.addresses import peer_of
 from specdemo.ui.api.purses import Purses
 
 VALUES = 2_000
@@ -109,7 +110,7 @@ class BodyBound:
 
     async def _wait(self, scope: Scope, cost: float, most: float = math.inf) -> None:
         """Until the address is out of debt; not beyond ``most`` seconds."""
-        if self._purses is not None and (seconds := self._purses.spend(_peer(scope), cost)):
+        if self._purses is not None and (seconds := self._purses.spend(peer_of(scope), cost)):
             if seconds > most:
                 raise Refused(429, TOO_MUCH_AT_ONCE)
             await asyncio.sleep(seconds)
@@ -117,7 +118,7 @@ class BodyBound:
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         files = is_upload(scope)
         most = self._upload if files else self._most
-        mine, everyones = (files, _peer(scope)), (files, "")
+        mine, everyones = (files, peer_of(scope)), (files, "")
         chunks: list[bytes] = []
         held = size = 0
         more = True
@@ -150,10 +151,6 @@ class BodyBound:
         if size > most:
             raise Refused(413, TOO_LARGE.format(most=most))
         return b"".join(chunks)
-
-
-def _peer(scope: Scope) -> str:
-    return (scope.get("client") or ("", 0))[0]
 
 
 def _check_address(scope: Scope) -> None:

@@ -11,6 +11,7 @@ from gradio.utils import get_upload_folder
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specdemo.ui.api.addresses import peer_of
 from specdemo.ui.api.bodies import is_upload
 
 FULL = "Too many files were uploaded here lately. Try again in an hour."
@@ -57,7 +58,7 @@ class UploadBound:
             if time.monotonic() - self._since > self._seconds:
                 self._sent.clear()
                 self._since = time.monotonic()
-            peer = (scope.get("client") or ("", 0))[0]
+            peer = peer_of(scope)
             self._sent[peer] += 1
             if self._is_full(self._found, self._size) or self._sent[peer] > max(LEAST, self._files // SHARE):
                 await JSONResponse({"detail": FULL}, status_code=507)(scope, receive, send)
