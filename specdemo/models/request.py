@@ -16,8 +16,7 @@ from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
-OUTSIDE = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
-"""The same outside double quotes: an even number of them follows."""
+QUOTED_OR_BETWEEN = re.compile(r'"[^"]*"| \+ ')
 BUDGET = "SPECDEMO_MEMORY_GB"
 """Environment variable: the gigabytes that all loaded pairs together may take."""
 
@@ -141,7 +140,7 @@ def _typed(name: str) -> CatalogEntry:
             f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
             "A repository of the hub is written owner/name."
         )
-    parts = [name.strip()] if is_folder(name.strip()) else [_unquoted(part) for part in OUTSIDE.split(name)]
+    parts = [name.strip()] if is_folder(name.strip()) else _parts(name)
     if len(parts) > 2 or not all(parts):
         raise PairError(
             f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft'; "
@@ -150,9 +149,12 @@ def _typed(name: str) -> CatalogEntry:
     return CatalogEntry(name.strip(), name.strip(), *parts)
 
 
-def _unquoted(part: str) -> str:
-    part = part.strip()
-    return part[1:-1] if len(part) > 2 and part[0] == part[-1] == '"' else part
+def _parts(name: str) -> list[str]:
+    """The names in a text, parted by `` + `` outside double quotes, and without those around them."""
+    between = [m for m in QUOTED_OR_BETWEEN.finditer(name) if m[0] == BETWEEN]
+    begins, ends = [0, *(m.end() for m in between)], [*(m.start() for m in between), len(name)]
+    found = [name[begin:end].strip() for begin, end in zip(begins, ends, strict=True)]
+    return [part[1:-1] if len(part) > 2 and part[0] == part[-1] == '"' else part for part in found]
 
 
 def _device(device: str | torch.device | None) -> str:
