@@ -6,11 +6,15 @@ panel, links, command line, batches, losslessness tests and documents read them 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 DEFAULT_DRAFTER = "model"
+Part = Literal["draft", "head"]
+PARTS: dict[Part, str] = {"draft": "a draft model", "head": "an EAGLE-3 head"}
+"""What a pair may have besides its target, and what people call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class DrafterSpec:
         open: (pair, target's Runner, Lane) → a fresh Drafter for one lane, after ``check``.
         title: heads its lanes on the page.
         method: its name in links and in the panel's lists, where it is another than ``name``.
-        needs: what a pair must have for it: a draft model, or nothing.
+        needs: what a pair must have for it besides a target, a key of ``PARTS``; None for nothing.
+        taps: pair → the target's layers whose input its drafter's ``observe`` is given; none if it has no such.
         open_batch: (pair, Lanes) → a fresh BatchDrafter for all rows of a batch; None if it has none.
         check: (pair, Settings) → None; raises SettingsError where this pair cannot draft so.
         reads: the fields of ``Settings`` that only it reads; the panel shows their controls with it.
@@ -34,7 +39,11 @@ class DrafterSpec:
             None if there is none.
         copies: it copies tokens from prompt and output: the page shows the prompt, the record has the places.
         always_drafts: it always proposes γ tokens, so that other widths need not be captured.
+        trees: it drafts trees too: its drafter has ``propose_tree``.
+        tree_width: tokens of a tree's level that go on, at the most; None for no limit.
         assisted: the method in which transformers' own generation drafts so; None if it has none.
+        elsewhere: how other engines are told to draft so, by engine, for ``specdemo.analysis.engine_lines``, which
+            has the names that may stand in braces; an engine that cannot is left out.
         about: what drafts, for the documents.
         note: a sentence for the panel.
     """
@@ -44,14 +53,18 @@ class DrafterSpec:
     open: Callable[[Any, Any, Any], Any]
     title: str = ""
     method: str = ""
-    needs: Literal["draft"] | None = None
+    needs: Part | None = None
+    taps: Callable[[Any], tuple[int, ...]] = lambda pair: ()
     open_batch: Callable[[Any, Any], Any] | None = None
     check: Callable[[Any, Any], None] = lambda pair, settings: None
     reads: tuple[str, ...] = ()
     reference: Callable[[Any, Any], Any] = lambda pair, settings: None
     copies: bool = False
     always_drafts: bool = False
+    trees: bool = False
+    tree_width: int | None = None
     assisted: str | None = None
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     about: str = ""
     note: str = ""
 
@@ -74,6 +87,18 @@ def register(spec: DrafterSpec) -> None:
     DRAFTERS[spec.name] = spec
 
 
-def without(need: str) -> list[DrafterSpec]:
-    """The drafters that do without something a pair may lack."""
-    return [spec for spec in DRAFTERS.values() if spec.needs != need]
+def registered() -> dict[str, DrafterSpec]:
+    """The table with all its rows, also where only a part of the package has been imported yet."""
+    import_module("specdemo.decoding.drafters.registry")
+    return DRAFTERS
+
+
+def first_choice(parts: Collection[str]) -> DrafterSpec:
+    """The drafter that a pair with these ``PARTS`` begins with: one that needs a part, if there is any."""
+    offered = offered_with(parts)
+    return next((spec for spec in offered if spec.needs is not None), offered[0])
+
+
+def offered_with(parts: Collection[str]) -> list[DrafterSpec]:
+    """The drafters of a pair that has these ``PARTS`` besides its target."""
+    return [spec for spec in DRAFTERS.values() if spec.needs is None or spec.needs in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,3 +48,10 @@ def write_whole(path: str | Path, text: str) -> None:
     """
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
+
+
+def slug(text: str, most: int = 80) -> str:
+    """A text as part of a file's name: letters and digits of ASCII in lower case, with hyphens between."""
+    plain = text.replace("γ", "g").lower()
+    words = re.findall(r"[a-z0-9.]+", plain)
+    return "-".join(words)[:most].strip("-.")

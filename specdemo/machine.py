@@ -36,6 +36,11 @@ def bfloat16_instructions() -> str | None:
     return "amx" if "amx_bf16" in flags else "avx512" if "avx512_bf16" in flags else None
 
 
+def wide_vectors() -> bool:
+    """Whether torch computes with 512-bit vectors: five tokens then wait for memory, as one does."""
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
 def versions() -> dict[str, str]:
     """Versions of Python, torch and transformers."""
     return {

@@ -6,6 +6,7 @@ Raw counts are kept, and divided last; sums of seconds are correctly rounded. Th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import fsum
@@ -28,7 +29,10 @@ class Measurable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundCounts:
-    """What a round counted, and the seconds it took; None where only a server knows them."""
+    """What a round counted, and the seconds it took; None where only a server knows them.
+
+    ``offered`` is :attr:`specdemo.rounds.Round.offered` of a tree; None of a chain, where it is ``drafted``.
+    """
 
     drafted: int
     accepted: int
@@ -36,6 +40,12 @@ class RoundCounts:
     draft_seconds: float | None
     verify_seconds: float | None
     other_seconds: float | None
+    offered: int | None = None
+
+    @property
+    def positions(self) -> int:
+        """Positions with a guess."""
+        return self.drafted if self.offered is None else self.offered
 
     @property
     def seconds(self) -> float:
@@ -45,7 +55,15 @@ class RoundCounts:
 def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
     """The counts of a lane's rounds, the prefill left out."""
     return tuple(
-        RoundCounts(r.drafted, r.accepted, len(r.emitted), r.draft_seconds, r.verify_seconds, r.other_seconds)
+        RoundCounts(
+            r.drafted,
+            r.accepted,
+            len(r.emitted),
+            r.draft_seconds,
+            r.verify_seconds,
+            r.other_seconds,
+            r.offered if r.is_tree else None,
+        )
         for r in rounds
         if r.index > 0
     )
@@ -91,10 +109,10 @@ class Totals:
 
 def totals(rounds: Sequence[RoundCounts], longest: int | None = None) -> Totals:
     """The sums over these rounds; ``longest`` is the most that one may draft, by default what one did."""
-    histogram = [0] * (1 + (max((r.drafted for r in rounds), default=0) if longest is None else longest))
+    histogram = [0] * (1 + (max((r.positions for r in rounds), default=0) if longest is None else longest))
     for round_ in rounds:
         histogram[round_.accepted] += 1
-    reached = [[r for r in rounds if r.drafted > j and r.accepted >= j] for j in range(len(histogram) - 1)]
+    reached = [[r for r in rounds if r.positions > j and r.accepted >= j] for j in range(len(histogram) - 1)]
     accepted = sum(r.accepted for r in rounds)
     phases = [[getattr(r, f"{phase}_seconds") for r in rounds] for phase in ("draft", "verify", "other")]
     return Totals(
@@ -102,7 +120,7 @@ def totals(rounds: Sequence[RoundCounts], longest: int | None = None) -> Totals:
         sum(r.drafted for r in rounds),
         accepted,
         sum(r.emitted for r in rounds),
-        ratio(accepted, sum(min(r.accepted + 1, r.drafted) for r in rounds)),
+        ratio(accepted, sum(min(r.accepted + 1, r.positions) for r in rounds)),
         histogram,
         shares_by_position(histogram, len(rounds)),
         [ratio(sum(1 for r in some if r.accepted > j), len(some)) for j, some in enumerate(reached)],
@@ -126,15 +144,22 @@ class Metrics:
         emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
         wasted: drafted tokens thrown away, Σ(γᵢ − aᵢ).
         acceptance_rate: Σaᵢ/Σγᵢ.
-        alpha: acceptance per tested token: mean of Σₓ min(p, q) where both distributions are known, else
-            accepted / tested.
+        alpha: acceptance per tested token, of trees per position: mean of Σₓ min(p, q) where both distributions
+            are known, else accepted / tested.
         mean_acceptance_length: τ, emitted / rounds.
         per_position: share of rounds with more than j accepted tokens, j from 0.
         conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
             from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
         accepted_histogram: number of rounds with i accepted tokens, i from 0 to γ.
-        draft_cost: c, draft step time / target step time; needs a baseline.
-        verify_cost: v(γ), time of a verify forward of γ+1 tokens / target step time; needs a baseline.
+        usual_draft: the γ of most rounds that drafted, of trees the tokens, the longest of those that tie; 0 if
+            none did.
+        tree_nodes: drafted tokens verified in a round that drafted a tree, in the mean; None where none did.
+        tree_depth: tokens on the longest path of such a round, in the mean.
+        saved_rounds: rounds that kept a token which was not the first guess of its position.
+        first_guess_length: τ if all trees had had first guesses only, from the same rounds.
+        draft_cost: c, draft step time / target step time, of trees by drafted token; needs a baseline.
+        verify_cost: v(γ), time of a verify forward of γ+1 tokens / target step time, γ the usual one; needs a
+            baseline.
         tokens_per_second: decode speed, emitted / (seconds − TTFT).
         end_to_end_tokens_per_second: all output tokens / seconds, the prefill and its token counted.
         ttft: time to first token, the prefill of all models of the lane, seconds.
@@ -157,6 +182,11 @@ class Metrics:
     per_position: list[float]
     conditional_per_position: list[float | None]
     accepted_histogram: list[int]
+    usual_draft: int | None
+    tree_nodes: float | None
+    tree_depth: float | None
+    saved_rounds: int | None
+    first_guess_length: float | None
     draft_cost: float | None
     verify_cost: float | None
     tokens_per_second: float | None
@@ -184,7 +214,8 @@ def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
     # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
     sums = _of_server(trace.server) if streamed else totals(rounds)
     output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
-    draft_cost, verify_cost = _costs(rounds, baseline)
+    usual = usual_draft(rounds)
+    draft_cost, verify_cost = _costs(rounds, usual, baseline)
     ttft = trace.rounds[0].seconds if trace.rounds else None
     seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
     decode_seconds = seconds - (ttft or 0.0)
@@ -203,6 +234,8 @@ def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
         per_position=sums.per_position,
         conditional_per_position=sums.conditional,
         accepted_histogram=sums.histogram,
+        usual_draft=None if streamed else usual,
+        **_of_trees(trace.rounds),
         draft_cost=draft_cost,
         verify_cost=verify_cost,
         tokens_per_second=ratio(sums.emitted or None, decode_seconds),
@@ -230,13 +263,14 @@ def _of_server(server: ServerRecord | None) -> Totals:
     emitted = server.completion_tokens - 1 if server and server.completion_tokens else None
     if counts is None or emitted is None:
         return Totals(None, *((counts.drafted, counts.accepted) if counts else (None, None)), emitted)
-    rounds = max(counts.steps, emitted - counts.accepted)
+    rounds = max(counts.steps or 0, emitted - counts.accepted)
     histogram = list(counts.histogram or ())
     more = counts.per_position or tuple(sum(histogram[j + 1 :]) for j in range(len(histogram) - 1))
     if histogram:
         histogram[0] += rounds - counts.steps
     # Only where every step drafted γ tokens is it known how many of each place were tested.
-    full = counts.gamma is not None and counts.drafted == counts.steps * counts.gamma and len(more) == counts.gamma
+    known = counts.gamma is not None and counts.steps is not None
+    full = known and counts.drafted == counts.steps * counts.gamma and len(more) == counts.gamma
     reached = [counts.steps, *more[:-1]] if full and more else []
     return Totals(
         rounds,
@@ -251,14 +285,11 @@ def _of_server(server: ServerRecord | None) -> Totals:
 
 
 def _tested(round_: Round) -> int:
-    """Drafted tokens of a round that were put to the rule: the accepted ones and the first rejected.
+    """Positions of a round at which drafted tokens were put to the rule: the accepted ones and the first rejected.
 
-    A server's rounds have no chances of acceptance; behind an end, where no token of the target's own follows,
-    nothing was tested.
+    Behind an end, where no token of the target's own follows, nothing was tested.
     """
-    if round_.verify_seconds is None:
-        return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
-    return sum(1 for t in round_.tokens if t.acceptance is not None)
+    return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
 
 
 def _alpha(trace: Measurable) -> float | None:
@@ -269,16 +300,39 @@ def _alpha(trace: Measurable) -> float | None:
     return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
 
 
-def _costs(rounds: Sequence[RoundCounts], baseline: Measurable | None) -> tuple[float | None, float | None]:
-    """(c, v(γ)) over the rounds of full length, by medians, which a single hiccup does not move."""
-    longest = max((r.drafted for r in rounds), default=0)
-    if baseline is None or not longest:
+def usual_draft(rounds: Sequence[RoundCounts]) -> int:
+    """The drafted tokens of most rounds that drafted, the largest number of those that tie; 0 if none did."""
+    lengths = Counter(r.drafted for r in rounds if r.drafted)
+    return max(lengths, key=lambda length: (lengths[length], length), default=0)
+
+
+def _of_trees(rounds: Sequence[Round]) -> dict[str, float | int | None]:
+    """The figures of draft trees; None where none were drafted."""
+    trees = [r for r in rounds if r.is_tree]
+    if not trees:
+        return dict.fromkeys(("tree_nodes", "tree_depth", "saved_rounds", "first_guess_length"))
+    # Where a first guess is rejected, the round ends with the target's own token.
+    alone = [r.first_guesses + 1 if r.saved else len(r.emitted) for r in rounds if r.index > 0]
+    deepest = [max(t.position for t in r.tokens if t.kind in ("accepted", "rejected")) for r in trees]
+    return {
+        "tree_nodes": ratio(sum(r.drafted for r in trees), len(trees)),
+        "tree_depth": ratio(sum(deepest), len(trees)),
+        "saved_rounds": sum(r.saved for r in trees),
+        "first_guess_length": ratio(sum(alone), len(alone)),
+    }
+
+
+def _costs(
+    rounds: Sequence[RoundCounts], usual: int, baseline: Measurable | None
+) -> tuple[float | None, float | None]:
+    """(c, v(γ)) over the rounds of the usual length, by medians, which a single hiccup does not move."""
+    if baseline is None or not usual:
         return None, None
     single = counts_of(baseline.rounds)
     if not single or any(r.verify_seconds is None for r in (*rounds, *single)):
         return None, None
     step = median(r.verify_seconds for r in single)
-    full = [r for r in rounds if r.drafted == longest]
+    full = [r for r in rounds if r.drafted == usual]
     return (
         ratio(median(r.draft_seconds / r.drafted for r in full), step),
         ratio(median(r.verify_seconds for r in full), step),

@@ -28,9 +28,10 @@ def read_ids(prompt: Any) -> list[int]:
         PromptError: it is no list of whole numbers.
     """
     try:
-        if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in prompt):
+        ids = list(prompt)
+        if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in ids):
             raise TypeError(type(prompt).__name__)
-        return [index(i) for i in prompt]
+        return [index(i) for i in ids]
     except TypeError as error:
         raise PromptError("must be text or a list of token ids, which are whole numbers.") from error
 

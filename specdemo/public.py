@@ -1,7 +1,9 @@
 """Every public name of the package; ``import specdemo`` has them all."""
 
+from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.speedup import speedup_over_repeats
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import (
     LoadCancelled,
@@ -17,14 +19,17 @@ from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
 from specdemo.losslessness.greedy_check import GreedyCheck
 from specdemo.metrics import Metrics
+from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.recording import Recording
 from specdemo.rounds import Candidate, Round, Token
+from specdemo.runs.advise import advise, stream_advice
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.runs.load import load_pair
 from specdemo.runs.race import race
+from specdemo.runs.repeats import repeat_race
 from specdemo.runs.single import run, stream
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.runs.threads import quickest_threads
@@ -34,9 +39,11 @@ from specdemo.trace import Trace
 from specdemo.view.export import export_html, rounds_csv, tokens_csv
 
 __all__ = [
+    "AdviceReport",
     "BatchMetrics",
     "Candidate",
     "Certificate",
+    "Eagle3Head",
     "GreedyCheck",
     "LoadCancelled",
     "MemoryShortage",
@@ -57,6 +64,7 @@ __all__ = [
     "Token",
     "Trace",
     "TraceError",
+    "advise",
     "batch_sizes",
     "certify",
     "check_greedy",
@@ -66,10 +74,13 @@ __all__ = [
     "preflight",
     "quickest_threads",
     "race",
+    "repeat_race",
     "rounds_csv",
     "run",
     "run_batch",
+    "speedup_over_repeats",
     "stream",
+    "stream_advice",
     "stream_batch",
     "stream_batch_sizes",
     "stream_certificate",

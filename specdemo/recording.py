@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from specdemo.errors import TraceError
-from specdemo.rounds import Round
+from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
 
 SCHEMA = 1
@@ -19,6 +19,7 @@ MOST_LANES = 8
 LONGEST_SECONDS = 7 * 24 * 3600.0
 LARGEST_NUMBER = 2**63
 DEEPEST = 12
+ROUNDING = 1e-5  # by which a float32 softmax may pass 1
 NOT_ONE = "This is not a specdemo recording: "
 ADVICE = "Choose a file that was saved here and not changed."
 
@@ -52,6 +53,7 @@ class Recording:
         hardware: what the lanes ran on.
         versions: of python and of the libraries that decoded, by name.
         date: the day, such as ``2025-06-30``; may be empty.
+        repeats: tokens a second of each lane, for each time that the race was run again for its speeds alone.
         schema: version of this record.
     """
 
@@ -62,6 +64,7 @@ class Recording:
     hardware: Hardware | None = None
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
+    repeats: tuple[tuple[float, ...], ...] = ()
     kind: Literal["specdemo recording"] = KIND
     schema: int = SCHEMA
 
@@ -87,6 +90,8 @@ class Recording:
             data = {"traces": data if isinstance(data, list) else [data]}
         recording = _validated({**data, "traces": _traces(data["traces"])})
         check_playable(recording.traces)
+        _check_tokens(recording.traces)
+        _check_repeats(recording)
         pieces = recording.prompt_pieces
         if pieces is not None and any(len(t.prompt_ids) != len(pieces) for t in recording.traces):
             raise TraceError(f"{NOT_ONE}prompt_pieces: there must be one for each token of the prompt. {ADVICE}")
@@ -135,6 +140,35 @@ def _phases(round_: Round) -> tuple[float | None, ...]:
     return round_.draft_seconds, round_.verify_seconds, round_.other_seconds
 
 
+def _check_tokens(traces: Sequence[Trace]) -> None:
+    """Refuse what no run can have measured of a token.
+
+    Raises:
+        TraceError: says which lane and round.
+    """
+    for lane, trace in enumerate(traces, start=1):
+        for index, round_ in enumerate(trace.rounds):
+            place = f"{NOT_ONE}lane {lane}, round {index}: "
+            for token in round_.tokens:
+                if not all(0 <= p <= 1 + ROUNDING for p in _probabilities(token)):
+                    raise TraceError(f"{place}a probability of a token is not between 0 and 1. {ADVICE}")
+                if not 0 <= token.seconds <= LONGEST_SECONDS:
+                    raise TraceError(f"{place}the clock of a token is at {token.seconds:g} s. {ADVICE}")
+
+
+def _check_repeats(recording: Recording) -> None:
+    """Refuse speeds that are not one a lane, or none."""
+    for number, speeds in enumerate(recording.repeats, start=1):
+        if len(speeds) != len(recording.traces) or not all(speed > 0 for speed in speeds):
+            raise TraceError(f"{NOT_ONE}repeats, run {number}: each lane must have a speed above 0. {ADVICE}")
+
+
+def _probabilities(token: Token) -> Iterator[float]:
+    candidates = (token.target_top or ()) + (token.draft_top or ())
+    given = (token.p, token.q, token.acceptance, *(candidate.probability for candidate in candidates))
+    return (p for p in given if p is not None)
+
+
 def _parsed(text: str | bytes) -> Any:
     import pydantic_core
 
@@ -144,21 +178,25 @@ def _parsed(text: str | bytes) -> Any:
         data = pydantic_core.from_json(text, allow_inf_nan=False)
     except (TypeError, ValueError) as error:  # TypeError: text that is no valid Unicode
         raise TraceError(f"{NOT_ONE}it is not JSON ({error}). {ADVICE}") from error
-    for value in _leaves(data, 0):
-        if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-            raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement. {ADVICE}")
+    _check_values(data)
     return data
 
 
-def _leaves(data: Any, depth: int) -> Iterator[Any]:
-    """Everything that is neither a list nor an object."""
-    if depth > DEEPEST:
+def _check_values(data: Any) -> None:
+    """Refuse what is nested too deeply and numbers that nothing measures, level by level: files may be large."""
+    level = [data]
+    for _ in range(DEEPEST + 1):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner.extend(value.values())
+            elif isinstance(value, list):
+                inner.extend(value)
+            elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+                raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement. {ADVICE}")
+        level = inner
+    if level:
         raise TraceError(f"{NOT_ONE}its lists are nested too deeply. {ADVICE}")
-    if isinstance(data, dict | list):
-        for inner in data.values() if isinstance(data, dict) else data:
-            yield from _leaves(inner, depth + 1)
-    else:
-        yield data
 
 
 def _check_version(data: dict[str, Any]) -> None:

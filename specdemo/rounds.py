@@ -28,7 +28,8 @@ class Token:
         kind: ``target``, ``accepted``, ``corrected``, ``bonus`` or ``rejected``; ``streamed`` came from a server
             and nobody knows which of these it was.
         round: index of its round; 0 is the prefill.
-        position: place in the round from 1; a corrected token has the place of the first rejected one.
+        position: place in the round from 1, in a draft tree its depth; a corrected token has the place of the
+            first rejected one.
         p: the target's probability of this token. After the warpers when sampling; at temperature 0 the
             plain softmax, since the greedy distribution would say 1 of everything.
         q: the draft's probability of it, likewise; None where the draft gave no distribution.
@@ -38,6 +39,8 @@ class Token:
             another was better; None for rejected tokens.
         target_top, draft_top: the most likely tokens of both distributions, on request. A function that makes them
             may be given instead; it is called when they are first read.
+        parent: in a draft tree, the token of its round that it follows, counted from 1 as the round lists them; 0
+            is the last token before the round. None in a chain, where each follows the one before.
     """
 
     id: int | None
@@ -52,6 +55,7 @@ class Token:
     margin: float | None = None
     target_top: tuple[Candidate, ...] | None = None
     draft_top: tuple[Candidate, ...] | None = None
+    parent: int | None = None
 
 
 class _MadeWhenRead:
@@ -103,6 +107,40 @@ class Round:
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
     source: int | None = None
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether several guesses a position were drafted."""
+        return any(t.parent is not None for t in self.tokens)
+
+    @property
+    def offered(self) -> int:
+        """Positions that had a guess behind what was kept before them: γ of a chain; of a tree those kept, and one
+        more where all guesses were rejected.
+        """
+        if not self.is_tree:
+            return self.drafted
+        return self.accepted + any(t.kind == "corrected" for t in self.tokens)
+
+    @property
+    def first_guesses(self) -> int:
+        """Leading accepted tokens that were the first guess of their position, as a chain would keep."""
+        tested = {t.parent for t in self.tokens if t.kind == "rejected" and t.acceptance is not None}
+        kept = [t.parent is None or t.parent not in tested for t in self.tokens if t.kind == "accepted"]
+        return (*kept, False).index(False)
+
+    @property
+    def saved(self) -> bool:
+        """Whether a token was kept that was not the first guess of its position: a chain ends there."""
+        return self.first_guesses < self.accepted
+
+    @property
+    def reading(self) -> tuple[Token, ...]:
+        """The tokens that a text shows: of a tree the kept path, and the first guess where it ended."""
+        if not self.is_tree:
+            return self.tokens
+        tried = [t for t in self.tokens if t.kind == "rejected" and t.parent == self.accepted]
+        return tuple(t for t in self.tokens if t.kind != "rejected" or t in tried[:1])
 
     @property
     def emitted(self) -> tuple[Token, ...]:

@@ -21,19 +21,23 @@ LEVELS: dict[Level, str] = {
 """Each level in a few words, for people."""
 
 
+IN_TURN = "the lanes ran one after the other, since this server is on this machine."
+"""The note of a lane whose server takes computing time from the others of its race."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Totals of one request's speculation.
 
     Attributes:
-        steps: verify steps in which anything was drafted.
+        steps: verify steps in which anything was drafted; None if unknown.
         drafted, accepted: tokens over all steps. The last step counts whole, even if the output's end cut it.
         gamma: the most tokens the server drafts in a step; None if unknown.
         histogram: steps with i accepted tokens, i from 0; None if unknown.
         per_position: steps with more than j accepted tokens, j from 0; None if unknown.
     """
 
-    steps: int
+    steps: int | None
     drafted: int
     accepted: int
     gamma: int | None = None
@@ -54,6 +58,8 @@ class ServerRecord:
         completion_tokens, prompt_tokens: as the server counted them; None if it did not.
         token_ids: whether it sent token ids; without them each "token" of the trace is a piece of text.
         network_seconds: median time of a few empty requests; None if none succeeded.
+        engine: what the server runs, as it says of itself; empty in older traces.
+        prefill_seconds, decode_seconds: of the request, on the server's own clock; None if it does not tell.
         incomplete: why the response broke off; None if it did not.
         notes: sentences for people on what did not add up or is unknown.
     """
@@ -67,6 +73,9 @@ class ServerRecord:
     prompt_tokens: int | None = None
     token_ids: bool = False
     network_seconds: float | None = None
+    engine: str = ""
+    prefill_seconds: float | None = None
+    decode_seconds: float | None = None
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
 

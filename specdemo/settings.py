@@ -8,7 +8,7 @@ from numbers import Real
 from operator import index
 from typing import Any
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, registered
 from specdemo.errors import SettingsError, quoted
 
 STRATEGIES = ("autoregressive", "speculative", "assisted")
@@ -27,6 +27,9 @@ ACCEPTANCE_RULES = {
 """All of them, labelled."""
 ENGINES = ("auto", "eager", "graphs", "server")
 MAX_GAMMA = 16
+MAX_TREE_NODES = 64
+TREE_RULES = ("exact", "sampling", "token_match")
+"""Acceptance rules that know draft trees."""
 MAX_LOOKUP_NGRAM = 8
 MAX_TOP_CANDIDATES = 20
 SEEDS = 2**63  # seeds go from 0 to one less
@@ -45,11 +48,15 @@ class Settings:
             generation, with its own acceptance rule.
         drafter: who proposes tokens, one of ``specdemo.drafters.DRAFTERS``: ``model`` is the pair's draft model,
             ``prompt_lookup`` copies what followed the last tokens before, ``early_exit`` is the target's own first
-            layers.
+            layers, ``eagle3`` is the pair's EAGLE-3 head.
         acceptance: which drafted tokens are kept. ``exact`` (temperature 0), ``sampling``, ``token_match`` and
             ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
-        gamma: drafted tokens a round, 1 to 16.
+        gamma: drafted tokens a round, 1 to 16; of a draft tree its depth.
+        tree_nodes: 0 drafts a chain; from 2 to 64, draft a tree of at most so many tokens a round, several guesses
+            a position, for a draft model, an EAGLE-3 head or early exit with the rules ``exact``, ``sampling`` and
+            ``token_match``. ``auto`` chooses nodes and depth anew in every round from measured costs.
         adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
+            Where no draft pays, it decodes plainly for a while and tries again.
             Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed.
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
@@ -78,6 +85,7 @@ class Settings:
     acceptance: str = "exact"
     gamma: int = 5
     adaptive_gamma: bool = False
+    tree_nodes: int | str = 0
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -94,7 +102,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, STRATEGIES)
-        _one_of("drafter", self.drafter, DRAFTERS)
+        _one_of("drafter", self.drafter, registered())
         _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
         _one_of("engine", self.engine, ENGINES)
         self._whole("gamma", 1, MAX_GAMMA, "drafted tokens a round")
@@ -127,11 +135,42 @@ class Settings:
                 "drafter",
                 f"'assisted' drafts with {theirs}; for {DRAFTERS[self.drafter].label} choose 'speculative'.",
             )
+        self._check_tree()
         if self.strategy == "speculative" and self.acceptance == "exact" and self.temperature > 0:
             raise SettingsError(
                 "acceptance",
                 "'exact' compares with the target's single best token and needs temperature 0; "
                 "choose 'sampling' (rejection sampling), which is lossless at any temperature.",
+            )
+
+    def _check_tree(self) -> None:
+        """Refuse sizes that are none, and what drafts no trees; a plain lane ignores it, as it does ``gamma``."""
+        if self.tree_nodes != "auto":
+            self._whole("tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, and 'auto' measures what pays")
+            if self.tree_nodes == 1:
+                raise SettingsError("tree_nodes", "1 is a chain of one token; set gamma to 1, or give at least 2.")
+        if not self.drafts_trees:
+            if self.strategy == "assisted" and self.tree_nodes:
+                raise SettingsError(
+                    "tree_nodes", "transformers drafts chains only; set 0 or choose 'speculative'."
+                )
+            return
+        if not DRAFTERS[self.drafter].trees:
+            offered = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.trees)
+            raise SettingsError(
+                "tree_nodes",
+                f"{DRAFTERS[self.drafter].label} has one guess a position and drafts no tree; "
+                f"set 0, or choose {offered}.",
+            )
+        if self.acceptance not in TREE_RULES:
+            raise SettingsError(
+                "tree_nodes",
+                f"the rule {self.acceptance!r} is for chains; "
+                f"set 0, or choose {' or '.join(map(repr, TREE_RULES))}.",
+            )
+        if self.adaptive_gamma:
+            raise SettingsError(
+                "tree_nodes", "adaptive γ is for chains; switch it off, or let 'auto' choose the tree's depth too."
             )
 
     def _whole(self, field: str, low: int, high: int | None, meaning: str) -> None:
@@ -151,6 +190,11 @@ class Settings:
             span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
             raise SettingsError(field, f"must be a number {span} ({meaning}), not {quoted(value)}.")
         object.__setattr__(self, field, float(value))
+
+    @property
+    def drafts_trees(self) -> bool:
+        """Whether several guesses a position are drafted."""
+        return self.strategy == "speculative" and self.tree_nodes != 0
 
     @property
     def greedy(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,9 @@ from specdemo.rounds import Round, Token
 from specdemo.server_record import ServerRecord
 from specdemo.settings import Settings
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, 2)
+"""Traces of schema 1 know no draft trees; nothing else is different."""
 NOT_ONE = "This is not a specdemo trace: "
 
 
@@ -36,6 +38,7 @@ class Trace:
         threads: of the CPU that torch computed with, which decide the last digits of sums; None on a server,
             before the first round, and in records of earlier versions.
         server: what is known of a lane that ran on a server; None if it ran here.
+        remark: a sentence on a drafter that did worse than it should, with what was found; None if there is none.
         schema: version of this record.
     """
 
@@ -49,6 +52,7 @@ class Trace:
     engine: str | None = None
     threads: int | None = None
     server: ServerRecord | None = None
+    remark: str | None = None
     schema: int = field(default=SCHEMA)
 
     @property
@@ -97,7 +101,7 @@ class Trace:
 
         try:
             _check_schema(pydantic_core.from_json(text))
-            trace = pydantic.TypeAdapter(Trace).validate_json(text)
+            trace = replace(pydantic.TypeAdapter(Trace).validate_json(text), schema=SCHEMA)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -106,6 +110,7 @@ class Trace:
             raise TraceError(f"{NOT_ONE}{error}") from error
         for round_ in trace.rounds:
             _check_counts(round_)
+            _check_tree(round_)
             _check_known(round_, here=trace.server is None)
         return trace
 
@@ -116,8 +121,8 @@ class Trace:
 def _check_schema(data: Any) -> None:
     """Name another version of the record, instead of the fields in which it differs."""
     found = data.get("schema") if isinstance(data, dict) else None
-    if found is not None and found != SCHEMA:
-        raise TraceError(f"This trace has schema {found!r}; this version reads schema {SCHEMA}.")
+    if found is not None and found not in READABLE:
+        raise TraceError(f"This trace has schema {found!r}; this version reads schemas up to {SCHEMA}.")
 
 
 def _check_known(round_: Round, here: bool) -> None:
@@ -139,3 +144,17 @@ def _check_counts(round_: Round) -> None:
             f"{NOT_ONE}rounds.{round_.index}: it counts {round_.accepted} of "
             f"{round_.drafted} drafted tokens as accepted, but holds {accepted} of {drafted}."
         )
+
+
+def _check_tree(round_: Round) -> None:
+    """Refuse a draft tree that is none: each token follows one before it, and the kept ones are a path."""
+    parents = [t.parent for t in round_.tokens]
+    if not round_.is_tree:
+        return
+    depths = [0]
+    for place, (token, parent) in enumerate(zip(round_.tokens, parents, strict=True), start=1):
+        known = parent is not None and 0 <= parent < place
+        depths.append(depths[parent] + 1 if known else -1)
+        kept = token.kind == "rejected" or parent == min(place - 1, round_.accepted)
+        if not known or not kept or token.position != depths[-1]:
+            raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no tree with one kept path.")

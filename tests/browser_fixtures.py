@@ -10,12 +10,12 @@ from threading import Event
 from typing import Any
 
 import pytest
+from apps import launched
 from browsing import RUN_MS, wait_until_read
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from specdemo.rounds import Round
 from specdemo.runs.race import Race, race
-from specdemo.ui.page import build, launch_options
 
 expect.set_options(timeout=RUN_MS)  # a busy machine is late, not wrong
 
@@ -26,6 +26,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--process-per-site",  # for ``context``
 ]
 
 
@@ -42,10 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """The app as ``python app.py`` builds it, on a free port."""
-    demo = build()
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    yield url
-    demo.close()
+    with launched() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -64,18 +63,63 @@ def watch(page: Page, problems: list[str]) -> None:
     page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
 
 
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A fresh visitor on the loaded page."""
+@pytest.fixture(scope="session")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """The context of all pages that need no screen of their own.
+
+    The pages of one site share a process as long as one of them is open, and it has compiled the scripts of Gradio
+    and Plotly: a further load takes a third of the time. The empty page opened here stays for that.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    visitor = context.new_page()
-    problems: list[str] = []
-    watch(visitor, problems)
-    visitor.goto(address)
-    wait_until_read(visitor)
-    yield visitor
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    first = context.new_page()
+    first.route("**", lambda route: route.fulfill(body=""))
+    first.goto("http://127.0.0.1/")
+    yield context
     context.close()
+
+
+@pytest.fixture
+def blank_page(browser: Browser, context: BrowserContext) -> Iterator[Callable[..., Page]]:
+    """Gives empty pages, without cookies or anything stored; a script error in one fails the test."""
+    context.clear_cookies()
+    context.pages[0].evaluate("localStorage.clear()")
+    made: list[Page | BrowserContext] = []
+    problems: list[str] = []
+
+    def make(**screen: object) -> Page:
+        if screen:
+            made.append(browser.new_context(**screen))
+            page = made[-1].new_page()
+        else:
+            page = context.new_page()
+            made.append(page)
+        watch(page, problems)
+        return page
+
+    yield make
+    for closed in made:
+        closed.close()
     assert problems == []
+
+
+@pytest.fixture
+def open_page(blank_page: Callable[..., Page], address: str) -> Callable[..., Page]:
+    """Opens the app, perhaps by a link, perhaps on a screen of its own."""
+
+    def opened(query: str = "", **screen: object) -> Page:
+        page = blank_page(**screen)
+        page.goto(f"{address}?{query}" if query else address)
+        wait_until_read(page)
+        return page
+
+    return opened
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page]) -> Page:
+    """A fresh visitor on the loaded page."""
+    return open_page()
 
 
 @pytest.fixture

@@ -29,10 +29,7 @@ hypothesis.settings.register_profile("tests", derandomize=True, deadline=None, d
 hypothesis.settings.load_profile("tests")
 
 
-# --- models -----------------------------------------------------------------------------------------------
-
-
-# --- a tokenizer that knows every byte --------------------------------------------------------------------
+# --- models and a tokenizer that knows every byte ---------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +42,6 @@ def text_pair() -> specdemo.ModelPair:
     """A pair that reads and writes text, byte by byte."""
     target = build("llama", vocabulary=BYTE_VOCABULARY, eos=[1])
     return specdemo.ModelPair(target, perturbed(target), byte_tokenizer())
-
-
-# --- statistics -------------------------------------------------------------------------------------------
 
 
 # --- checkpoints as files, and a hub that serves them ------------------------------------------------------
@@ -80,6 +74,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[P
 def doctored(folders: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Callable[[str], Path]:
     """A copy of a family's target folder, to be spoilt."""
     return lambda family="llama": Path(shutil.copytree(folders(family)[0], tmp_path / f"doctored-{family}"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The page's tests first: their files take the longest, and at the end no worker is left with one of them."""
+    items.sort(key=lambda item: "tests/ui/" not in item.nodeid)
 
 
 def pytest_collection_finish() -> None:

@@ -213,7 +213,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/metrics" and fake.fault != "no counters":
             return self._send(200, fake.metrics_page().encode(), "text/plain; version=0.0.4")
         if self.path == "/v1/models":
-            return self._json(200, {"object": "list", "data": [{"id": fake.model, "object": "model"}]})
+            return self._json(
+                200, {"object": "list", "data": [{"id": fake.model, "object": "model", "owned_by": "vllm"}]}
+            )
         return self._json(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:

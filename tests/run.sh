@@ -33,8 +33,10 @@ if ! command -v c++ >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" 
   (apt-get update && apt-get install -y --no-install-recommends g++ python3-dev) >/dev/null 2>&1 || true
 fi
 export GRADIO_ANALYTICS_ENABLED=False HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+# Tests run side by side, one to a core: threads of one would wait for cores that another uses.
+export OMP_NUM_THREADS=1
 
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 # Files run side by side; each is a process of its own, so that one app and one browser serve its tests.
-"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@"
+"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

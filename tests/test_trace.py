@@ -142,7 +142,7 @@ def test_garbage_is_refused_with_a_message(garbage: str) -> None:
         ("settings", None, "settings"),
         ("prompt_ids", None, "prompt_ids"),
         ("rounds", None, "rounds"),
-        ("schema", 2, r"schema 2.*schema 1"),
+        ("schema", 3, r"schema 3.*schemas up to 2"),
         ("settings.gamma", 99, "gamma"),
         ("settings.strategy", "magic", "strategy"),
         ("settings.temperature", -1.0, "temperature"),
@@ -164,10 +164,10 @@ def test_what_is_wrong_in_a_file_is_named(place: str, value: object, said: str) 
 
 
 def test_another_schema_with_other_fields_is_still_named_as_such() -> None:
-    """Guards the message for a real newer trace, whose fields differ: 'schema 2', not 'field required'."""
-    data = {**valid(), "schema": 2, "lanes": []}
+    """Guards the message for a real newer trace, whose fields differ: 'schema 3', not 'field required'."""
+    data = {**valid(), "schema": 3, "lanes": []}
     del data["rounds"]
-    with pytest.raises(TraceError, match="schema 2"):
+    with pytest.raises(TraceError, match="schema 3"):
         Trace.from_json(json.dumps(data))
 
 

@@ -17,7 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 import specdemo
 from specdemo.decoding.acceptance import Verdict, rejection_sampling, row_after
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.sampling import Sampler
+from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.trace import Trace
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neox")
@@ -182,18 +184,78 @@ def scripted(
     return model.eval()
 
 
+def build_head(
+    target: PreTrainedModel,
+    *,
+    draft_vocabulary: int | None = None,
+    seed: int = 2,
+    scale: float = 0.3,
+    own_embeddings: bool = False,
+    **flags: object,
+) -> specdemo.Eagle3Head:
+    """A random head for a target; a draft vocabulary that is smaller than the target's is drawn from it.
+
+    Args:
+        flags: fields of :class:`Eagle3Config`; ``kind`` is ``llama`` or ``qwen3``.
+    """
+    text = target.config.get_text_config()
+    kind = {"llama": transformers.LlamaConfig, "qwen3": transformers.Qwen3Config}[flags.pop("kind", "llama")]
+    layer = kind(
+        hidden_size=text.hidden_size,
+        intermediate_size=48,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_hidden_layers=1,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+    )
+    layer._attn_implementation = "sdpa"
+    vocabulary = text.vocab_size
+    drafted = draft_vocabulary or vocabulary
+    last = text.num_hidden_layers - 1
+    described = {"taps": (min(1, last), last // 2, last), **flags}
+    torch.manual_seed(seed)
+    config = Eagle3Config("a toy head", layer, vocabulary, drafted, text.hidden_size, **described)
+    head = specdemo.Eagle3Head(config, own_embeddings=own_embeddings).requires_grad_(False).eval()
+    for weights in head.parameters():
+        weights.normal_(1.0 if weights.ndim == 1 else 0.0, 0.2 if weights.ndim == 1 else scale)
+    if drafted < vocabulary:
+        head.target_ids = torch.randperm(vocabulary)[:drafted].sort().values
+    return head
+
+
+def fit_head(head: specdemo.Eagle3Head, target: PreTrainedModel, ids: Sequence[int]) -> specdemo.Eagle3Head:
+    """The head with an output layer, by least squares, that often says what the target says in this text."""
+    count = len(ids) - 2
+    hidden = EagerRunner(target, taps=head.taps).forward(ids[:-2], keep=0).hidden
+    table, positions = head.embeddings(target), torch.arange(count).unsqueeze(0)
+    with torch.no_grad():
+        fed = torch.nn.functional.embedding(torch.tensor(ids[1:-1]), table)
+        h = head.norm(head(head.project(hidden).unsqueeze(0), fed.unsqueeze(0), positions))[0]
+        wanted = (head.target_ids == torch.tensor(ids[2:]).unsqueeze(1)).float()
+        head.lm_head.weight.copy_(torch.linalg.lstsq(h, wanted, driver="gelsd").solution.T)
+    return head
+
+
+def skilled_head(target: PreTrainedModel, **options: object) -> specdemo.Eagle3Head:
+    """A head that is often right about this target's greedy text and often wrong."""
+    ids = [*prompt_ids(9), *generate(target, prompt_ids(9), 120)]
+    return fit_head(build_head(target, **options), target, ids)
+
+
 @functools.cache
 def toy_pair(family: str) -> specdemo.ModelPair:
     """A random target with a perturbed copy as draft; built once, never to be changed by a test."""
     target = build(family)
-    return specdemo.ModelPair(target, perturbed(target), None)
+    return specdemo.ModelPair(target, perturbed(target), None, head=skilled_head(target))
 
 
 @functools.cache
 def endless_pair(family: str) -> specdemo.ModelPair:
     """The same without end tokens, for tests that count tokens."""
     target = build(family, eos=None)
-    return specdemo.ModelPair(target, perturbed(target), None)
+    return specdemo.ModelPair(target, perturbed(target), None, head=skilled_head(target, draft_vocabulary=48))
 
 
 @functools.cache
@@ -326,20 +388,27 @@ def check_consistent(trace: Trace) -> None:
         kinds = [t.kind for t in round_.tokens]
         accepted, rejected = kinds.count("accepted"), kinds.count("rejected")
         assert accepted == round_.accepted
-        assert accepted + rejected == round_.drafted <= trace.settings.gamma
+        most = trace.settings.tree_nodes if round_.is_tree else trace.settings.gamma
+        assert accepted + rejected == round_.drafted <= most
         own = [k for k in kinds if k in ("corrected", "bonus", "target")]
         assert kinds == ["accepted"] * accepted + ["rejected"] * rejected + own
         assert len(own) == 1 or (not own and round_.stop == "eos"), "each round ends with the target's own token"
         if own:
-            expected = "target" if round_.drafted == 0 else "bonus" if rejected == 0 else "corrected"
-            assert own == [expected]
-        assert [t.position for t in round_.tokens if t.kind in ("accepted", "rejected")] == list(
-            range(1, round_.drafted + 1)
-        )
+            tried = (
+                rejected
+                if not round_.is_tree
+                else sum(t.kind == "rejected" and t.parent == accepted for t in round_.tokens)
+            )
+            assert own == ["target" if round_.drafted == 0 else "corrected" if tried else "bonus"]
+        if not round_.is_tree:
+            assert [t.position for t in round_.tokens if t.kind in ("accepted", "rejected")] == list(
+                range(1, round_.drafted + 1)
+            )
         assert all(t.position == accepted + 1 for t in round_.tokens if t.kind == own[0]) if own else True
         if "corrected" in own:
-            tested = [t for t in round_.tokens if t.acceptance is not None]
-            assert len(tested) == accepted + 1
+            tested = [t.position for t in round_.tokens if t.acceptance is not None]
+            assert set(tested) == set(range(1, accepted + 2))
+            assert round_.is_tree or len(tested) == accepted + 1
     check_probabilities(trace)
     check_times(trace)
 
@@ -352,9 +421,8 @@ def toy(
 ) -> specdemo.ModelPair:
     small = {"hidden": 16, "layers": layers, "heads": 2, "context": 32, "eos": eos}
     target = build(family, vocabulary=vocabulary, **small)
-    return specdemo.ModelPair(
-        target, build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small), None
-    )
+    draft = build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small)
+    return specdemo.ModelPair(target, draft, None, head=build_head(target, draft_vocabulary=vocabulary - 2))
 
 
 def check_probabilities(trace: Trace) -> None:

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.report import ReportFiles, middle, over_repeats, paired, speed
+from specdemo.analysis.report import ReportFiles, paired, speedup_fields
 from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
@@ -52,12 +52,14 @@ class SizeRun:
 
 @dataclass(frozen=True, slots=True)
 class SizeRow:
-    """The figures of one batch size; medians over the repeats, None where nothing was measured.
+    """The figures of one batch size; None where nothing was measured.
 
     Attributes:
         size: rows decoded together.
-        plain_tokens_per_second, tokens_per_second: of the whole batch, plain and drafted.
-        speedup: drafted / plain tokens a second, each repeat against its own plain batches.
+        plain_tokens_per_second, tokens_per_second: of the whole batch, plain and drafted, in the repeat whose
+            speed-up is the middle one.
+        speedup: drafted / plain tokens a second, each repeat against its own plain batches; median, of an even
+            number of repeats the lower middle.
         speedup_low, speedup_high: the worst and the best repeat.
         acceptance_rate, mean_acceptance_length: of the drafted batches, all rows together.
         padding, idle_slots, other_share: of the drafted batches, see
@@ -148,7 +150,7 @@ class SizeReport(ReportFiles):
         """The smallest measured size from which on drafting is slower than not; None if it pays at the largest."""
         slower: int | None = None
         for row in reversed([row for row in self.rows if row.speedup is not None]):
-            if row.speedup >= 1:
+            if row.speedup_high >= 1:
                 break
             slower = row.size
         return slower
@@ -167,7 +169,6 @@ class SizeReport(ReportFiles):
 def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
     plain, drafted = ([r for r in runs if r.drafted is kind] for kind in (False, True))
     pairs = paired(drafted, plain)
-    rates = [(fast, slow) for fast, slow in ((speed(a), speed(b)) for a, b in pairs) if fast and slow]
     every = [run.figures for batches, _ in pairs for run in batches]
 
     def share(name: str, of: str) -> float | None:
@@ -175,9 +176,7 @@ def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
 
     return SizeRow(
         size=size,
-        plain_tokens_per_second=middle(slow for _, slow in rates),
-        tokens_per_second=middle(fast for fast, _ in rates),
-        **over_repeats("speedup", (fast / slow for fast, slow in rates)),
+        **speedup_fields(pairs),
         acceptance_rate=share("accepted", "proposed"),
         mean_acceptance_length=share("emitted", "row_rounds"),
         padding=_lost(share("fed_needed", "fed")),
@@ -191,23 +190,34 @@ def _lost(used: float | None) -> float | None:
 
 
 def _trend(rows: Sequence[SizeRow], crossover: int | None) -> str:
-    pays = [row.size for row in rows if row.speedup >= 1]
-    loses = [row.size for row in rows if row.speedup < 1]
+    """Drafting pays where every repeat was faster, and does not where every one was slower."""
+    pays = [row.size for row in rows if row.speedup_low > 1]
+    loses = [row.size for row in rows if row.speedup_high < 1]
+    torn = [row.size for row in rows if row.size not in (*pays, *loses)]
     first, last = rows[0], rows[-1]
     ends = f"{first.speedup:.2f}× with {_rows(first.size)}"
     if last is not first:
         ends += f", {last.speedup:.2f}× with {_rows(last.size)}"
+    every = " at every size tried" if last is not first else ""
+    if torn:
+        known = [f"pays with {_these(pays)}"] if pays else []
+        known += [f"{'not' if pays else 'does not pay'} with {_these(loses)}"] if loses else []
+        claim = f"drafting {' and '.join(known)}; with {_these(torn)}" if known else f"with {_these(torn)}"
+        claim += " it is open, since the repeats lie on both sides of 1×"
+        return f"{claim}: {ends}. Repeat it more often, or on a quieter machine."
     if not loses:
-        claim = "drafting pays at every size tried" if last is not first else "drafting pays"
+        claim = f"drafting pays{every}"
     elif not pays:
-        claim = "drafting does not pay at any size tried" if last is not first else "drafting does not pay"
+        claim = f"drafting does not pay{every.replace('every', 'any')}"
     elif max(pays) < min(loses):
         claim = f"drafting pays below {_rows(crossover)} and not from there on"
     else:
-        claim = f"drafting pays with {_listed(pays)} rows and not with {_listed(loses)}"
-    torn = [row.size for row in rows if row.speedup_low < 1 <= row.speedup_high]
-    doubt = f" The repeats disagree at {_listed(torn)}: repeat it on a quieter machine." if torn else ""
-    return f"{claim}: {ends}.{doubt}"
+        claim = f"drafting pays with {_these(pays)} and not with {_listed(loses)}"
+    return f"{claim}: {ends}."
+
+
+def _these(sizes: Sequence[int]) -> str:
+    return _rows(sizes[0]) if len(sizes) == 1 else f"{_listed(sizes)} rows"
 
 
 def _listed(sizes: Sequence[int]) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from specdemo.analysis.wording import ratio
+
 PAYS = 1.05
 """The smallest speed-up that counts as one."""
 MUCH_OVERHEAD = 0.2
 FEW_DRAFTS = 0.35
 COSTLY_DRAFT = 0.3
 COSTLY_CHECK = 1.6
+LEAST_CHECK = 0.9
+"""No target checks several tokens in less than one step; a measured v(γ) below this is an accident of timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,13 @@ class Evidence:
         predicted: the speed-up that acceptance and costs lead to.
         rate: acceptance rate.
         tau: mean acceptance length.
-        gamma, longest: drafted tokens a round, in the mean and at most.
+        gamma, longest: drafted tokens a round, in the mean and in most rounds.
         c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps.
         overhead: share of the time outside model forwards.
         drafting: share of the rounds in which anything was drafted.
         quantization: of the target's weights.
+        head: whether a head drafted, which comes in one size.
+        remedy: a sentence on how the target would check more cheaply, if that is known.
         shorter: a smaller γ and the speed-up it promises, if that is clearly more.
     """
 
@@ -41,6 +47,8 @@ class Evidence:
     overhead: float
     drafting: float
     quantization: str | None = None
+    head: bool = False
+    remedy: str | None = None
     shorter: tuple[int, float] | None = None
 
     @property
@@ -64,17 +72,25 @@ class Rule:
 
 RULES = (
     Rule(
+        "costs that cannot be",
+        lambda e: e.v < LEAST_CHECK or (e.hopeless and e.pays),
+        lambda e: (
+            f"with {e.rate:.0%} of drafted tokens kept (τ {e.tau:.1f}). The step times do not fit together: "
+            f"checking {e.longest + 1} tokens took {e.v:.2f} single steps, so this run cannot say why; repeat it."
+        ),
+    ),
+    Rule(
         "draft too costly at any acceptance",
         lambda e: e.hopeless and e.longest * e.c >= e.v - 1,
         lambda e: (
             f"because a draft step costs {e.c:.0%} of a target step: {_even_if_all(e)} "
-            f"{e.rate:.0%} were kept (τ {e.tau:.1f}); only a smaller draft can help."
+            f"{e.rate:.0%} were kept (τ {e.tau:.1f}); only {_smaller(e)} can help."
         ),
     ),
     Rule(
         "check too costly at any acceptance",
         lambda e: e.hopeless,
-        lambda e: f"because {_check(e)}: {_even_if_all(e)} {e.rate:.0%} were kept (τ {e.tau:.1f}).",
+        lambda e: f"because {_check(e)}: {_even_if_all(e)} {e.rate:.0%} were kept (τ {e.tau:.1f}).{_remedy(e)}",
     ),
     Rule(
         "time outside the models",
@@ -97,7 +113,7 @@ RULES = (
         lambda e: not e.pays and e.c >= COSTLY_DRAFT and e.gamma * e.c >= e.v - 1,
         lambda e: (
             f"because a draft step costs {e.c:.0%} of a target step, so even {e.rate:.0%} acceptance "
-            f"(τ {e.tau:.1f}) hardly pays; try a smaller draft{_or_shorter(e)}."
+            f"(τ {e.tau:.1f}) hardly pays; try {_smaller(e)}{_or_shorter(e)}."
         ),
     ),
     Rule(
@@ -105,6 +121,7 @@ RULES = (
         lambda e: not e.pays and e.v >= COSTLY_CHECK,
         lambda e: (
             f"because {_check(e)}, and {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}){_try_shorter(e)}."
+            f"{_remedy(e)}"
         ),
     ),
     Rule(
@@ -141,8 +158,16 @@ def _even_if_all(e: Evidence) -> str:
     return f"even if all {e.longest} drafted tokens were kept in every round, it would cost more than it gives."
 
 
+def _smaller(e: Evidence) -> str:
+    return "a head with a smaller draft vocabulary" if e.head else "a smaller draft"
+
+
 def _kernels(e: Evidence) -> str:
     return f" with {e.quantization} weights" if e.quantization else ""
+
+
+def _remedy(e: Evidence) -> str:
+    return f" {e.remedy}" if e.remedy and e.v >= COSTLY_CHECK else ""
 
 
 def _seldom(e: Evidence) -> str:
@@ -155,8 +180,3 @@ def _or_shorter(e: Evidence) -> str:
 
 def _try_shorter(e: Evidence) -> str:
     return f"; γ = {e.shorter[0]} promises {ratio(e.shorter[1])}" if e.shorter else ""
-
-
-def ratio(value: float) -> str:
-    """As the page writes it in large type."""
-    return f"{value:.{2 if value < 0.995 else 1 if value < 9.95 else 0}f}×"

@@ -68,16 +68,36 @@ def over_repeats(name: str, values: Iterable[float | None]) -> dict[str, float |
     return {name: middle(known), f"{name}_low": min(known, default=None), f"{name}_high": max(known, default=None)}
 
 
+def speedup_fields(pairs: Iterable[tuple[Sequence[Run], Sequence[Run]]]) -> dict[str, float | None]:
+    """The fields of a row on (drafted, plain) runs: speed-up of the middle repeat, its range, and its speeds.
+
+    The two speeds are those of the repeat whose speed-up is shown, so that figures beside each other divide; of an
+    even number of repeats it is the lower middle one.
+    """
+    speeds = [(speed(drafted), speed(plain)) for drafted, plain in pairs]
+    known = sorted((fast / slow, fast, slow) for fast, slow in speeds if fast and slow)
+    ratio_, fast, slow = known[(len(known) - 1) // 2] if known else (None, None, None)
+    return {
+        "speedup": ratio_,
+        "speedup_low": known[0][0] if known else None,
+        "speedup_high": known[-1][0] if known else None,
+        "tokens_per_second": fast,
+        "plain_tokens_per_second": slow,
+    }
+
+
 class ReportFiles:
     """The files of a report.
 
     Attributes:
         row: the class of its rows, whose fields are the columns of the CSV.
+        left_out: fields of a row that have no column.
         record: what the JSON holds, by the names of the report's attributes, in order.
         rows: one for each γ, or for each size.
     """
 
     row: ClassVar[type]
+    left_out: ClassVar[tuple[str, ...]] = ()
     record: ClassVar[tuple[str, ...]]
     rows: Sequence[Any]
 
@@ -87,7 +107,8 @@ class ReportFiles:
 
     def to_csv(self) -> str:
         """One line for each row; lists are space-separated."""
-        columns, common = [f.name for f in fields(self.row)], self.common()
+        common = self.common()
+        columns = [f.name for f in fields(self.row) if f.name not in self.left_out]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *common])

@@ -15,6 +15,8 @@ PLAIN = 0
 """The γ under which runs of plain decoding are kept."""
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
+NEAR = 0.95
+"""Those this near are as good where their repeats overlap with those of the best."""
 RESTLESS = 1.3
 """Ratio of the best to the worst repeat from which on something else must have kept the machine busy."""
 
@@ -81,15 +83,36 @@ class SweepReport(ReportFiles):
         return middle(map(speed, by_repeat([r for r in self.runs if r.gamma == PLAIN])))
 
     @property
-    def best(self) -> SweepRow | None:
-        """The lowest γ whose speed-up is within 1 % of the largest."""
+    def level(self) -> list[SweepRow]:
+        """The rows that the repeats cannot tell from the fastest, in ascending γ.
+
+        Their speed-ups are within 1 % of the largest, or within 5 % of it with ranges that overlap.
+        """
         known = [row for row in self.rows if row.speedup is not None]
-        most = max((row.speedup for row in known), default=0.0)
-        return next((row for row in known if row.speedup >= AS_GOOD * most), None)
+        top = max(known, key=lambda row: row.speedup, default=None)
+
+        def as_good(row: SweepRow) -> bool:
+            near = row.speedup >= NEAR * top.speedup and row.speedup_high >= top.speedup_low
+            return near or row.speedup >= AS_GOOD * top.speedup
+
+        return [row for row in known if as_good(row)]
+
+    @property
+    def best(self) -> SweepRow | None:
+        """The lowest γ of those that are level with the fastest, since it wastes least."""
+        return next(iter(self.level), None)
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether the best is faster than plain decoding in every repeat; None where the repeats disagree."""
+        best = self.best
+        if best is None or best.speedup_high <= 1:
+            return False
+        return True if best.speedup_low > 1 else None
 
     @property
     def best_gamma(self) -> int | None:
-        """The recommended γ: the lowest whose measured speed-up is within 1 % of the largest; None without any."""
+        """The recommended γ: the lowest of those that are level with the fastest; None without any."""
         return self.best.gamma if self.best is not None else None
 
     @property
@@ -107,7 +130,12 @@ class SweepReport(ReportFiles):
                 f"The server's speculation{drafts} runs at {best.speedup:.2f}× the speed of its baseline"
                 f"{spread}{kept}.{advice}"
             )
-        elif best.speedup < 1:
+        elif self.pays is None:
+            claim = (
+                f"Whether speculation pays here is open: the best of these, γ = {best.gamma}, runs at "
+                f"{best.speedup:.2f}× the speed of plain decoding{spread}. Repeat it more often."
+            )
+        elif not self.pays:
             claim = (
                 f"Do not speculate here: even the best of these, γ = {best.gamma}, "
                 f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}"
@@ -115,9 +143,18 @@ class SweepReport(ReportFiles):
         else:
             claim = (
                 f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
-                f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}.{self._edge()}"
+                f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}.{self._level_text()}{self._edge()}"
             )
         return f"{'' if self.complete else 'So far: '}{claim}{self._doubt()}"
+
+    def _level_text(self) -> str:
+        """Which γ do as well, if any."""
+        gammas = [row.gamma for row in self.level]
+        if len(gammas) < 2:
+            return ""
+        between = [row.gamma for row in self.rows if gammas[0] <= row.gamma <= gammas[-1]]
+        joined = f"{gammas[0]} to {gammas[-1]}" if between == gammas and len(gammas) > 2 else _listed(gammas)
+        return f" γ {joined} are level; {gammas[0]} is the smallest."
 
     def _edge(self) -> str:
         """A best at the end of the range may not be the best."""
@@ -130,8 +167,11 @@ class SweepReport(ReportFiles):
         return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
 
     def _doubt(self) -> str:
-        """A warning if repeats of a greedy run, which do the same work, differ widely."""
-        if not self.settings.greedy or self.best.speedup_high < RESTLESS * self.best.speedup_low:
+        """A warning where there was one repeat, or where those of a greedy run differ and it matters."""
+        if self.repeats == 1:
+            return " It was measured once: repeat it to see how sure that is."
+        rivals = [r for r in self.rows if r.speedup is not None and r.speedup_high >= self.best.speedup_low]
+        if not self.settings.greedy or all(r.speedup_high < RESTLESS * r.speedup_low for r in rivals):
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
 
@@ -146,6 +186,10 @@ class SweepReport(ReportFiles):
             **(self.machine or {}),
             "schema": self.schema,
         }
+
+
+def _listed(gammas: list[int]) -> str:
+    return f"{', '.join(map(str, gammas[:-1]))} and {gammas[-1]}"
 
 
 def _spread(low: float | None, high: float | None) -> str:

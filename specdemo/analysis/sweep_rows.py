@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import zip_longest
 from math import fsum
 from statistics import median
 from typing import Any
 
-from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed
+from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed, speedup_fields
 from specdemo.metrics import Metrics, RoundCounts, Totals, ratio, shares_by_position, totals
 from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 
@@ -51,7 +52,7 @@ class SweepRun:
             return {**which, **self.figures.as_dict()}
         sums = totals(self.steps)
         # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
-        columns = [f.name for f in fields(RoundCounts)]
+        columns = [f.name for f in fields(RoundCounts) if f.name != "offered"]  # a sweep drafts no trees
         return {
             **which,
             **{name: getattr(sums, name) for name in ("rounds", "proposed", "accepted", "emitted")},
@@ -60,6 +61,12 @@ class SweepRun:
             "columns": columns,
             "steps": [[getattr(step, name) for name in columns] for step in self.steps],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SweepRun:
+        """The run of this machine that :meth:`as_dict` made into plain data."""
+        steps = (RoundCounts(**dict(zip(data["columns"], step, strict=True))) for step in data["steps"])
+        return cls(data["gamma"], data["prompt"], data["repeat"], tuple(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,11 @@ class SweepRow:
         rounds, proposed, accepted, emitted: counts over all runs, the prefills not counted.
         acceptance_rate: Σ accepted / Σ proposed.
         mean_acceptance_length: τ, emitted / rounds.
-        tokens_per_second: decode speed of all prompts together, median over the repeats.
+        tokens_per_second, plain_tokens_per_second: decode speed of all prompts together, with this γ and without
+            drafts, in the repeat whose speed-up is the middle one.
         tokens_per_second_low, tokens_per_second_high: the slowest and the fastest repeat.
         speedup: plain decoding's seconds a token / this γ's, over all prompts, each repeat against the plain
-            runs of the same repeat; median over the repeats.
+            runs of the same repeat; median over the repeats, of an even number the lower middle.
         speedup_low, speedup_high: the worst and the best repeat.
         predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
             position, costs, and the lengths that rounds really had; median over the repeats.
@@ -99,6 +107,7 @@ class SweepRow:
     acceptance_rate: float | None
     mean_acceptance_length: float | None
     tokens_per_second: float | None
+    plain_tokens_per_second: float | None
     tokens_per_second_low: float | None
     tokens_per_second_high: float | None
     speedup: float | None
@@ -143,8 +152,7 @@ def row_of(gamma: int | None, runs: list[SweepRun], plain: list[SweepRun]) -> Sw
         emitted=sums.emitted,
         acceptance_rate=sums.acceptance_rate,
         mean_acceptance_length=sums.mean_acceptance_length,
-        **over_repeats("tokens_per_second", map(speed, by_repeat(runs))),
-        **over_repeats("speedup", (_speedup(*pair) for pair in pairs)),
+        **{**over_repeats("tokens_per_second", map(speed, by_repeat(runs))), **speedup_fields(pairs)},
         predicted_speedup=middle(predicted_speedup(shares, lengths, *cost) for cost in costs),
         expected_speedup=expected_speedup(tokens_per_round(shares), gamma, c, v) if costs else None,
         leviathan_speedup=leviathan_speedup(sums.alpha, gamma, c) if costs and sums.alpha is not None else None,
@@ -179,11 +187,6 @@ def _of_server(figures: list[Metrics]) -> Totals:
 def _sum(figures: list[Metrics], name: str) -> int | None:
     values = [getattr(m, name) for m in figures]
     return None if None in values else sum(values)
-
-
-def _speedup(drafted: list[SweepRun], plain: list[SweepRun]) -> float | None:
-    fast, slow = speed(drafted), speed(plain)
-    return fast / slow if fast and slow else None
 
 
 def _costs(gamma: int, drafted: list[SweepRun], plain: list[SweepRun]) -> tuple[float, float, float, float] | None:

@@ -21,6 +21,7 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.models.pair import ModelPair
 
+TOKEN = 17
 READ_BYTES = 256_000_000
 """Read for a measurement; well beyond any cache that a core has to itself."""
 READ_BYTES_GPU = 4_000_000_000
@@ -33,6 +34,23 @@ def open_runner(model: PreTrainedModel, engine: str, cache: LaneCache | None = N
     if cache is not None:
         runner.length = cache.get_seq_length()
     return runner
+
+
+def filled_runner(model: PreTrainedModel, engine: str, context: int) -> EagerRunner:
+    """A runner of one model that has read ``context`` tokens."""
+    runner = open_runner(model, engine)
+    logits_of(runner, [TOKEN] * context)
+    return runner
+
+
+def seconds_of(runner: EagerRunner, count: int) -> float:
+    """The time of a forward of ``count`` tokens, with the logits of all; the runner is as before."""
+    length = runner.length
+    began = time.perf_counter()
+    logits_of(runner, [TOKEN] * count, keep=count)
+    took = time.perf_counter() - began
+    runner.rollback_to(length)
+    return took
 
 
 def logits_of(runner: EagerRunner, ids: Sequence[int], keep: int = 1) -> torch.Tensor:

@@ -24,30 +24,38 @@ Results = dict[str, Any]
 Name = TypeVar("Name")
 Value = TypeVar("Value")
 MACHINE = "{device} ({processor}), {threads} threads, torch {torch}, transformers {transformers}"
-TYPES = {"threads": int, "processes": int, "json": Path}
+TYPES = {"threads": int, "processes": int, "json": Path, "corpus": Path}
 """Of options that may have no default; those of the others are their defaults'."""
 HELP = {
     "attacks": "by name; all unless given",
     "assisted_gammas": "tokens drafted a round by transformers, each measured",
     "browser": "Chromium's executable",
+    "budget": "seconds of the advisor",
     "budget_mb": "of the store; both default pairs need more",
+    "checked": "drafted tokens whose verify is measured",
     "context": "tokens before those that are measured",
+    "corpus": "folder of the texts of held-out tasks, which are then the prompts",
     "domain": "whose first prompt is continued",
     "dtypes": "default: float32, and bfloat16 where the CPU has instructions for it",
+    "drafter": "that drafts chains and trees",
     "gamma": "tokens drafted a round",
     "gammas": "tokens drafted a round, each measured; for a sweep the first and the last",
     "groups": "heads of keys and values",
     "json": "write the results to this file",
     "later": "the factor on the target's later layers",
+    "models": "builtin, or sizes of Qwen3 with random weights such as 0.6B",
+    "nodes": "tokens of a tree, each measured",
     "pair": "an id of the catalogue, or TARGET + DRAFT",
     "processes": "of one thread each",
     "prompts": "prompts of each domain",
     "repeats": "counted runs of each contender",
     "runs": "runs of each rule, or pairs of runs of each test",
     "seconds": "that are measured",
-    "sizes": "rows decoded together",
+    "size": "of Qwen3, such as 1.7B",
+    "sizes": "rows decoded together, or names of model shapes",
     "small": "without the 4B model: does it run at all?",
     "steps": "tokens of each repeat",
+    "trials": "times that a race is repeated five times",
     "threads": "CPU threads; default: torch's",
     "tokens": "new tokens of each run",
     "warm_up": "seconds before those that count",

@@ -27,6 +27,12 @@ CONTEXT = 4096
 CPU = torch.device("cpu")
 ENDLESS = {"bos_token_id": None, "eos_token_id": None}
 """No token ends a text."""
+QWEN3 = {
+    "0.6B": (28, 1024, 16, 8, 3072, 151936),
+    "1.7B": (28, 2048, 16, 8, 6144, 151936),
+    "4B": (36, 2560, 32, 8, 9728, 151936),
+}
+"""Shapes as ``random_model`` takes them, heads of 128."""
 
 
 def random_model(
@@ -74,16 +80,33 @@ def random_pair(
 
     ``later``: the factor on the output projections of the target's layers behind those.
     """
+    shape = (layers, width, heads, groups, inner, vocabulary)
+    return _with_first_layers(Qwen2Config, shape, draft_layers, later, device, dtype, tie_word_embeddings=False)
+
+
+def random_qwen3(size: str, dtype: torch.dtype, draft_layers: int = 2, later: float = 0.05) -> ModelPair:
+    """A target of the shape of a Qwen3 model on the CPU, its head tied to the embeddings, and its first layers.
+
+    Args:
+        size: one of ``QWEN3``.
+        later: as in :func:`random_pair`.
+    """
+    more = {"head_dim": 128, "tie_word_embeddings": True}
+    return _with_first_layers(Qwen3Config, QWEN3[size], draft_layers, later, CPU, dtype, **more)
+
+
+def _with_first_layers(
+    kind: type[PreTrainedConfig],
+    shape: tuple[int, int, int, int, int, int],
+    draft_layers: int,
+    later: float,
+    device: torch.device,
+    dtype: torch.dtype,
+    **more: Any,
+) -> ModelPair:
+    layers, *rest = shape
     target, draft = (
-        random_model(
-            Qwen2Config,
-            (count, width, heads, groups, inner, vocabulary),
-            device,
-            dtype,
-            tie_word_embeddings=False,
-            **ENDLESS,
-        )
-        for count in (layers, draft_layers)
+        random_model(kind, (count, *rest), device, dtype, **more, **ENDLESS) for count in (layers, draft_layers)
     )
     with torch.no_grad():
         for layer in target.model.layers[draft_layers:]:
@@ -91,11 +114,10 @@ def random_pair(
                 projection.weight.mul_(later)
     weights = target.state_dict()
     draft.load_state_dict({name: weights[name].clone() for name in draft.state_dict()})
-    return ModelPair(target, draft, None, name=f"random {layers} × {width} + its first {draft_layers} layers")
+    return ModelPair(target, draft, None, name=f"random {layers} × {rest[0]} + its first {draft_layers} layers")
 
 
 def random_4b(device: torch.device) -> PreTrainedModel:
-    """A bfloat16 model of the shape of Qwen3-4B: 36 layers × 2560, its head tied to a vocabulary of 151,936."""
-    shape = (36, 2560, 32, 8, 9728, 151936)
+    """A bfloat16 model of the shape of Qwen3-4B, its head tied to the embeddings."""
     more = {"head_dim": 128, "tie_word_embeddings": True, **ENDLESS}
-    return random_model(Qwen3Config, shape, device, torch.bfloat16, **more)
+    return random_model(Qwen3Config, QWEN3["4B"], device, torch.bfloat16, **more)

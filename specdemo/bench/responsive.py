@@ -55,7 +55,7 @@ def measure(args: Args) -> Results:
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(url)
-        page.get_by_role("tab", name="γ sweep").click()
+        page.get_by_role("tab", name="Which setting?").click()
         page.locator("#sweep-source").get_by_label("Builtin domains").check()
         page.evaluate(WATCH)
         page.wait_for_timeout(3000)
@@ -63,7 +63,7 @@ def measure(args: Args) -> Results:
         page.locator("#sweep-run").click()
         page.wait_for_selector('#sweep-status .job-state[data-phase="running"]', timeout=60_000)
         found["in_a_sweep"] = answers(page, args.seconds, sweeping=True)
-        page.locator("#sweep-stop").click()
+        page.locator("#stop").click()
         browser.close()
     return {**head(args, torch.device("cpu"), "seconds"), **found}
 

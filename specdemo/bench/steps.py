@@ -6,7 +6,6 @@ the metrics. All ways take turns at every repeat.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -16,14 +15,13 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from specdemo.bench.forwards import EagerRunner, logits_of, open_runner, read_bandwidth, step_bytes
+from specdemo.bench.forwards import EagerRunner, filled_runner, read_bandwidth, seconds_of, step_bytes
 from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, run_bench, spread
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.pair import ModelPair
 from specdemo.runs.load import load_pair
 
 ENGINES = ("auto", "eager")
-TOKEN = 17
 Way = tuple[int, str, str]
 """How to run a pair: threads, number type, engine."""
 
@@ -76,19 +74,12 @@ def measure(
 
 def _runner(way: Way, model: PreTrainedModel, context: int) -> EagerRunner:
     torch.set_num_threads(way[0])
-    runner = open_runner(model, way[2])
-    logits_of(runner, [TOKEN] * context)
-    return runner
+    return filled_runner(model, way[2], context)
 
 
 def _forward_seconds(way: Way, runner: EagerRunner, count: int) -> float:
     torch.set_num_threads(way[0])
-    length = runner.length
-    began = time.perf_counter()
-    logits_of(runner, [TOKEN] * count, keep=count)
-    took = time.perf_counter() - began
-    runner.rollback_to(length)
-    return took
+    return seconds_of(runner, count)
 
 
 def results(args: Args) -> Results:

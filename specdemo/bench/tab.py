@@ -75,7 +75,10 @@ class Tab:
 
     def press(self, button: str, **changed: Any) -> None:
         """What a button does at once, such as Stop."""
-        self._send("/run/predict", self._page.event(button, queued=False), changed)
+        own = [self._page.named[button], "click"]
+        for event in self._page.events(button):
+            if event["queue"] is False and own in event["targets"]:
+                self._send("/run/predict", event, changed)
 
     def start(self, button: str, **changed: Any) -> Iterator[Any]:
         """What it computes then; yields the first of its outputs as the page has it after every update."""
@@ -114,14 +117,19 @@ class Tab:
         return answer.iter_lines()
 
 
+def under_way(view: dict[str, Any]) -> bool:
+    """Whether a race's view has rounds: all of them at the end, the latest ones before."""
+    return bool(view["rounds"] or any(view.get("news", ())))
+
+
 def rounds_of(view: dict[str, Any], lane: int) -> list[dict[str, Any]]:
-    """The rounds of one lane in a race's view."""
+    """The rounds of one lane in a race's view that has ended."""
     rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk)]
     return [round_ for round_ in rounds if round_["lane"] == lane]
 
 
 def tokens_of(view: dict[str, Any], lane: int) -> list[int]:
-    """The output ids of one lane in a race's view."""
+    """The output ids of one lane in a race's view that has ended."""
     return [t["id"] for r in rounds_of(view, lane) for t in r["tokens"] if t["kind"] != "rejected"]
 
 
@@ -130,7 +138,7 @@ def race(url: str, **changed: Any) -> tuple[float, list[float]]:
     with Tab(_page(url)) as tab:
         began, first = time.perf_counter(), 0.0
         for view in tab.run(**changed):
-            if view["rounds"] and not first:
+            if not first and under_way(view):
                 first = time.perf_counter() - began
         return first, [rounds_of(view, lane)[-1]["seconds"] for lane in (0, 1)]
 

@@ -24,9 +24,11 @@ from specdemo.rounds import Round
 from specdemo.runs.prompts import examples
 from specdemo.runs.race import race
 from specdemo.runs.record import record
+from specdemo.runs.repeats import repeat_race
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.export import replay_html, rounds_csv, tokens_csv
+from specdemo.view.headline import headline_text
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.race_value import replay_value
 
@@ -48,6 +50,13 @@ def add_race(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,…",
         help="settings of one lane, on top of those given for all; once for each lane. "
         "Default: a plain lane and one with the settings for all",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run the race N times more without showing it, for the speed-up's median and range. Default: 0",
     )
     parser.set_defaults(run=run_race)
 
@@ -86,12 +95,24 @@ def run_race(args: argparse.Namespace) -> None:
     lanes, prompt = _lanes(args), read_input(args.prompt)
     with loaded_for(args, lanes, errors) as pair:
         traces = _raced(pair, prompt, lanes, out)
-        recording = record(pair, prompt, traces, args.title)
+        repeats = _repeated(pair, prompt, lanes, args.repeats, errors) if args.repeats else ()
+        recording = replace(record(pair, prompt, traces, args.title), repeats=repeats)
     value = replay_value(recording)
     _finish(args, recording, out)
-    for sentence in (value["verdict"] and value["verdict"]["text"], value["why"]):
+    verdict = value["verdict"] and value["verdict"]["text"]
+    for sentence in (headline_text(value["headline"]), verdict, value["why"]):
         if sentence:
             out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
+
+
+def _repeated(
+    pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], repeats: int, errors: Console
+) -> tuple[tuple[float, ...], ...]:
+    done = []
+    for speeds in repeat_race(pair, prompt, lanes, repeats):
+        done.append(speeds)
+        errors.print(f"Repeated {len(done)} of {repeats} times", markup=False)
+    return tuple(done)
 
 
 def _raced(pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], out: Console) -> list[Trace]:
@@ -126,7 +147,7 @@ def _lane(number: int, settings: dict[str, Any]) -> Settings:
     try:
         return Settings(**settings)
     except SettingsError as error:
-        raise SpecDemoError(f"Lane {number}: {error}") from error
+        raise SpecDemoError(f"Lane {number}, {error}") from error
 
 
 def _targets(args: argparse.Namespace) -> list[str | None]:
@@ -153,6 +174,7 @@ def as_json(recording: Recording) -> str:
     extra = {
         "metrics": [trace.metrics(plain).as_dict() for trace in recording.traces],
         "outputs": [trace.text for trace in recording.traces],
+        "headline": value["headline"],
         "verdict": value["verdict"],
         "why": value["why"],
     }

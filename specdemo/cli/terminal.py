@@ -59,8 +59,8 @@ def token_text(token: Token) -> Text:
 
 
 def rounds_text(rounds: Iterable[Round]) -> Text:
-    """All tokens of some rounds."""
-    return Text.assemble(*(token_text(token) for round_ in rounds for token in round_.tokens))
+    """The tokens of some rounds; of draft trees no second guesses."""
+    return Text.assemble(*(token_text(token) for round_ in rounds for token in round_.reading))
 
 
 def legend() -> Text:
@@ -105,7 +105,8 @@ def server_lines(traces: Sequence[Trace]) -> list[str]:
             f"{1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else "on its way"
         )
         broken = f" The answer broke off: {server.incomplete}" if server.incomplete else ""
-        facts = " ".join((f"{LEVELS[server.level]}; times are the client's, {network}.", *server.notes))
+        known = f"{LEVELS[server.level]}; times are the client's, {network}."
+        facts = " ".join((known, *(note[:1].upper() + note[1:] for note in server.notes)))
         lines.append(shown(f"Lane {number}, {server.model} on {server.name}: {facts}{broken}"))
     return lines
 

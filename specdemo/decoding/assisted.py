@@ -14,6 +14,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
+from specdemo.decoding.engines.model_views import observable
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.readings import finite
@@ -21,14 +22,6 @@ from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-HOOK_TABLES = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-)
 
 
 def assisted(
@@ -40,11 +33,11 @@ def assisted(
     set, and the rounds follow with the times they had. It drafts before it has read the prompt, so round 0, the
     prefill, may hold drafted tokens.
     """
-    watched = _observable(target)
+    watched = observable(target)
     watched.generation_config = _generation_config(lane)
     assistant = None
     if draft is not None:
-        assistant = _observable(draft)
+        assistant = observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
     observer = AssistedObserver(lane, watched, assistant)
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
@@ -114,14 +107,6 @@ def _lookup_options(lane: Lane) -> dict[str, int]:
         "prompt_lookup_num_tokens": lane.settings.gamma,
         "max_matching_ngram_size": lane.settings.lookup_ngram,
     }
-
-
-def _observable(model: PreTrainedModel) -> PreTrainedModel:
-    """The same model under a wrapper of its own: hooks and a generation config that the caller's lacks."""
-    copied = copy.copy(model)
-    for table in HOOK_TABLES:
-        setattr(copied, table, copy.copy(getattr(model, table)))
-    return copied
 
 
 class AssistedObserver(BaseStreamer):
@@ -197,7 +182,8 @@ class AssistedObserver(BaseStreamer):
         proposal = Proposal.known(self._drafted, q_scores)
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
-        return lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict))
+        path = range(1, passed + 1)
+        return lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict, path))
 
     def _draft_scores(self, prefix: list[int]) -> torch.Tensor | None:
         """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""

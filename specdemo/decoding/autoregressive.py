@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specdemo.decoding.drafters.base import Observer
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane, Step
 
 
-def prefill(lane: Lane, target: Runner) -> Step:
-    """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy."""
-    return _emit(lane, target, lane.prompt_ids)
+def prefill(lane: Lane, target: Runner, observer: Observer | None = None) -> Step:
+    """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy.
+
+    ``observer`` takes the hidden states, where the target gives any.
+    """
+    return _emit(lane, target, lane.prompt_ids, observer)
 
 
 def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
@@ -22,9 +26,12 @@ def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
         yield _emit(lane, target, lane.committed[target.length :])
 
 
-def _emit(lane: Lane, target: Runner, fed: Sequence[int]) -> Step:
-    logits = target.forward(fed).logits
+def _emit(lane: Lane, target: Runner, fed: Sequence[int], observer: Observer | None = None) -> Step:
+    output = target.forward(fed)
     lane.clock.mark("verify")
-    outcome = lane.emit(logits)
+    if observer is not None and output.hidden is not None:
+        observer.observe(output.hidden)
+        lane.clock.mark("draft")
+    outcome = lane.emit(output.logits)
     lane.clock.lap("other")
     return lane.step(outcome)

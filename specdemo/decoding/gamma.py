@@ -10,6 +10,12 @@ from specdemo.theory import expected_tokens
 
 DECAY = 0.9  # of what older rounds count, per round
 PRIOR_TESTED, PRIOR_ALPHA = 4.0, 0.7  # what acceptance is taken for before anything was tested
+TRIAL = 6
+"""Rounds that draft before drafting may pause."""
+PAUSES = (8, 64)
+"""Rounds of the first pause, and of the longest: each is twice as long as the one before."""
+PAYS = 0.98
+"""Drafting pauses where its best promises less than this share of plain decoding's speed."""
 
 
 class GammaPolicy(Protocol):
@@ -39,8 +45,8 @@ class Costs:
     """What rounds cost: the decayed seconds of a drafted token, and a line through those of all else."""
 
     def __init__(self) -> None:
-        self._draft = _Decayed()
-        self._rest = _Line()
+        self._draft = Decayed()
+        self._rest = Line()
 
     @property
     def known(self) -> bool:
@@ -65,6 +71,9 @@ class AdaptiveGamma:
     of a round): α is the decayed share of tested tokens that passed, d the decayed seconds of a drafted token,
     V(γ) the seconds of a verify and of all else, a straight line through the decayed observations.
 
+    Where even the best γ promises less than the target alone, 1/V(0), a lane of its own decodes plainly for some
+    rounds and then tries again. That measures V(0) too, which is not overrated before.
+
     Args:
         start: γ until something was measured.
         longest: γ at most.
@@ -75,19 +84,32 @@ class AdaptiveGamma:
         self._start, self._longest = start, longest
         self._passed, self._tested = PRIOR_ALPHA * PRIOR_TESTED, PRIOR_TESTED
         self._costs, self._learns = shared or Costs(), shared is None
+        self._tried = self._left = 0  # rounds that drafted since the last pause, and rounds left of this one
+        self._pause = PAUSES[0]
 
     def next(self) -> int:
         if not self._costs.known:
             return self._start
+        if self._left:
+            return 0
         alpha = min(self._passed / self._tested, 0.999)
 
         def rate(gamma: int) -> float:
             return expected_tokens(alpha, gamma) / self._costs.of(gamma)
 
-        return max(range(1, self._longest + 1), key=rate)
+        best = max(range(1, self._longest + 1), key=rate)
+        if not self._learns or self._tried < TRIAL:
+            return best
+        if rate(best) >= PAYS * rate(0):
+            self._pause = PAUSES[0]
+            return best
+        self._left, self._pause, self._tried = self._pause, min(2 * self._pause, PAUSES[1]), 0
+        return 0
 
     def observe(self, step: Step) -> None:
         accepted, drafted = step.outcome.accepted, len(step.outcome.drafted)
+        self._left = max(self._left - 1, 0)
+        self._tried += bool(drafted)
         if drafted:
             self._passed = DECAY * self._passed + accepted
             self._tested = DECAY * self._tested + min(accepted + 1, drafted)
@@ -102,7 +124,7 @@ def gamma_policy(settings: Settings, shared: Costs | None = None) -> GammaPolicy
     return AdaptiveGamma(settings.gamma, MAX_GAMMA, shared)
 
 
-class _Decayed:
+class Decayed:
     """A mean in which older values count less."""
 
     def __init__(self) -> None:
@@ -117,7 +139,7 @@ class _Decayed:
         return self._sum / self.weight
 
 
-class _Line:
+class Line:
     """A straight line by least squares in which older points count less; flat while all points have one x."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from specdemo.decoding.acceptance import Rule, Verdict
 from specdemo.decoding.clock import LaneClock, Phase
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree_acceptance import TreeRule, TreeVerdict
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Stop
 from specdemo.settings import Settings
@@ -24,10 +25,11 @@ class Outcome:
         scores: (γ+1, V) the target's processed scores.
         token: the target's own token.
         kept: how many of the accepted tokens and the target's own entered the output; fewer where the lane ended.
-        passed: how many leading drafted tokens the rule accepted.
+        passed: how many drafted tokens the rule accepted: the leading ones of a chain, a path of a tree.
         drafted: ids of the γ drafted tokens.
         proposal: where they came from.
         verdict: the rule's, of one round; None where nothing was drafted.
+        path: slots of the accepted tokens, from a child of the root down.
     """
 
     scores: torch.Tensor
@@ -36,7 +38,8 @@ class Outcome:
     passed: int = 0
     drafted: Sequence[int] = ()
     proposal: Proposal = NOTHING_DRAFTED
-    verdict: Verdict | None = None
+    verdict: Verdict | TreeVerdict | None = None
+    path: Sequence[int] = ()
 
     @property
     def accepted(self) -> int:
@@ -45,8 +48,8 @@ class Outcome:
 
     @property
     def tested(self) -> int:
-        """Drafted tokens that the rule looked at: the first rejected one too, none behind an end token."""
-        return min(self.accepted + 1, len(self.drafted)) if self.kept > self.passed else self.accepted
+        """Depth to which the rule looked at drafted tokens: the first rejected too, none behind an end token."""
+        return self.accepted + (self.kept > self.passed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +124,21 @@ class Lane:
         q = None if proposal.q is None else proposal.q.unsqueeze(0)
         verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
         *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-        return Outcome(scores, token, self.commit([*ids[:passed], token]), passed, ids, proposal, verdict)
+        path = range(1, passed + 1)
+        return Outcome(scores, token, self.commit([*ids[:passed], token]), passed, ids, proposal, verdict, path)
+
+    def accept_tree(self, rule: TreeRule, proposal: Proposal, logits: torch.Tensor) -> Outcome:
+        """The same for a draft tree, of whose paths one is kept; ``logits`` (n+1, V) are those of its slots."""
+        sampler, tree, ids = self.sampler, proposal.tree, proposal.ids
+        if sampler.remembers:
+            paths = [[ids[slot - 1] for slot in tree.path(end)] for end in range(len(ids) + 1)]
+            each = zip(logits.split(1), paths, strict=True)
+            scores = torch.cat([sampler.scores(row, [*self.committed, *path]) for row, path in each])
+        else:
+            scores = sampler.scores(logits, self.committed)
+        verdict = rule(scores, proposal, sampler)
+        kept = self.commit([*(ids[slot - 1] for slot in verdict.path), verdict.token])
+        return Outcome(scores, verdict.token, kept, len(verdict.path), ids, proposal, verdict, verdict.path)
 
     def emit(self, logits: torch.Tensor) -> Outcome:
         """Take one token from the target's ``logits`` (1, V): the prefill, or a step of plain decoding."""
@@ -150,4 +167,5 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
 
 def lane_clock(pair: ModelPair) -> LaneClock:
     """A clock that waits for all devices of a pair."""
-    return LaneClock(*(m.get_input_embeddings().weight.device for m in pair.models))
+    devices = [m.get_input_embeddings().weight.device for m in pair.models]
+    return LaneClock(*devices, *([] if pair.head is None else [pair.head.device]))

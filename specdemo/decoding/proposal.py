@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +21,17 @@ class Proposal:
         q: (γ, V) the distributions the tokens were really drawn from; None if the choice was certain.
         scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
         source: where in prompt and output the tokens were copied from, if they were.
+        parents: (γ,) the slot that each token follows in a draft tree, see :class:`specdemo.decoding.tree.Tree`;
+            None of a chain, where they are 0, 1, 2, …
+        rows: (γ,) the row of ``q`` and ``scores`` that each token of a tree was taken from; siblings share one.
     """
 
     tokens: torch.Tensor
     q: torch.Tensor | None = None
     scores: torch.Tensor | None = None
     source: int | None = None
+    parents: tuple[int, ...] | None = None
+    rows: tuple[int, ...] = ()
 
     @staticmethod
     def known(ids: Sequence[int], scores: torch.Tensor | None = None, source: int | None = None) -> Proposal:
@@ -34,6 +40,11 @@ class Proposal:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Who follows whom."""
+        return Tree(range(len(self)) if self.parents is None else self.parents)
 
     @cached_property
     def ids(self) -> tuple[int, ...]:

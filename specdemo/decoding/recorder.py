@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -37,26 +38,23 @@ class Recorder:
         Raises:
             PairError: a model's logits are not finite.
         """
-        outcome, drafted = step.outcome, step.outcome.drafted
+        outcome = step.outcome
         target, draft, chances, overlaps = self._read(outcome)
-        accepted, passed, gamma = outcome.accepted, outcome.passed, len(drafted)
-        tokens: list[Token] = []
-        for i, token in enumerate(drafted):
-            kind: Kind = "accepted" if i < accepted else "rejected"
-            chance = chances[i] if i < outcome.tested else None
-            after = drafted[accepted:i]
-            tokens.append(self._token(step, kind, token, i + 1, target[i], draft and draft[i], chance, after))
+        tokens = self._drafted(step, target, draft, chances)
+        passed, gamma = outcome.passed, len(outcome.drafted)
         if outcome.kept > passed:
-            kind = "target" if gamma == 0 else "bonus" if passed == gamma else "corrected"
-            # After a fully accepted draft there is one row more of p than of q.
-            q = draft[-1] if draft and passed < gamma else None
-            tokens.append(self._token(step, kind, outcome.token, passed + 1, target[-1], q, None, ()))
+            guessed = outcome.proposal.tree.children[_end(outcome)]
+            kind: Kind = "target" if gamma == 0 else "corrected" if guessed else "bonus"
+            # Behind a path that ends with its last drafted token there is p, but no q.
+            q = draft[-1] if draft and kind == "corrected" else None
+            own = self._token(step, kind, outcome.token, passed + 1, target[-1], q, None, ())
+            tokens.append(own if outcome.proposal.parents is None else replace(own, parent=passed))
         self._index += 1
         return Round(
             index=self._index - 1,
             tokens=tuple(tokens),
             drafted=gamma,
-            accepted=accepted,
+            accepted=outcome.accepted,
             seconds=step.seconds,
             draft_seconds=step.phases["draft"],
             verify_seconds=step.phases["verify"],
@@ -66,6 +64,36 @@ class Recorder:
             source=outcome.proposal.source,
         )
 
+    def _drafted(
+        self, step: Step, target: list[Look], draft: list[Look] | None, chances: Sequence[float]
+    ) -> list[Token]:
+        """The drafted tokens: the path kept, then the others in the order of their slots.
+
+        They are made from the root down, since a token's text depends on what stands before it: those beside the
+        path at each of its tokens before the next one of it moves the text on.
+        """
+        outcome, tree, ids = step.outcome, step.outcome.proposal.tree, step.outcome.drafted
+        path = [0, *outcome.path[: outcome.accepted]]
+        beside: dict[int, list[tuple[int, list[int]]]] = {slot: [] for slot in path}
+        for slot in range(1, len(ids) + 1):
+            if slot not in path:
+                way = [s for s in tree.path(slot) if s not in path]
+                beside[tree.parents[way[0] - 1]].append((slot, [ids[s - 1] for s in way[:-1]]))
+        made: dict[int, Token] = {}
+        for kept, slot in enumerate(path):
+            accepted = [(following, []) for following in path[kept + 1 : kept + 2]]
+            for kind, some in (("rejected", beside[slot]), ("accepted", accepted)):
+                for s, after in some:
+                    chance = chances[s - 1] if tree.depths[s] <= outcome.tested else math.nan
+                    known = None if math.isnan(chance) else chance
+                    q = draft and draft[s - 1]
+                    made[s] = self._token(step, kind, ids[s - 1], tree.depths[s], target[s - 1], q, known, after)
+        order = [*path[1:], *(slot for slot in sorted(made) if slot not in path)]
+        if outcome.proposal.parents is None:
+            return [made[slot] for slot in order]
+        places = {slot: place for place, slot in enumerate([0, *order])}
+        return [replace(made[slot], parent=places[tree.parents[slot - 1]]) for slot in order]
+
     def _read(
         self, outcome: Outcome
     ) -> tuple[list[Look], list[Look] | None, Sequence[float], Sequence[float] | None]:
@@ -74,11 +102,14 @@ class Recorder:
         Everything comes from the device in one copy: a round is read while the next could be decoded.
         """
         proposal, verdict, gamma = outcome.proposal, outcome.verdict, len(outcome.drafted)
+        tree, end = proposal.tree, _end(outcome)
         ids = [*outcome.drafted, outcome.token]
-        tokens, rows = torch.tensor(ids), torch.tensor([*range(gamma), outcome.passed])
+        tokens, rows = torch.tensor(ids), torch.tensor([*tree.parents, end])
         parts = [packed(outcome.scores, rows, tokens, self._top)]
         if proposal.scores is not None:
-            parts.append(packed(proposal.scores, rows.clamp(max=gamma - 1), tokens, self._top))
+            drawn_from = proposal.rows or range(gamma)
+            next_row = drawn_from[tree.children[end][0] - 1] if tree.children[end] else 0
+            parts.append(packed(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens, self._top))
         judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
         flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).cpu()
         *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
@@ -129,6 +160,11 @@ class Recorder:
         if not self._top or look is None:
             return None
         return partial(_candidates, look[1], self._top, self._text.peeker(after))
+
+
+def _end(outcome: Outcome) -> int:
+    """The slot of the last token accepted."""
+    return outcome.path[-1] if outcome.passed else 0
 
 
 def _candidates(row: torch.Tensor, top: int, peek: Callable[[int], str]) -> tuple[Candidate, ...]:

@@ -95,6 +95,22 @@ class Sampler:
                 raise
             raise not_finite(role) from error
 
+    def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> list[int]:
+        """``count`` different tokens, drawn one after the other from what those before them left of p (V,).
+
+        Raises:
+            PairError: p is no distribution.
+            RuntimeError: it has fewer tokens.
+        """
+        if not count:
+            return []
+        try:
+            return torch.multinomial(p, count, generator=self.generator).tolist()
+        except RuntimeError as error:
+            if p.isfinite().all():
+                raise
+            raise not_finite(role) from error
+
     def uniforms(self, *shape: int) -> torch.Tensor:
         """Independent draws from [0, 1)."""
         return torch.rand(*shape, generator=self.generator, device=self.generator.device)

@@ -50,6 +50,10 @@ class Table:
         """The outcome's share of the plain and of the speculative tokens."""
         return outcome.plain / max(self.plain, 1), outcome.speculative / max(self.speculative, 1)
 
+    def intervals(self, outcome: Outcome) -> tuple[tuple[float, float], tuple[float, float]]:
+        """95 % intervals of these two shares, as if each token were drawn by itself."""
+        return wilson(outcome.plain, self.plain), wilson(outcome.speculative, self.speculative)
+
     def most_different(self) -> Outcome | None:
         """The outcome whose shares lie furthest apart, in standard deviations of their difference."""
 
@@ -79,6 +83,9 @@ class Certificate:
         reference: what that fault takes unchecked, for people.
         tables: the empirical distributions.
         seconds: spent on the runs.
+        pair: its name; empty in records of earlier versions.
+        prompt_ids: the prompt of all runs; with pair, settings, budget and tokens, whose seed is that of the whole
+            test, they make the same runs again.
         schema: version of this record.
     """
 
@@ -93,6 +100,8 @@ class Certificate:
     reference: str
     tables: tuple[Table, ...]
     seconds: float
+    pair: str = ""
+    prompt_ids: tuple[int, ...] = ()
     schema: int = CERTIFICATE_SCHEMA
 
     @property
@@ -173,6 +182,17 @@ class Certificate:
             f"A rule that took {self.reference} unchecked at {found.share:.0%} of places, which shifts "
             f"{_percent(found.shift)} of the probability there, would have been caught 99 times of 100."
         )
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson, Journal of the American Statistical Association 22, 1927)."""
+    if not of:
+        return 0.0, 1.0
+    z, share = 1.96, count / of
+    scale = 1 + z * z / of
+    middle = (share + z * z / (2 * of)) / scale
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / scale
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], texts: Mapping[int, str]) -> Table:

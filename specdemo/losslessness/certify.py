@@ -164,6 +164,8 @@ class Certifier:
                 count_tokens("The second token", *self._tokens(slice(1)), self._texts),
             ),
             seconds=self._seconds,
+            pair=self.pair.name,
+            prompt_ids=tuple(self.ids),
         )
 
     def _tokens(self, places: slice) -> list[list[int]]:

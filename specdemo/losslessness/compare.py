@@ -49,6 +49,10 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
         return Comparison("partial", agreed, f"identical so far, over {_tokens(agreed)}")
     if agreed == shorter and len(left) == len(right):
         return Comparison("identical", agreed, f"identical output, checked at all {_tokens(agreed)}")
+    # Engines differ in how many of the last places they use.
+    ended = baseline if len(left) == shorter else lane
+    if agreed == shorter and ended.rounds[-1].stop == "context":
+        return Comparison("partial", agreed, f"identical over {_tokens(agreed)}, where a lane's context was full")
     place = f"at token {agreed + 1}"
     if agreed < shorter:
         margins = [t.margin for t in (baseline.output[agreed], lane.output[agreed])]
@@ -59,7 +63,8 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
         if lane.settings.lossless and margin <= _tie_margin(baseline, lane):
             return Comparison("tie", agreed, f"numerical tie {place}: two tokens {margin:.1g} logits apart")
     if lane.settings.lossless and baseline.settings.lossless:
-        return Comparison("diverged", agreed, f"diverged {place}")
+        apart = f", where the best two tokens are {margin:.2g} logits apart" if agreed < shorter else ""
+        return Comparison("diverged", agreed, f"diverged {place}{apart}")
     rule = (baseline if lane.settings.lossless else lane).settings.acceptance
     return Comparison("diverged", agreed, f"diverged {place}: the acceptance rule {rule} is lossy")
 

@@ -18,9 +18,9 @@ class CatalogEntry:
     Attributes:
         id: the name given to ``load_pair``.
         label: its name on the page.
-        target, draft: a repository of the hub, or ``assets:`` and a folder below ``assets``; a pair without a
-            draft has only the drafters that need none.
-        target_revision, draft_revision: a commit; None is the main branch.
+        target, draft, head: a repository of the hub, or ``assets:`` and a folder below ``assets``; a pair
+            without a draft model or a head has only the drafters that need none.
+        target_revision, draft_revision, head_revision: a commit; None is the main branch.
         dtype: of the weights; None leaves the choice to ``load_pair``.
         target_quantization, draft_quantization: the default quantisation of the weights.
         device: ``auto`` spreads models that fit no single device.
@@ -35,8 +35,10 @@ class CatalogEntry:
     label: str
     target: str
     draft: str | None = None
+    head: str | None = None
     target_revision: str | None = None
     draft_revision: str | None = None
+    head_revision: str | None = None
     dtype: str | None = None
     target_quantization: str | None = None
     draft_quantization: str | None = None
@@ -46,6 +48,11 @@ class CatalogEntry:
     gated: bool = False
     memory_gb: float = 0.0
     note: str = ""
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What it has besides the target: of ``specdemo.drafters.PARTS``."""
+        return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
 
 
 @cache

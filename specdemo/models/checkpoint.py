@@ -71,8 +71,12 @@ class Checkpoint:
             )
         return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
 
-    def weights(self, progress: Progress) -> list[str]:
+    def weights(self, progress: Progress, convert: str = "transformers' save_pretrained") -> list[str]:
         """Names of the files with the weights.
+
+        Args:
+            progress: of the load.
+            convert: what turns a pickle of this kind into safetensors, for the message.
 
         Raises:
             PairError: none in the safe format, or an index that cannot be read.
@@ -84,7 +88,7 @@ class Checkpoint:
         if any(name.endswith(PICKLES) for name in self.sizes):
             raise PairError(
                 f"{self.source.name} holds its weights as pickles only, which can run code when they are opened; "
-                "choose a repository with safetensors, or convert this one with transformers' save_pretrained."
+                f"choose a repository with safetensors, or convert this one with {convert}."
             )
         raise PairError(
             f"{self.source.name} holds no weights (no {ONE_FILE}); choose the repository that has them."

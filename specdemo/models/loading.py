@@ -14,13 +14,15 @@ from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
 from specdemo.errors import PairError
+from specdemo.models.eagle3_files import read_head
+from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.failures import explained
 from specdemo.models.memory import release_memory
 from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight, resolve_dtype
+from specdemo.models.preflight import Examined, Preflight
 from specdemo.models.progress import Progress
-from specdemo.models.request import PairRequest, is_zero_gpu
+from specdemo.models.request import DTYPES, PairRequest, is_zero_gpu
 from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
@@ -71,26 +73,41 @@ def assemble(
 def _assemble(
     report: Preflight, found: list[Examined], progress: Progress, prepare: Callable[[ModelPair], None] | None
 ) -> ModelPair:
-    models = [_load_model(examined, report.request, progress) for examined in found]
-    tokenizers = [examined.tokenizer for examined in found]
+    by_role = {examined.report.role: examined for examined in found}
+    draft, head = by_role.get("draft"), by_role.get("head")
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
+    target = _load_model(by_role["target"], report.request, progress)
     pair = ModelPair(
-        target=models[0],
-        draft=models[1] if len(models) > 1 else None,
-        tokenizer=tokenizers[0],
+        target=target,
+        draft=_load_model(draft, report.request, progress) if draft else None,
+        tokenizer=by_role["target"].tokenizer,
         name=report.request.name,
-        draft_tokenizer=tokenizers[1] if reencoded else None,
+        draft_tokenizer=draft.tokenizer if draft and reencoded else None,
+        head=_load_head(head, target, progress) if head else None,
     )
     if prepare is not None:
         prepare(pair)
+    if any(examined.report.quantization for examined in found):
+        release_memory()  # of the weights as they were before
     return pair
+
+
+def _load_head(examined: Examined, target: PreTrainedModel, progress: Progress) -> Eagle3Head:
+    source = examined.checkpoint.source
+    progress.begin(f"Loading the head ({source.title})")
+    folder = examined.checkpoint.read(examined.weights, progress)
+    with explained(source):
+        head = read_head(Eagle3Head, folder, examined.weights, examined.config, target)
+    if unpackable_reason(head, head.device.type, head.dtype) is None:
+        pack(head)
+    return head
 
 
 def _load_model(examined: Examined, request: PairRequest, progress: Progress) -> PreTrainedModel:
     report, source = examined.report, examined.checkpoint.source
     progress.begin(f"Loading the {report.role} ({source.title})")
     folder = examined.checkpoint.read(examined.weights, progress)
-    options: dict[str, Any] = {"dtype": resolve_dtype(request.dtype, examined.config, request.device)}
+    options: dict[str, Any] = {"dtype": DTYPES[report.dtype]}
     if report.quantization is not None:
         options["quantization_config"] = QuantoConfig(weights=report.quantization)
     if request.device == "auto":

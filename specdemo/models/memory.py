@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.util
 import os
+import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +91,10 @@ def on_cpu(device: str) -> bool:
 
 
 def release_memory() -> None:
-    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks for itself."""
+    """Give freed memory back: models are cyclic, and torch keeps a GPU's blocks, as glibc keeps its heap."""
     gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 

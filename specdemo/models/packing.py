@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from specdemo.errors import PairError
+from specdemo.machine import bfloat16_instructions, wide_vectors
 from specdemo.models.memory import free_memory, on_cpu
 from specdemo.models.pair import ModelPair
 
@@ -28,11 +30,15 @@ LEAST_PARAMETERS = 50_000_000
 """Smaller models fit into the processor's caches, and gain nothing."""
 ROWS = 6
 """Tokens of the forward that the layout is chosen for: a usual verify. A step and a prompt take it too."""
+LEAST_ROWS = 5 if wide_vectors() else 1
+"""Fewer are filled up with zeros. With wide vectors so many rows take no longer than one and have the same sums;
+with narrow ones each row costs, so none is added."""
 DTYPES = (torch.float32, torch.bfloat16)
+NO_ROOM = "no memory for packed weights beside its own"
 SPARE = 1.25
 """A caller's model is packed beside itself where so many times the bytes are free."""
-PROBES = 16
-"""Numbers of each weight that are looked at to see whether a caller changed it."""
+WORD = 8
+"""Bytes of the whole numbers that a weight's bits are summed as."""
 
 
 class PackedLinear(nn.Linear):
@@ -42,10 +48,23 @@ class PackedLinear(nn.Linear):
         """(…, in) gives (…, out)."""
         return packed_product(x, self.weight, self.bias)
 
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise PairError(
+            "pair: these weights are packed for decoding and cannot be saved, copied, moved or trained; load "
+            "the model with transformers' AutoModelForCausalLM for that."
+        )
+
+    _save_to_state_dict = _load_from_state_dict = _apply = __deepcopy__ = __reduce_ex__ = _refuse
+
 
 def packed_product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """x·weightᵀ + bias, (…, in) gives (…, out); ``weight`` is a packed layer's."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    missing = LEAST_ROWS - x.numel() // x.shape[-1]
+    if missing <= 0:
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    rows = functional.pad(x.reshape(-1, x.shape[-1]), (0, 0, 0, missing))
+    product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return product[:-missing].view(*x.shape[:-1], product.shape[-1])
 
 
 def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -> str | None:
@@ -57,15 +76,22 @@ def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -
     """
     if not on_cpu(device):
         return "not on a CPU"
-    if sum(p.numel() for p in model.parameters()) < LEAST_PARAMETERS:
+    if not is_large(model):
         return f"below {LEAST_PARAMETERS:,} parameters"
     if getattr(model, "hf_quantizer", None) is not None:
         return "quantised weights"
-    return _no_product_reason(dtype)
+    if dtype is torch.bfloat16 and not bfloat16_instructions():
+        return "no bfloat16 instructions"  # a packed step then takes three times the time of a plain one
+    return no_product_reason(dtype)
+
+
+def is_large(model: PreTrainedModel) -> bool:
+    """Whether a model's weights are far more than a processor's caches hold."""
+    return sum(p.numel() for p in model.parameters()) >= LEAST_PARAMETERS
 
 
 @cache
-def _no_product_reason(dtype: torch.dtype) -> str | None:
+def no_product_reason(dtype: torch.dtype) -> str | None:
     """Why this torch and this processor cannot multiply with packed weights of a type; None if they can."""
     if dtype not in DTYPES:
         return f"no packed products of {dtype}"
@@ -88,9 +114,15 @@ def pack(model: PreTrainedModel) -> None:
     head = model.get_output_embeddings()
     # The head first: where it is tied its plain weight stays, so that here memory is the shortest.
     for linear in sorted(filter(_packable, model.modules()), key=lambda layer: layer is not head):
-        linear.weight = _packed(linear.weight)
-        linear.__class__ = PackedLinear
+        pack_linear(linear)
     model.packing = "packed weights"
+
+
+def pack_linear(linear: nn.Linear) -> nn.Linear:
+    """The same layer, its weight packed and the plain one let go."""
+    linear.weight = _packed(linear.weight)
+    linear.__class__ = PackedLinear
+    return linear
 
 
 def extra_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
@@ -105,10 +137,11 @@ def packed_pair(pair: ModelPair) -> ModelPair:
 
     Where memory for that is short they stay as they are; :func:`shortage_of` says so.
     """
-    models = [packed_beside(model) for model in pair.models]
-    if models == pair.models:
+    own = {role: model for role in ("target", "draft", "head") if (model := getattr(pair, role)) is not None}
+    models = {role: packed_beside(model) for role, model in own.items()}
+    if models == own:
         return pair
-    packed = replace(pair, **dict(zip(("target", "draft"), models, strict=False)))
+    packed = replace(pair, **models)
     packed.prepared = pair.prepared
     return packed
 
@@ -132,18 +165,17 @@ def packed_beside(model: PreTrainedModel) -> PreTrainedModel:
 
     The copy is kept for as long as the model lives and its weights are what they were.
     """
-    weight = model.get_input_embeddings().weight
+    weight = model.get_output_embeddings().weight
     if hasattr(model, "packing") or unpackable_reason(model, weight.device.type, weight.dtype):
         return model
-    linears = list(filter(_packable, model.modules()))
-    state, (known, copied) = _state(linears), _copies.get(model, (None, None))
-    if known == state:
+    state, (known, copied) = _state(model), _copies.get(model, (None, None))
+    if known is not None and _alike(known, state):
         return copied
     del copied
     _copies.pop(model, None)
-    needed = sum(linear.weight.nbytes for linear in linears)
+    needed = sum(module.weight.nbytes for module in filter(_packable, model.modules()))
     if SPARE * needed > free_memory("cpu"):
-        _shortages[model] = f"no memory for packed weights beside its own ({needed / 1e9:.1f} GB)"
+        _shortages[model] = f"{NO_ROOM} ({needed / 1e9:.1f} GB)"
         return model
     _shortages.pop(model, None)
     copied = _copied(model, {})
@@ -152,13 +184,32 @@ def packed_beside(model: PreTrainedModel) -> PreTrainedModel:
     return copied
 
 
-def _state(linears: list[nn.Linear]) -> list[tuple[int, int, list[float]]]:
-    """What changes when a weight does: by torch's own count, or, behind its back, in one of a few places."""
-    weights = [linear.weight.detach() for linear in linears]
-    return [
-        (id(linear), 0 if w.is_inference() else w._version, w.flatten()[:: max(1, w.numel() // PROBES)].tolist())
-        for linear, w in zip(linears, weights, strict=True)
-    ]
+def _state(model: nn.Module) -> tuple[list[list[int]], list[torch.Tensor]]:
+    """What changes when anything does that a packed copy holds apart from its model, even behind torch's back.
+
+    The copy keeps alive what it shares, so no identity is given twice. Reading all weights takes a step's time.
+    """
+    modules = list(model.modules())
+    return [_identities(module) for module in modules], [_sums(m.weight) for m in modules if _packable(m)]
+
+
+def _identities(module: nn.Module) -> list[int]:
+    """Of a module's attributes, submodules and, as far as they are not compared themselves, parameters."""
+    shared = {**module.__dict__, **module._modules, **module._parameters}
+    apart = {"training", "weight"} if _packable(module) else {"training"}  # decoding sets that mode by itself
+    return [id(module), *(id(value) for name, value in shared.items() if name not in apart)]
+
+
+def _sums(weight: torch.Tensor) -> torch.Tensor:
+    """(out,) the bits of each row, summed as whole numbers: (out, in) of any type."""
+    weight = weight.detach()
+    odd = -weight.shape[1] % (WORD // weight.element_size())
+    rows = functional.pad(weight, (0, odd)) if odd else weight
+    return rows.contiguous().view(torch.int64).sum(-1)
+
+
+def _alike(one: tuple[Any, list[torch.Tensor]], other: tuple[Any, list[torch.Tensor]]) -> bool:
+    return one[0] == other[0] and all(map(torch.equal, one[1], other[1]))
 
 
 def _copied(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:

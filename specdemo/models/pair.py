@@ -1,4 +1,4 @@
-"""ModelPair: a target, perhaps a draft, and the tokenizer they share."""
+"""ModelPair: a target, perhaps a draft model or a head, and the tokenizer they share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from specdemo.errors import PairError
+from specdemo.models.eagle3_config import fitted
+from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of
 from specdemo.settings import whole_numbers
@@ -26,7 +28,7 @@ ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 @dataclass(eq=False, repr=False)
 class ModelPair:
-    """Two causal language models over one vocabulary. Neither is ever changed.
+    """A causal language model and what drafts for it. None of them is ever changed.
 
     Args:
         target: the model whose output is wanted, p(x).
@@ -34,6 +36,7 @@ class ModelPair:
         tokenizer: the target's, and the draft's too. Padding may make the widths of their logits differ.
         name: the pair's name in traces and on the page.
         draft_tokenizer: the draft's own, if it differs; drafted text is then encoded again for the target.
+        head: an EAGLE-3 head that was made for the target; a pair may have a draft and a head.
         threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is. Another number
             rounds differently, so equal outputs of equal seeds need an equal one; every trace has it.
 
@@ -50,21 +53,33 @@ class ModelPair:
     name: str = "in memory"
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     threads: int | None = None
+    head: Eagle3Head | None = None
     prepared: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         check_can_decode("target", self.target)
         if self.draft is not None:
             check_can_decode("draft", self.draft)
+        if self.head is not None:
+            if not isinstance(self.head, Eagle3Head):
+                raise PairError(
+                    f"head: {type(self.head).__name__} is no EAGLE-3 head; read one with specdemo.Eagle3Head.load."
+                )
+            fitted(self.head.config, self.target.config)
 
     def __repr__(self) -> str:
-        models = [type(model).__name__ for model in self.models]
+        models = [type(part).__name__ for part in (*self.models, self.head) if part is not None]
         return f"ModelPair({self.name!r}: {' + '.join(models)}, {self.dtype}, {self.device})"
 
     @property
     def models(self) -> list[PreTrainedModel]:
         """The target, then the draft if there is one."""
         return [self.target] if self.draft is None else [self.target, self.draft]
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What it has besides the target: of ``specdemo.drafters.PARTS``."""
+        return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
 
     @property
     def context(self) -> int | None:
@@ -105,8 +120,9 @@ class ModelPair:
         return quantization_of(self.target)
 
     def footprints(self) -> dict[str, Footprint]:
-        """Bytes of the weights in memory, by role (``target``, ``draft``); counted, not estimated."""
-        return {role: measure(model) for role, model in zip(("target", "draft"), self.models, strict=False)}
+        """Bytes of the weights in memory, by role (``target``, ``draft``, ``head``); counted, not estimated."""
+        roles = {"target": self.target, "draft": self.draft, "head": self.head}
+        return {role: measure(model) for role, model in roles.items() if model is not None}
 
 
 def checked_threads(threads: object) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,115 +20,24 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specdemo.errors import PairError
+from specdemo.machine import bfloat16_instructions
 from specdemo.models.checkpoint import Checkpoint
-from specdemo.models.compatibility import PROBE, TokenizerMatch, match_tokenizers
+from specdemo.models.compatibility import PROBE, match_tokenizers
+from specdemo.models.eagle3_config import config_data, is_head, read_config
+from specdemo.models.eagle3_preflight import examine_head
 from specdemo.models.failures import explained
 from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantises, working_bytes
-from specdemo.models.packing import extra_bytes, unpackable_reason
+from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import check_can_decode, context_of
 from specdemo.models.progress import Progress
 from specdemo.models.quantization import check_quantization
+from specdemo.models.report import Examined, ModelReport, Preflight, gigabytes
 from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
 from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-@dataclass(frozen=True, slots=True)
-class ModelReport:
-    """The facts of one model that are known without its weights.
-
-    Attributes:
-        role: ``target`` or ``draft``.
-        name: the repository or folder that was requested.
-        commit: of the repository; None for a folder.
-        architecture: transformers' class.
-        parameters: their number.
-        layers: the number of decoder layers.
-        context: the longest sequence, in tokens; None if it states no limit.
-        dtype, quantization: of the weights once loaded.
-        weights: bytes they will take in memory.
-        download: bytes still to be downloaded.
-        licence: as its card states it; None if it does not.
-        gated: whether the hub asks for consent.
-    """
-
-    role: str
-    name: str
-    commit: str | None
-    architecture: str
-    parameters: int
-    layers: int
-    context: int | None
-    dtype: str
-    quantization: str | None
-    weights: Footprint
-    download: int
-    licence: str | None
-    gated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Preflight:
-    """The report on a pair.
-
-    Attributes:
-        request: the pair that was requested.
-        models: those that could be examined.
-        tokenizers: how they compare; None if a model could not be examined.
-        device: where the pair would run.
-        memory: bytes needed there: weights, and KV caches of two lanes.
-        memory_free: bytes that are free there.
-        disk_free: bytes that are free where downloads are kept.
-        problems: why the pair cannot run, each with what to do; empty if it can.
-        notes: remarks that do not keep it from running.
-    """
-
-    request: PairRequest
-    models: tuple[ModelReport, ...]
-    tokenizers: TokenizerMatch | None
-    device: str
-    memory: int
-    memory_free: int
-    disk_free: int
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the pair can be loaded."""
-        return not self.problems
-
-    @property
-    def download(self) -> int:
-        """Bytes still to be downloaded, of both models."""
-        return sum(m.download for m in self.models)
-
-    @property
-    def conclusion(self) -> str:
-        """The report in one sentence."""
-        if not self.ok:
-            return f"Cannot run: {self.problems[0]}"
-        fetch = (
-            f"{gigabytes(self.download)} to download, then it" if self.download else "it is on this machine and"
-        )
-        return f"Will run: {fetch} needs {gigabytes(self.memory)} of {gigabytes(self.memory_free)} free memory."
-
-
-@dataclass(slots=True)
-class Examined:
-    """One model after the preflight, with all that loading needs."""
-
-    checkpoint: Checkpoint
-    config: PretrainedConfig
-    tokenizer: PreTrainedTokenizerBase
-    weights: list[str]
-    report: ModelReport
-    width: int
-    working: int
-    note: str
 
 
 def preflight(
@@ -165,6 +73,7 @@ def examine(
     models = (
         ("target", request.target, request.target_quantization),
         ("draft", request.draft, request.draft_quantization),
+        ("head", request.head, None),
     )
     for role, source, quantization in models:
         if source is None:
@@ -172,13 +81,14 @@ def examine(
         progress.begin(f"Looking at the {role} ({source.title})")
         try:
             with explained(source):
-                found.append(_examine_model(request, role, source, quantization, progress))
+                found.append(_examine(request, role, source, quantization, found, progress))
         except PairError as error:
             progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
     match = None
     if not problems:
-        match = match_tokenizers(*(e.tokenizer for e in found), widths=[e.width for e in found])
+        models_ = [e for e in found if e.tokenizer is not None]
+        match = match_tokenizers(*(e.tokenizer for e in models_), widths=[e.width for e in models_])
     if match is not None and match.relation == "refused":
         problems.append(f"draft: {match.text}.")
     memory, memory_free = sum(e.report.weights.nbytes + e.working for e in found), free(request.device)
@@ -192,38 +102,74 @@ def examine(
         memory_free=memory_free,
         disk_free=disk_free,
         problems=(*problems, *_shortages(memory, memory_free, download, disk_free)),
-        notes=tuple(e.note for e in found if e.note),
+        notes=(*(e.note for e in found if e.note), *_notes_on_dtype(request, found)),
     )
     return report, found
 
 
-def resolve_dtype(name: str, config: PretrainedConfig, device: str) -> torch.dtype:
-    """The dtype of the weights; ``auto``: float32 on a CPU (exact), elsewhere the checkpoint's own 16-bit type."""
+def resolve_dtype(name: str, model: PreTrainedModel, device: str) -> torch.dtype:
+    """The dtype of the weights.
+
+    ``auto`` on a CPU: bfloat16 for large models if the processor multiplies it, else float32 (exact); elsewhere
+    the checkpoint's own 16-bit type.
+
+    Args:
+        model: may be on the meta device.
+    """
     if name != "auto":
         return DTYPES[name]
     if on_cpu(device):
-        return torch.float32
-    own = config.get_text_config().dtype
+        return torch.bfloat16 if is_large(model) and bfloat16_instructions() else torch.float32
+    own = model.config.get_text_config().dtype
     return own if own in (torch.float16, torch.bfloat16) else torch.bfloat16
 
 
-def gigabytes(count: int) -> str:
-    """A number of bytes as text, in powers of ten as for disks and downloads."""
-    if count < 1e6:
-        return f"{count / 1e3:.0f} kB"
-    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+def _notes_on_dtype(request: PairRequest, found: list[Examined]) -> list[str]:
+    if not on_cpu(request.device) or all(e.report.dtype == "float32" for e in found):
+        return []
+    if request.dtype == "float16" or not bfloat16_instructions():
+        return [f"This processor has no {request.dtype} instructions: float32 is quicker, at twice the memory."]
+    if request.dtype != "auto":
+        return []
+    return [
+        "bfloat16, which this processor multiplies: half the memory of float32, and quicker. Choose float32 if "
+        "greedy outputs must be equal to the last token."
+    ]
+
+
+def _examine(
+    request: PairRequest,
+    role: str,
+    source: ModelSource,
+    quantization: str | None,
+    found: list[Examined],
+    progress: Progress,
+) -> Examined:
+    """A model or a head, whichever its config.json says; ``found`` is what was examined before it."""
+    checkpoint = open_checkpoint(source)
+    folder = checkpoint.describe(progress)
+    data = config_data(folder)
+    if role == "target" and is_head(data):
+        raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
+    if role == "head" or is_head(data):
+        return examine_head(read_config(data, source.name), data, checkpoint, quantization, found, progress)
+    return _examine_model(request, role, checkpoint, folder, quantization, progress)
 
 
 def _examine_model(
-    request: PairRequest, role: str, source: ModelSource, quantization: str | None, progress: Progress
+    request: PairRequest,
+    role: str,
+    checkpoint: Checkpoint,
+    folder: Path,
+    quantization: str | None,
+    progress: Progress,
 ) -> Examined:
-    checkpoint = open_checkpoint(source)
-    folder = checkpoint.describe(progress)
+    source = checkpoint.source
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     _check_not_quantised(source, config)
     skeleton = _skeleton(role, source, config)
     tokenizer = _tokenizer(source, folder)
-    dtype = resolve_dtype(request.dtype, config, request.device)
+    dtype = resolve_dtype(request.dtype, skeleton, request.device)
     if quantization is not None:
         check_quantization(quantization, request.device, dtype)
     weights = checkpoint.weights(progress)

@@ -27,7 +27,8 @@ class PairRequest:
 
     Attributes:
         name: an id of the catalogue, or the sources as they were typed.
-        target, draft: where the models come from.
+        target, draft, head: where the models and an EAGLE-3 head come from. Of two typed names the second is
+            the draft until its config.json says that it is a head.
         device: ``cpu``, ``cuda``, ``mps``, …; ``auto`` lets accelerate spread the layers (``device_map``).
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         target_quantization, draft_quantization: ``float8``, ``int8``, ``int4`` or None.
@@ -40,10 +41,11 @@ class PairRequest:
     dtype: str = "auto"
     target_quantization: str | None = None
     draft_quantization: str | None = None
+    head: ModelSource | None = None
 
     def unquantized_target(self) -> PairRequest:
         """The target alone, not quantised: the baseline of a quantised pair."""
-        return replace(self, draft=None, target_quantization=None, draft_quantization=None)
+        return replace(self, draft=None, head=None, target_quantization=None, draft_quantization=None)
 
 
 def request_pair(
@@ -103,6 +105,7 @@ def _request(
         dtype=_dtype(dtype if dtype is not None else entry.dtype),
         target_quantization=_quantization(target_quantization, entry.target_quantization),
         draft_quantization=_quantization(draft_quantization, entry.draft_quantization) if entry.draft else None,
+        head=parse_source(entry.head, entry.head_revision) if entry.head else None,
     )
 
 
@@ -127,7 +130,7 @@ def _check_private(name: str) -> None:
 
 
 def _typed(name: str) -> CatalogEntry:
-    """A pair that is not in the catalogue: ``target`` or ``target + draft``.
+    """A pair that is not in the catalogue: ``target``, ``target + draft``, ``target + head``, or all three.
 
     A folder that is there with the whole text as its path is the target; otherwise a name with `` + `` in it
     stands in double quotes.
@@ -141,12 +144,12 @@ def _typed(name: str) -> CatalogEntry:
             "A repository of the hub is written owner/name."
         )
     parts = [name.strip()] if is_folder(name.strip()) else _parts(name)
-    if len(parts) > 2 or not all(parts):
+    if len(parts) > 3 or not all(parts):
         raise PairError(
-            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft'; "
-            "a name with ' + ' in it stands in double quotes."
+            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft', or both "
+            "and a head; a name with ' + ' in it stands in double quotes."
         )
-    return CatalogEntry(name.strip(), name.strip(), *parts)
+    return CatalogEntry(name.strip(), name.strip(), **dict(zip(("target", "draft", "head"), parts, strict=False)))
 
 
 def _parts(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.decoding.lane import lane_clock, new_lane
-from specdemo.drafters import DRAFTERS, DrafterSpec
+from specdemo.drafters import DRAFTERS, DrafterSpec, offered_with
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.packing import engine_name, packed_pair
@@ -174,11 +174,13 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
         )
     spec = DRAFTERS[first.drafter]
     drafts = first.strategy == "speculative" and spec.needs == "draft"
+    if any(row.drafts_trees for row in rows):
+        raise SettingsError("tree_nodes", "a batch drafts chains; set tree nodes to 0, or run prompts one by one.")
     if first.strategy == "speculative":
         able = [s for s in DRAFTERS.values() if s.batchable]
         if not spec.batchable:
             raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_listed(able)}.")
-        others = _listed([s for s in able if s.needs is None])
+        others = _listed([s for s in offered_with(()) if s.batchable])
         if drafts and pair.draft_tokenizer is not None:
             raise SettingsError(
                 "drafter",

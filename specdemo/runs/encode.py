@@ -87,6 +87,7 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
             add_generation_prompt=True,
             enable_thinking=False,
         )
+        text.encode()  # half a character can stand in a template too
     except Exception as error:  # a template is a program of the model's authors, which may raise anything
         raise PromptError(
             f"this model's chat template fails ({type(error).__name__}: {error}); switch chat off."

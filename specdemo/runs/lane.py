@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from threading import Event
 
 import torch
@@ -22,6 +23,7 @@ from specdemo.models.memory import peak_memory
 from specdemo.models.packing import packed_pair
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
+from specdemo.runs.head_health import head_remark
 from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -85,7 +87,7 @@ class LocalLane(Iterator[Round]):
         warm_up(pair, settings.engine)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None
-        self._engine = ""
+        self._engine, self._remark = "", None
         self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
 
     @property
@@ -96,8 +98,10 @@ class LocalLane(Iterator[Round]):
     def __next__(self) -> Round:
         try:
             return self._record.add(next(self._steps))
-        except BaseException:
+        except BaseException as reason:
             self.close()
+            if isinstance(reason, StopIteration):  # a trial of the head may cost a forward of the target
+                self._remark = head_remark(self._record.pair, self.trace())
             raise
 
     def close(self) -> None:
@@ -107,7 +111,7 @@ class LocalLane(Iterator[Round]):
 
     def trace(self) -> Trace:
         """What it did so far."""
-        return self._record.trace(self._engine_now())
+        return replace(self._record.trace(self._engine_now()), remark=self._remark)
 
     def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[Step]:
         settings = lane.settings
@@ -115,8 +119,9 @@ class LocalLane(Iterator[Round]):
             self._engine = f"eager: {OWN_DECODING}" if settings.engine == "graphs" else "eager"
             draft = pair.draft if DRAFTERS[settings.drafter].needs == "draft" else None
             return assisted(lane, pair.target, draft, stop)
-        target = open_target(pair.target, lane)
-        if settings.strategy == "autoregressive":
+        drafts = settings.strategy == "speculative"
+        target = open_target(pair.target, lane, DRAFTERS[settings.drafter].taps(pair) if drafts else ())
+        if not drafts:
             self._running = target, None
             return autoregressive(lane, target)
         drafter = open_drafter(pair, target, lane)

@@ -29,8 +29,9 @@ def load_pair(
             repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder. One
             with `` + `` in its name stands in double quotes unless it is the only one.
         device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
-        dtype: of the weights; None means the catalogue's choice, else float32 on a CPU (exact) and the
-            checkpoint's own 16-bit type elsewhere.
+        dtype: of the weights; None means the catalogue's choice, else on a CPU float32 (exact), but bfloat16
+            for models from 50M parameters if the processor multiplies it, and the checkpoint's own 16-bit type
+            elsewhere.
         target_quantization, draft_quantization: ``float8``, ``int8`` or ``int4`` weights, by optimum-quanto;
             ``none`` for none where the catalogue has a default.
 

@@ -1,16 +1,22 @@
-"""What a sweep and a measurement of batch sizes share: their progress, their warm-up and what they run on."""
+"""What the sweep, the advisor and a measurement of batch sizes share: progress, runs and what they run on."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any, Generic, TypeVar
 
-from specdemo.errors import SettingsError
+from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.errors import ServerError, SettingsError
 from specdemo.machine import machine_of
+from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
-from specdemo.runs.single import checked
+from specdemo.runs.single import Prompt, checked, open_run
+from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings, check_measurable
+from specdemo.trace import Trace
 
 Run = TypeVar("Run")
 Report = TypeVar("Report")
@@ -59,6 +65,31 @@ def drafting(settings: Settings | None, refusal: str) -> Settings:
 def warm_up(settings: Settings, tokens: int) -> Settings:
     """Short runs of the same kind, which pay for what only a first run pays."""
     return replace(settings, max_new_tokens=min(tokens, settings.max_new_tokens))
+
+
+def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
+    """One whole run; None if it was stopped.
+
+    Raises:
+        ServerError: a server's answer broke off; half a run would spoil the figures.
+    """
+    with closing(open_run(pair, prompt, settings, stop)) as lane:
+        for _ in lane if isinstance(pair, ModelPair) else lane.until(stop):
+            if stop.is_set():
+                return None
+        if stop.is_set():
+            return None
+        trace = lane.trace()
+    if trace.server is not None and trace.server.incomplete:
+        raise ServerError(f"a run of the measurement broke off: {trace.server.incomplete}")
+    return trace
+
+
+def run_of(trace: Trace, gamma: int | None, prompt: int, repeat: int) -> SweepRun:
+    """What a report keeps of a run: its rounds, or of a server's its figures."""
+    if trace.server is not None:
+        return SweepRun(gamma, prompt, repeat, (), trace.metrics())
+    return SweepRun(gamma, prompt, repeat, counts_of(trace.rounds))
 
 
 def measured_on(pair: ModelPair) -> dict[str, Any]:

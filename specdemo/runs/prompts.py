@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from specdemo.errors import PromptError
 from specdemo.models.catalog import read_toml
@@ -13,7 +13,9 @@ from specdemo.models.source import ASSETS
 
 LARGEST_FILE = 1_000_000
 MOST_PROMPTS = 200
+Line = TypeVar("Line", str, tuple[str, str])
 TEXT_FIELDS = ("prompt", "text")
+LONGEST_KIND = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,15 @@ def prompt_lines(text: str) -> list[str]:
 
 
 def read_prompts(path: Path) -> list[str]:
-    """The prompts of a file: a line each in ``.txt``; in ``.jsonl`` each line's field "prompt" or "text".
+    """The prompts of a file, without their kinds. Raises what :func:`read_with_kinds` does."""
+    return [prompt for prompt, _ in read_with_kinds(path)]
+
+
+def read_with_kinds(path: Path) -> list[tuple[str, str]]:
+    """The prompts of a file with their kinds, which are empty where none is named.
+
+    A prompt is a line each in ``.txt``; in ``.jsonl`` each line's field "prompt" or "text", and its kind the field
+    "kind".
 
     Raises:
         PromptError: the file is of another kind, too large, not UTF-8, or a line has no prompt; says which.
@@ -64,7 +74,7 @@ def read_prompts(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise PromptError(f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from error
     if kind == ".txt":
-        return _counted(_lines(text), name)
+        return [(line, "") for line in _counted(_lines(text), name)]
     # Only \n ends a JSON line: a string may hold other line separators.
     lines = enumerate(text.split("\n"), start=1)
     return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
@@ -74,7 +84,7 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _json_prompt(name: str, number: int, line: str) -> str:
+def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
     place = f"{name}, line {number}"
     try:
         record: Any = json.loads(line)
@@ -86,10 +96,11 @@ def _json_prompt(name: str, number: int, line: str) -> str:
     prompt = next((value for value in found if isinstance(value, str) and value.strip()), None)
     if prompt is None:
         raise PromptError(f'{place} has no text in a field "prompt" or "text"; add it or take the line out.')
-    return prompt
+    kind = record.get("kind", "")
+    return prompt, kind.strip()[:LONGEST_KIND] if isinstance(kind, str) else ""
 
 
-def _counted(prompts: list[str], name: str | None = None) -> list[str]:
+def _counted(prompts: list[Line], name: str | None = None) -> list[Line]:
     place = f" in {name}" if name else ""
     if not prompts:
         raise PromptError(f"there is none{place}; write one a line.")

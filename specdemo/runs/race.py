@@ -36,8 +36,9 @@ def race(
             the caller who stops asking.
 
     The lane whose clock is behind goes next, for about a tenth of a second of its own time: what has been
-    yielded at any moment is what as many equal machines would show at that instant. A lane on a server runs by
-    itself, on the client's clock, and never waits for the others. Closing the generator frees all caches.
+    yielded at any moment is what as many equal machines would show at that instant. A lane on a server elsewhere
+    runs by itself, on the client's clock, and never waits for the others. One on this machine would take time from
+    the others, and they from it, so it runs alone, in its turn. Closing the generator frees all caches.
 
     Raises:
         PromptError, SettingsError, ServerError: at once, before anything runs. What a server says to the request
@@ -83,29 +84,50 @@ class Race(Iterator[tuple[int, Round]]):
 
 def _interleave(lanes: list[Any], stop: Event | None = None) -> Iterator[tuple[int, Round]]:
     """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
-    clocks = dict.fromkeys(range(len(lanes)), 0.0)  # of the lanes still running
-    remote = {n for n, lane in enumerate(lanes) if hasattr(lane, "wait")}
     try:
-        for n in remote:
-            lanes[n].start()
-        while clocks:
-            lane = _next_lane(lanes, clocks, remote, stop)
-            if lane is None:
+        for together in _turns(lanes):
+            yield from _run_together(lanes, together, stop)
+            if stop is not None and stop.is_set():
                 return
-            # Whether a server's lane has more is seen when it is its turn again.
-            until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
-            while True:
-                round_ = next(lanes[lane], None)
-                if round_ is None:
-                    del clocks[lane]
-                    break
-                clocks[lane] = round_.seconds
-                yield lane, round_
-                if round_.seconds >= until:
-                    break
     finally:
         for iterator in lanes:
             iterator.close()
+
+
+def _turns(lanes: list[Any]) -> list[list[int]]:
+    """The lanes that may run at the same time, in order: those of servers on this machine are each alone."""
+    here = [n for n, lane in enumerate(lanes) if not hasattr(lane, "wait")]
+    beside = [n for n, lane in enumerate(lanes) if hasattr(lane, "wait") and lane.shares_machine]
+    if len(beside) + bool(here) < 2:
+        return [list(range(len(lanes)))]
+    for n in beside:
+        lanes[n].in_turn = True
+    first = [n for n in range(len(lanes)) if n not in beside]
+    turns = [*([first] if first else []), *([n] for n in beside)]
+    return sorted(turns, key=min)
+
+
+def _run_together(lanes: list[Any], together: list[int], stop: Event | None) -> Iterator[tuple[int, Round]]:
+    """The rounds of some of the lanes."""
+    clocks = dict.fromkeys(together, 0.0)  # of the lanes still running
+    remote = {n for n in together if hasattr(lanes[n], "wait")}
+    for n in remote:
+        lanes[n].start()
+    while clocks:
+        lane = _next_lane(lanes, clocks, remote, stop)
+        if lane is None:
+            return
+        # Whether a server's lane has more is seen when it is its turn again.
+        until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
+        while True:
+            round_ = next(lanes[lane], None)
+            if round_ is None:
+                del clocks[lane]
+                break
+            clocks[lane] = round_.seconds
+            yield lane, round_
+            if round_.seconds >= until:
+                break
 
 
 def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event | None) -> int | None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from threading import Event
 
 from specdemo.analysis.sweep_report import PLAIN, SweepReport
 from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.decoding.drafters.registry import check_drafter
-from specdemo.errors import ServerError, SettingsError
-from specdemo.metrics import counts_of
+from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
-from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
-from specdemo.runs.measuring import Progress, drafting, measured_on, seconds_left, warm_up
-from specdemo.runs.single import Prompt, open_run
+from specdemo.runs.measuring import (
+    Progress,
+    drafting,
+    finished_run,
+    measured_on,
+    run_of,
+    seconds_left,
+    warm_up,
+)
+from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, whole_numbers
-from specdemo.trace import Trace
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA
@@ -70,6 +74,8 @@ def stream_sweep(
     settings = drafting(settings, "a sweep drafts by itself and cannot run {}")
     if settings.adaptive_gamma:
         raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
+    if settings.drafts_trees:
+        raise SettingsError("tree_nodes", "a sweep measures chains of each γ; set tree nodes to 0.")
     stop = stop or Event()
     if on_server(pair, settings):
         return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop)
@@ -117,46 +123,20 @@ def _runs(
     began, contenders = time.perf_counter(), (PLAIN, *report.gammas)
     short = warm_up(report.settings, WARM_UP_TOKENS)
     for gamma in (PLAIN, report.gammas[-1]):
-        if _run(pair, prompts[0], _settings(short, gamma, 0), stop) is None:
+        if finished_run(pair, prompts[0], _settings(short, gamma, 0), stop) is None:
             return
     for repeat in range(report.repeats):
         for number, prompt in enumerate(prompts):
             for gamma in order(contenders, number, repeat):
-                lane = _run(pair, prompt, _settings(report.settings, gamma, repeat), stop)
-                if lane is None:
+                trace = finished_run(pair, prompt, _settings(report.settings, gamma, repeat), stop)
+                if trace is None:
                     return
-                if isinstance(lane, Trace):
-                    finished = SweepRun(gamma, number, repeat, (), lane.metrics())
-                    report = replace(report, server_gamma=report.server_gamma or lane.server.gamma)
-                else:
-                    finished = SweepRun(gamma, number, repeat, counts_of(lane))
+                finished = run_of(trace, gamma, number, repeat)
+                if trace.server is not None:
+                    report = replace(report, server_gamma=report.server_gamma or trace.server.gamma)
                 report = replace(report, runs=(*report.runs, finished))
                 done = len(report.runs)
                 yield Progress(done, report.total, finished, seconds_left(began, done, report.total), report)
-
-
-def _run(
-    pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event
-) -> list[Round] | Trace | None:
-    """The rounds of one run, or the trace of one on a server; None if it was stopped.
-
-    Raises:
-        ServerError: a server's answer broke off; half a run would spoil the figures.
-    """
-    rounds = []
-    with closing(open_run(pair, prompt, settings, stop)) as lane:
-        for round_ in lane if isinstance(pair, ModelPair) else lane.until(stop):
-            rounds.append(round_)
-            if stop.is_set():
-                return None
-        if isinstance(pair, ModelPair):
-            return rounds
-        if stop.is_set():
-            return None
-        trace = lane.trace()
-    if trace.server.incomplete:
-        raise ServerError(f"a run of the sweep broke off: {trace.server.incomplete}")
-    return trace
 
 
 def _settings(settings: Settings, gamma: int | None, repeat: int) -> Settings:

@@ -24,7 +24,7 @@ TRIAL_SECONDS = 1.0
 """After this no further repeat begins: somebody is waiting for the pair."""
 LARGE_BYTES = 300_000_000
 """Models with more bytes of weights gain from every core, and would take too long to try."""
-GAIN = 0.95
+GAIN = 0.8
 """More threads must take at most this share of the time: they make times vary more, and take cores from others."""
 ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.engines.select import Engine
 from specdemo.models.pair import ModelPair, checked_threads, context_of
 
@@ -31,4 +32,9 @@ def warm_up(pair: ModelPair, engine: str = "auto") -> None:
         for count in (tokens // 2, 1, tokens - tokens // 2 - 1):  # a prompt, a step, a verify
             if count:
                 runner.forward([0] * count, keep=count)
+    if pair.head is not None:
+        head = HeadRunner(pair.head, pair.head.embeddings(pair.target), engine)
+        for count in (TOKENS, 1):
+            width = len(pair.head.taps) * pair.head.config.target_width
+            head.forward(head.project(torch.zeros(count, width)), [0] * count)
     pair.prepared.add(wish)

@@ -24,7 +24,16 @@ SINGLE = "SPECDEMO_SERVER_"
 """Prefix of the variables that describe one server without a file, which is called ``server``."""
 
 SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "api_key", "chat", "name")
-PAIR_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "chat", "timeout", "stop")
+PAIR_FIELDS = (
+    "baseline_url",
+    "speculative_url",
+    "model",
+    "speculative_model",
+    "chat",
+    "timeout",
+    "stop",
+    "own_hardware",
+)
 OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
 
@@ -105,7 +114,7 @@ def configured_pair(name: str) -> ServerPair:
         return known[name].pair
     if name in (wrong := problems()):
         raise ServerError(CLOSED) if is_public() else wrong[name]
-    named = ", ".join(list(known)[:MOST_NAMED])
+    named = ", ".join(map(repr, list(known)[:MOST_NAMED]))
     choice = f"choose one of {named}" if known else f"describe it in assets/servers.toml or in {FILE}"
     raise ServerError(f"{name!r:.80} is not configured; {choice}.")
 

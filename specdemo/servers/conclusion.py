@@ -7,10 +7,10 @@ from itertools import accumulate, repeat
 
 from specdemo.rounds import Round, Stop
 from specdemo.server_record import Counts, Level, ServerRecord
-from specdemo.servers.counters import difference
+from specdemo.servers.counters import CounterNames, difference
 from specdemo.servers.response import Response
 from specdemo.servers.rounds import output_tokens, reconstructed
-from specdemo.servers.speculation import Speculation, read_speculation
+from specdemo.servers.speculation import Speculation
 from specdemo.settings import Settings
 
 STOPS: dict[str, Stop] = {"stop": "eos", "length": "length"}
@@ -20,12 +20,13 @@ Rounds = tuple[Round, ...]
 
 
 def conclude(
-    response: Response, settings: Settings, rounds: Rounds, record: ServerRecord
+    response: Response, counters: CounterNames | None, settings: Settings, rounds: Rounds, record: ServerRecord
 ) -> tuple[Rounds, ServerRecord]:
     """The lane's rounds and record once the response was read to its end.
 
     Args:
         response: all that the server sent.
+        counters: the engine's names for what is on the pages of metrics.
         settings: of the lane.
         rounds: the chunks as rounds, as they streamed.
         record: what is known besides the speculation.
@@ -35,13 +36,15 @@ def conclude(
         return rounds, replace(record, incomplete=incomplete, notes=tuple(response.notes))
     if rounds:
         rounds = (*rounds[:-1], replace(rounds[-1], stop=stop))
-    found = read_speculation(response.speculation)
+    found = response.speculation
     notes = [*response.notes, *_count_notes(response), *(f"{complaint}." for complaint in found.complaints)]
     if found.counts is not None and found.counts.drafted and settings.strategy == "autoregressive":
         notes.append("this deployment speculates, though it is the baseline.")
-    made = None
-    if found.counts is None:
-        level, counts, more = _from_counters(response)
+    made, more = None, []
+    if response.has_rounds:
+        level, counts, more = "detailed", found.counts, _uncoloured(rounds)
+    elif found.counts is None:
+        level, counts, more = _from_counters(response, counters)
     elif found.steps is None or not response.has_ids:
         level, counts, more = _from_totals(response, found)
     else:
@@ -68,7 +71,7 @@ def _count_notes(response: Response) -> list[str]:
     if completion_tokens is None:
         return ["the server did not count its tokens."]
     received = sum(len(chunk.ids or ()) for chunk in response.chunks)
-    if response.has_ids and completion_tokens != received:
+    if response.counts_tokens and completion_tokens != received:
         return [f"the server counts {completion_tokens} tokens, but gave the ids of {received}."]
     return []
 
@@ -83,9 +86,13 @@ def _from_steps(
     made = reconstructed(tokens, ends, found.steps, max_new_tokens, stop)
     if made is None:
         return None, [_misfit(found.counts, len(tokens))]
-    unknown = sum(t.kind == "streamed" for r in made for t in r.tokens)
+    return made, _uncoloured(made)
+
+
+def _uncoloured(rounds: Rounds) -> list[str]:
+    unknown = sum(t.kind == "streamed" for r in rounds for t in r.tokens)
     note = f"{unknown} tokens stay uncoloured: the server does not say which of its steps drafted nothing there."
-    return made, [note] if unknown else []
+    return [note] if unknown else []
 
 
 def _from_totals(response: Response, found: Speculation) -> tuple[Level, Counts | None, list[str]]:
@@ -94,13 +101,14 @@ def _from_totals(response: Response, found: Speculation) -> tuple[Level, Counts 
         notes.append("the server gave no token ids, so its text cannot be cut into tokens; its totals are used.")
     # The end may have cut the last step, so up to γ of its accepted tokens never came.
     slack = counts.gamma if counts.gamma is not None else counts.accepted
-    if completion_tokens is not None and counts.steps + counts.accepted - slack > completion_tokens - 1:
+    if completion_tokens is not None and (counts.steps or 0) + counts.accepted - slack > completion_tokens - 1:
         return "speed", None, [*notes, _misfit(counts, completion_tokens)]
     return "summary", counts, notes
 
 
-def _from_counters(response: Response) -> tuple[Level, Counts | None, list[str]]:
-    found = difference(*response.metrics_pages, response.usage[1]) if response.metrics_pages else None
+def _from_counters(response: Response, names: CounterNames | None) -> tuple[Level, Counts | None, list[str]]:
+    pages = response.metrics_pages
+    found = difference(names, *pages, response.usage[1]) if names and pages else None
     if isinstance(found, Counts):
         return "metrics", found, []
     return "speed", None, [found] if found else []

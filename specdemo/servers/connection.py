@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import time
@@ -12,8 +13,8 @@ from statistics import median
 from typing import Any
 
 import httpx2
-import openai
 
+from specdemo.servers.failures import EndedByServer, Malformed, Refused
 from specdemo.servers.pair import ServerPair
 
 CONNECT_SECONDS = 5.0
@@ -43,18 +44,24 @@ class Connection:
             event_hooks={"request": [self._prepare]},
             verify=_ssl_context(),
         )
-        # No retries: the lane's clock runs, and a refused request is reported.
-        self._openai = openai.OpenAI(base_url=url, api_key="none", http_client=self._http, max_retries=0)
 
     @property
     def aborted(self) -> bool:
         """Whether :meth:`abort` was called."""
         return self._aborted
 
-    def stream(self, chat: bool, body: dict[str, Any], extra: dict[str, Any]) -> Iterator[Any]:
-        """The chunks of one response; ``extra`` holds the parameters that OpenAI's own API does not know."""
-        api = self._openai.chat.completions if chat else self._openai.completions
-        return api.create(**body, extra_body=extra, stream=True)
+    def stream(self, path: str, body: dict[str, Any]) -> httpx2.Response:
+        """Send the request of a streamed response; to be closed. Nothing is retried: the lane's clock runs.
+
+        Raises:
+            Refused: another status than success.
+        """
+        request = self._http.build_request("POST", self._root + path, json=body)
+        response = self._http.send(request, stream=True)
+        if not response.is_success:
+            response.read()
+            raise Refused(response)
+        return response
 
     def network_seconds(self) -> float | None:
         """The median time of an empty request over an open connection; None if the server refuses it.
@@ -71,13 +78,24 @@ class Connection:
             times.append(time.perf_counter() - began)
         return median(times)
 
-    def get(self, path: str, seconds: float = SIDE_SECONDS) -> httpx2.Response:
-        """A small request to a path below the server's root, with its own time limit."""
-        return self._http.get(self._root + path, timeout=seconds)
+    def get(self, path: str, seconds: float = SIDE_SECONDS, *, alone: bool = False) -> httpx2.Response:
+        """A small request to a path below the server's root, with its own time limit.
 
-    def post(self, path: str, body: dict[str, Any]) -> httpx2.Response:
-        """The same with a JSON body."""
-        return self._http.post(self._root + path, json=body, timeout=SIDE_SECONDS)
+        ``alone``: over a connection of its own, since a server that fails at a page may cut the connection.
+        """
+        headers = {"Connection": "close"} if alone else {}
+        return self._http.get(self._root + path, timeout=seconds, headers=headers)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """The JSON of the response to a small request with a JSON body.
+
+        Raises:
+            Refused: another status than success.
+        """
+        response = self._http.post(self._root + path, json=body, timeout=SIDE_SECONDS)
+        if not response.is_success:
+            raise Refused(response)
+        return response.json()
 
     def abort(self) -> None:
         """End whatever is under way; the thread that reads from it gets an error at once."""
@@ -95,7 +113,7 @@ class Connection:
     def _prepare(self, request: httpx2.Request) -> None:
         if self._aborted:
             raise httpx2.ReadError("the lane was closed", request=request)
-        # openai adds keys and headers from the environment, which are not meant for this server.
+        # The environment may name keys (a .netrc file), which are not meant for this server.
         for name in set(request.headers) - HEADERS:
             del request.headers[name]
         if self._key:
@@ -107,3 +125,33 @@ class Connection:
             self._sockets.append(details["return_value"])
             if self._aborted:
                 self.abort()
+
+
+def events(response: httpx2.Response) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream: server-sent events, or one object a line as Ollama sends them.
+
+    Raises:
+        EndedByServer: the server reports an error in place of an event.
+        Malformed, json.JSONDecodeError, UnicodeDecodeError: a line is no event.
+    """
+    for line in _lines(response):
+        data = line.removeprefix(b"data:").strip() if line.startswith((b"data:", b"{")) else b""
+        if data == b"[DONE]":
+            return
+        if not data:  # the end of an event, its type, or a comment that keeps the connection alive
+            continue
+        event = json.loads(data)
+        if not isinstance(event, dict):
+            raise Malformed("it is no object")
+        if event.get("error"):
+            raise EndedByServer(event["error"])
+        yield event
+
+
+def _lines(response: httpx2.Response) -> Iterator[bytes]:
+    """Lines end with a line feed alone: JSON text may hold the other line separators of Unicode."""
+    held = b""
+    for data in response.iter_bytes():
+        *whole, held = (held + data).split(b"\n")
+        yield from whole
+    yield held

@@ -9,11 +9,26 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from specdemo.server_record import Counts
 
-SPECULATION = tuple(f"vllm:spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens"))
-ACCEPTED_BY_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-FINISHED = "vllm:request_success_total"
-GENERATED = "vllm:generation_tokens_total"
-BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+@dataclass(frozen=True, slots=True)
+class CounterNames:
+    """What an engine calls its counters.
+
+    Attributes:
+        steps, drafted, accepted: of its speculation.
+        accepted_by_position: the accepted tokens with a label ``position``.
+        finished: requests that have ended.
+        generated: tokens of all outputs.
+        busy: requests that run or wait now.
+    """
+
+    steps: str
+    drafted: str
+    accepted: str
+    accepted_by_position: str
+    finished: str
+    generated: str
+    busy: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -23,13 +38,12 @@ class _Counters:
     sums: Counter[str] = field(default_factory=Counter)
     positions: Counter[int] = field(default_factory=Counter)
 
-    @property
-    def busy(self) -> bool:
+    def busy(self, names: CounterNames) -> bool:
         """Whether requests run or wait."""
-        return any(self.sums[name] for name in BUSY)
+        return any(self.sums[name] for name in names.busy)
 
 
-def _read(page: str) -> _Counters:
+def _read(page: str, names: CounterNames) -> _Counters:
     """
     Raises:
         ValueError: it is no page of metrics.
@@ -38,35 +52,36 @@ def _read(page: str) -> _Counters:
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
             counters.sums[sample.name] += sample.value
-            if sample.name == ACCEPTED_BY_POSITION:
+            if sample.name == names.accepted_by_position:
                 counters.positions[int(sample.labels.get("position", -1))] += sample.value
     return counters
 
 
-def settled(before: str, after: str) -> bool:
+def settled(names: CounterNames, before: str, after: str) -> bool:
     """Whether a later page would tell no more: a request has ended and none runs, or the pages cannot be read."""
     try:
-        first, last = _read(before), _read(after)
+        first, last = _read(before, names), _read(after, names)
     except ValueError:
         return True
-    return last.sums[FINISHED] > first.sums[FINISHED] and not last.busy
+    return last.sums[names.finished] > first.sums[names.finished] and not last.busy(names)
 
 
-def difference(before: str, after: str, completion_tokens: int | None) -> Counts | str | None:
+def difference(names: CounterNames, before: str, after: str, completion_tokens: int | None) -> Counts | str | None:
     """The request's counts from two pages of metrics, or why they are not the request's; None without any."""
     try:
-        first, last = _read(before), _read(after)
-        if any(name not in page.sums for page in (first, last) for name in SPECULATION):
+        first, last = _read(before, names), _read(after, names)
+        totals = (names.steps, names.drafted, names.accepted)
+        if any(name not in page.sums for page in (first, last) for name in totals):
             return None
-        steps, drafted, accepted = (int(last.sums[name] - first.sums[name]) for name in SPECULATION)
+        steps, drafted, accepted = (int(last.sums[name] - first.sums[name]) for name in totals)
         positions = tuple(int(last.positions[i] - first.positions[i]) for i in sorted(last.positions))
     except (ValueError, OverflowError):  # the second: an infinite number
         return "the server's page of metrics cannot be read."
-    finished, generated = (last.sums[name] - first.sums[name] for name in (FINISHED, GENERATED))
+    finished, generated = (last.sums[name] - first.sums[name] for name in (names.finished, names.generated))
     unusable = None
-    if first.busy:
+    if first.busy(names):
         unusable = "it was busy with other requests when this one began."
-    elif last.busy:
+    elif last.busy(names):
         unusable = "it is busy with other requests."
     elif finished != 1:
         unusable = f"{finished:g} requests ended while this one ran, so they are not of this one alone."

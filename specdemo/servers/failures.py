@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import httpx2
-import openai
-import pydantic
 
 from specdemo.errors import ServerError
 from specdemo.servers.pair import ServerPair
@@ -18,14 +17,24 @@ class Malformed(Exception):
     """A server sent something that is no chunk of a response."""
 
 
-FAILURES = (
-    openai.OpenAIError,
-    httpx2.HTTPError,
-    Malformed,
-    json.JSONDecodeError,
-    UnicodeDecodeError,
-    pydantic.ValidationError,
-)
+class Refused(Exception):
+    """A server answered a request with another status than success."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.status = response.status_code
+        self.retry_after = response.headers.get("retry-after", "")
+        self.message = _message(response) or response.reason_phrase or "it does not say why"
+
+
+class EndedByServer(Exception):
+    """A server reported an error in the middle of a response."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(_said(error) or "it does not say which")
+
+
+FAILURES = (Refused, EndedByServer, Malformed, httpx2.HTTPError, json.JSONDecodeError, UnicodeDecodeError)
 """The exceptions with which a request, or reading its response, can end."""
 
 
@@ -35,49 +44,52 @@ def explained(error: Exception, pair: ServerPair, strategy: str) -> ServerError:
 
 
 def _reason(error: Exception, pair: ServerPair, strategy: str) -> str:
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(error, Refused):
         return _status_reason(error, pair.model_of(strategy), pair.api_key)
-    if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+    if isinstance(error, httpx2.ConnectTimeout):
+        return "took no connection; see its address and port, and whether it is https:// or http://."
+    if isinstance(error, httpx2.TimeoutException):
         return (
             f"did not answer within {pair.timeout:g} s; see whether it is busy, or give the pair a longer timeout."
         )
-    if isinstance(error, openai.APIConnectionError | httpx2.ConnectError) and not _broke_off(error):
+    if isinstance(error, httpx2.ConnectError):
         return "cannot be reached; see that it runs, and that its address and port are right."
     if isinstance(error, Malformed | json.JSONDecodeError | UnicodeDecodeError):
         detail = f" ({_quoted(str(error), pair.api_key)})" if isinstance(error, Malformed) else ""
-        return f"sent what is no piece of an answer{detail}; see that it speaks OpenAI's protocol there."
-    if isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
-        return f"ended with an error: {_quoted(str(error.message), pair.api_key)}; its log says more."
+        return f"sent what is no piece of an answer{detail}; see that the address is that of its API."
+    if isinstance(error, EndedByServer):
+        return f"ended with an error: {_quoted(str(error), pair.api_key)}; its log says more."
     return "broke off its answer; see its log, and run again."
 
 
-def _broke_off(error: Exception) -> bool:
-    """Whether there was a connection, and it ended."""
-    causes = (httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.ProtocolError)
-    return isinstance(error, causes) or isinstance(error.__cause__, causes)
-
-
-def _status_reason(error: openai.APIStatusError, model: str, key: str | None) -> str:
-    code, message = error.status_code, _quoted(_message(error), key)
+def _status_reason(error: Refused, model: str, key: str | None) -> str:
+    code, message = error.status, _quoted(error.message, key)
     if code in (401, 403):  # not quoted: some servers repeat the key
         return f"refuses the key (HTTP {code}); set the right api_key, or the variable that holds it."
     if code == 404:
         advice = "see its /v1/models, and that its address ends with /v1"
         return f"knows no model or API of this name (HTTP 404, model {model!r}): {message}; {advice}."
     if code == 429:
-        wait = error.response.headers.get("retry-after", "")
-        when = f"in {wait} s" if wait.isdigit() else "a little later"
+        when = f"in {error.retry_after} s" if error.retry_after.isdigit() else "a little later"
         return f"has too many requests (HTTP 429); try again {when}."
     if code >= 500:
         return f"failed (HTTP {code}): {message}; see its log, and run again."
     return f"refuses the request (HTTP {code}): {message}"
 
 
-def _message(error: openai.APIStatusError) -> str:
-    body = error.body if isinstance(error.body, dict) else {}
-    inner = body.get("error") if isinstance(body.get("error"), dict) else body
-    message = next((inner[name] for name in ("message", "detail") if isinstance(inner.get(name), str)), None)
-    return message or error.response.reason_phrase or "it does not say why"
+def _message(response: httpx2.Response) -> str | None:
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    return _said(body.get("error") or body) if isinstance(body, dict) else None
+
+
+def _said(error: Any) -> str | None:
+    """The message in an error as servers write it: a text, or an object with one."""
+    if isinstance(error, dict):
+        error = next((error[name] for name in ("message", "detail") if isinstance(error.get(name), str)), None)
+    return error if isinstance(error, str) and error else None
 
 
 def _quoted(text: str, key: str | None) -> str:

@@ -9,17 +9,16 @@ from queue import Empty
 from threading import Event
 from typing import Any
 
-import httpx2
-
 from specdemo.errors import ServerError
 from specdemo.rounds import Round
-from specdemo.server_record import ServerRecord
+from specdemo.server_record import IN_TURN, ServerRecord
 from specdemo.servers.conclusion import conclude
 from specdemo.servers.connection import Connection
-from specdemo.servers.failures import explained
+from specdemo.servers.engines.table import detected
+from specdemo.servers.failures import FAILURES, explained
 from specdemo.servers.pair import ServerPair
 from specdemo.servers.reader import Reader
-from specdemo.servers.request import completion_request, server_of
+from specdemo.servers.request import server_of, wanted_of
 from specdemo.servers.response import Chunk
 from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings
@@ -42,6 +41,9 @@ class ServerLane(Iterator[Round]):
         prompt: text, or token ids for plain completions.
         settings: of the lane; γ, drafter and acceptance rule are the server's own.
 
+    Attributes:
+        in_turn: set by a race in which this lane runs alone; the trace says so.
+
     Raises:
         SettingsError, PromptError: at once, what this server or any server cannot do.
         ServerError: at once if nobody is there; a refused request when the first round is taken.
@@ -50,18 +52,29 @@ class ServerLane(Iterator[Round]):
     def __init__(self, pair: Any, prompt: str | Sequence[int], settings: Settings) -> None:
         self.pair: ServerPair = server_of(pair, settings)
         self.settings = settings
-        self._request = completion_request(self.pair, prompt, settings)
+        self._wanted = wanted_of(self.pair, prompt, settings)
         self._connection = Connection(self.pair, settings.strategy)
         try:
             self._network_seconds = self._connection.network_seconds()
-        except httpx2.HTTPError as error:
+            self._engine = detected(self._connection)
+            request = self._engine.request(self._connection, self._wanted)
+        except BaseException as error:
             self._connection.close()
-            raise explained(error, self.pair, settings.strategy) from None
-        self._reader = Reader(self._connection, self.pair, settings.strategy, self._request)
+            if isinstance(error, FAILURES):
+                raise explained(error, self.pair, settings.strategy) from None
+            raise
+        self._prompt_ids = request.prompt_ids
+        self._reader = Reader(self._connection, self.pair, self._engine, self._wanted, request)
         self._rounds: list[Round] = []
         self._waiting: deque[Round] = deque()  # those of the rounds that were not taken yet
         self._started = self._ended = False
         self._trace: Trace | None = None
+        self.in_turn = False
+
+    @property
+    def shares_machine(self) -> bool:
+        """Whether it takes computing time from the lanes that run here."""
+        return self.pair.shares_machine(self.settings.strategy)
 
     def start(self) -> None:
         """Send the request now. Later calls do nothing."""
@@ -143,14 +156,17 @@ class ServerLane(Iterator[Round]):
 
     def _recorded(self) -> Trace:
         response, rounds = self._reader.response, tuple(self._rounds)
-        has_ids = response.has_ids
+        counted = sum(len(r.emitted) for r in rounds) if response.counts_tokens else response.usage[1]
         record = ServerRecord(
             name=self.pair.name,
             model=self.pair.model_of(self.settings.strategy),
-            chat=self._request.chat,
-            completion_tokens=sum(len(r.emitted) for r in rounds) if has_ids else response.usage[1],
+            engine=self._engine.name,
+            chat=self._wanted.chat,
+            completion_tokens=counted,
             prompt_tokens=response.usage[0],
-            token_ids=has_ids,
+            token_ids=response.has_ids,
+            prefill_seconds=response.prefill_seconds,
+            decode_seconds=response.decode_seconds,
             network_seconds=self._network_seconds,
         )
         if self._connection.aborted:
@@ -158,10 +174,12 @@ class ServerLane(Iterator[Round]):
         elif not self._ended:
             record = replace(record, incomplete="it has not ended yet")
         else:
-            rounds, record = conclude(response, self.settings, rounds, record)
+            rounds, record = conclude(response, self._engine.counters, self.settings, rounds, record)
+        if self.in_turn:
+            record = replace(record, notes=(*record.notes, IN_TURN))
         return Trace(
             self.settings,
-            response.prompt_ids or self._request.prompt_ids,
+            response.prompt_ids or self._prompt_ids,
             rounds,
             pair=self.pair.name,
             dtype="unknown",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from ipaddress import ip_address
+from socket import gethostbyname, gethostname
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +34,8 @@ class ServerPair:
         speculative_model: what the speculative deployment calls the model, if it differs.
         timeout: the longest wait for the next chunk of a response, in seconds.
         stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
+        own_hardware: its deployments compute on hardware that nothing else here uses, such as GPUs of their own,
+            though their addresses are those of this machine. Their lanes then run beside all others.
 
     Raises:
         ServerError: an address, name or number that cannot be used; says which.
@@ -45,6 +50,7 @@ class ServerPair:
     speculative_model: str | None = None
     timeout: float = TIMEOUT_SECONDS
     stop: tuple[str, ...] = ()
+    own_hardware: bool = False
 
     def __post_init__(self) -> None:
         if self.baseline_url is None and self.speculative_url is None:
@@ -57,6 +63,8 @@ class ServerPair:
                 _check_word(role, getattr(self, role))
         if not isinstance(self.name, str) or not isinstance(self.chat, bool):
             raise ServerError("name must be a text, and chat True or False.")
+        if not isinstance(self.own_hardware, bool):
+            raise ServerError("own_hardware must be True or False.")
         _check_timeout(self.timeout)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
         object.__setattr__(self, "name", self.name or self.model)
@@ -75,6 +83,14 @@ class ServerPair:
                 f"{self.name!r} has no {role}, which the strategy {strategy!r} needs; choose {other!r} or add one."
             )
         return url
+
+    def shares_machine(self, strategy: str) -> bool:
+        """Whether the deployment for a strategy takes computing time from the lanes that run here.
+
+        Raises:
+            ServerError: this pair has no deployment for it.
+        """
+        return not self.own_hardware and _is_here(urlsplit(self.url_of(strategy)).hostname or "")
 
     def model_of(self, strategy: str) -> str:
         """The model's name for a strategy."""
@@ -119,6 +135,23 @@ def _api_address(role: str, url: Any) -> str:
     if path.endswith("/completions"):
         raise ServerError(f"{role} is the address of one call; give that of the API, which ends with /v1.")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine, by its name or address."""
+    try:
+        return ip_address(host).is_loopback or host == _own_address()
+    except ValueError:  # a name
+        return host in ("localhost", gethostname())
+
+
+@cache
+def _own_address() -> str:
+    """The address by which this machine is known to others; empty without one."""
+    try:
+        return gethostbyname(gethostname())
+    except OSError:
+        return ""
 
 
 def _check_word(role: str, value: Any) -> None:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import time
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
 
 import httpx2
-import openai
 
 from specdemo.errors import ServerError
-from specdemo.servers.connection import Connection
+from specdemo.servers.connection import Connection, events
 from specdemo.servers.counters import settled
-from specdemo.servers.failures import FAILURES, Malformed, explained
+from specdemo.servers.engines.base import CompletionRequest, Engine, Wanted
+from specdemo.servers.failures import FAILURES, Malformed, Refused, explained
 from specdemo.servers.pair import ServerPair
-from specdemo.servers.request import CompletionRequest
 from specdemo.servers.response import Chunk, Response
-from specdemo.servers.speculation import has_steps, read_speculation
-from specdemo.servers.token_texts import token_texts
 
 REFUSED_PARAMETERS = (400, 422)
 COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
@@ -35,12 +31,13 @@ class Reader(Thread):
     """
 
     def __init__(
-        self, connection: Connection, pair: ServerPair, strategy: str, request: CompletionRequest
+        self, connection: Connection, pair: ServerPair, engine: Engine, wanted: Wanted, request: CompletionRequest
     ) -> None:
         super().__init__(name=f"reader of {pair.name}", daemon=True)
         self.queue: SimpleQueue[Chunk | ServerError | None] = SimpleQueue()
         self.response = Response()
-        self._connection, self._pair, self._strategy, self._request = connection, pair, strategy, request
+        self._connection, self._pair, self._engine = connection, pair, engine
+        self._wanted, self._request = wanted, request
         self._began: float | None = None
 
     @property
@@ -54,7 +51,7 @@ class Reader(Thread):
             self._read_all()
         except FAILURES as failure:
             if not self._connection.aborted:
-                error = explained(failure, self._pair, self._strategy)
+                error = explained(failure, self._pair, self._wanted.settings.strategy)
         except Exception as failure:  # whatever ends this thread, the lane that waits for it must go on
             kind = type(failure).__name__
             error = ServerError(f"{self._pair.name!r} sent what cannot be read ({kind}); see its log.")
@@ -64,43 +61,48 @@ class Reader(Thread):
             self.queue.put(error)
 
     def _read_all(self) -> None:
-        response = self.response
-        before = self._metrics_page() if self._strategy == "speculative" else None
+        response, names = self.response, self._engine.counters
+        counts = names is not None and self._wanted.settings.strategy == "speculative"
+        before = self._metrics_page() if counts else None
         self._read_stream()
         # From here on no clock runs.
-        if response.has_ids and has_steps(response.speculation):
-            response.token_texts = token_texts(self._connection, self._request.body["model"], response.chunks)
-        if before is not None and read_speculation(response.speculation).counts is None:
+        self._engine.finish(self._connection, self._wanted, response)
+        if before is not None and response.speculation.counts is None:
             after = self._settled_page(before)
             response.metrics_pages = None if after is None else (before, after)
 
     def _read_stream(self) -> None:
-        limit = self._request.body["max_tokens"] + EXTRA_TOKENS
-        count, stream = 0, self._open_stream()
+        limit = self._wanted.settings.max_new_tokens + EXTRA_TOKENS
+        received, response, stream = 0, self.response, self._open_stream()
         try:
-            for event in stream:
-                chunk = self.response.add(event, self.elapsed)
-                if chunk is not None:
-                    self.queue.put(chunk)
-                    count += len(chunk.ids or ())
-                if count > limit or len(self.response.chunks) > CHUNKS_A_TOKEN * limit:
+            for event in events(stream):
+                chunks = self._engine.read(response, event, self.elapsed)
+                self._give(chunks)
+                received += sum(len(chunk.ids or ()) for chunk in chunks)
+                if received > limit or len(response.chunks) > CHUNKS_A_TOKEN * limit:
                     raise Malformed("it sends more tokens than were asked for")
         finally:
             stream.close()
-        if not self.response.finish_reason and not self._connection.aborted:
+            self._give(self._engine.rest())
+        if not response.finish_reason and not self._connection.aborted:
             raise httpx2.RemoteProtocolError("the stream ended without a reason")
-        if not self.response.chunks:
+        if not response.chunks:
             raise Malformed("the answer is empty")
 
-    def _open_stream(self) -> Any:
+    def _give(self, chunks: list[Chunk]) -> None:
+        self.response.chunks += chunks
+        for chunk in chunks:
+            self.queue.put(chunk)
+
+    def _open_stream(self) -> httpx2.Response:
         """The stream of the first attempt that the server does not refuse for its parameters."""
-        refusal: openai.APIStatusError | None = None
-        for body, extra, left_out in self._request.attempts():
+        refusal: Refused | None = None
+        for body, left_out in self._request.attempts():
             self._began = time.perf_counter()
             try:
-                stream = self._connection.stream(self._request.chat, body, extra)
-            except openai.APIStatusError as error:
-                if error.status_code not in REFUSED_PARAMETERS:
+                stream = self._connection.stream(self._request.path, body)
+            except Refused as error:
+                if error.status not in REFUSED_PARAMETERS:
                     raise
                 refusal = error
                 continue
@@ -122,7 +124,7 @@ class Reader(Thread):
         """The page after the request; the counters may follow the end of the response with a short delay."""
         page = self._metrics_page()
         for _ in range(COUNTER_TRIES):
-            if page is None or self._connection.aborted or settled(before, page):
+            if page is None or self._connection.aborted or settled(self._engine.counters, before, page):
                 break
             time.sleep(COUNTER_SECONDS)
             page = self._metrics_page()

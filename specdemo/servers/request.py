@@ -1,80 +1,28 @@
-"""What is sent to a server: the settings as parameters of OpenAI's API, if a server can follow them at all."""
+"""Whether a server can follow settings and prompt at all; how they are sent is the engine's business."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.catalog import configured_pair
+from specdemo.servers.engines.base import Wanted
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 
 HERE = "run that lane here instead, with a ModelPair."
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionRequest:
-    """One request for a streamed completion.
-
-    Attributes:
-        chat: whether it goes to the chat API instead of plain completions.
-        body: parameters of OpenAI's own API.
-        sampling: vLLM's sampling parameters. They change the output, so they are never left out.
-        optional: parameters that are left out if the server refuses them.
-    """
-
-    chat: bool
-    body: dict[str, Any]
-    sampling: dict[str, Any]
-    optional: dict[str, Any]
-
-    @property
-    def prompt_ids(self) -> tuple[int, ...]:
-        """The prompt's token ids, if the caller gave ids; else empty."""
-        prompt = self.body.get("prompt")
-        return tuple(prompt) if isinstance(prompt, list) else ()
-
-    def attempts(self) -> Iterator[tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]]:
-        """What to send after each refusal: body, parameters beyond OpenAI's, and the names of those left out."""
-        left_out = tuple(self.optional)
-        yield self.body, {**self.optional, **self.sampling}, ()
-        yield self.body, self.sampling, left_out
-        body = {name: value for name, value in self.body.items() if name != "stream_options"}
-        yield body, self.sampling, (*left_out, "stream_options")
-
-
-def completion_request(pair: ServerPair, prompt: Any, settings: Settings) -> CompletionRequest:
-    """The request of one lane.
+def wanted_of(pair: ServerPair, prompt: Any, settings: Settings) -> Wanted:
+    """What a lane wants of a deployment.
 
     Raises:
-        PromptError: the prompt is empty, or not what this API takes.
+        PromptError: the prompt is empty, or not what a server takes.
     """
     prompt, chat = _checked_prompt(pair, prompt, settings)
-    body = {
-        "model": pair.model_of(settings.strategy),
-        **({"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt}),
-        "max_tokens": settings.max_new_tokens,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "seed": settings.seed,
-        "stream_options": {"include_usage": True},
-    }
-    if pair.stop:
-        body["stop"] = list(pair.stop)
-    sampling: dict[str, Any] = {}
-    if settings.top_k and not settings.greedy:
-        sampling["top_k"] = settings.top_k
-    if settings.repetition_penalty != 1:
-        sampling["repetition_penalty"] = settings.repetition_penalty
-    # vLLM takes sampling parameters that are not sent from the model's own generation config, so all are sent.
-    optional: dict[str, Any] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-    if chat:
-        # Local lanes switch the thinking of hybrid models off too.
-        optional["chat_template_kwargs"] = {"enable_thinking": False}
-    return CompletionRequest(chat, body, sampling, optional)
+    return Wanted(pair.model_of(settings.strategy), prompt, chat, settings, pair.stop)
 
 
 def server_of(pair: Any, settings: Settings) -> ServerPair:
@@ -131,6 +79,8 @@ def _check_followed(settings: Settings) -> None:
             )
         if settings.adaptive_gamma:
             raise SettingsError("adaptive_gamma", f"a server chooses its own γ; switch it off, or {HERE}")
+        if settings.drafts_trees:
+            raise SettingsError("tree_nodes", f"a server drafts as it was started; set 0, or {HERE}")
     if settings.top_candidates:
         raise SettingsError("top_candidates", f"a server keeps its distributions to itself; take 0, or {HERE}")
 

@@ -1,11 +1,13 @@
-"""One streamed response, parsed without trust: any field may be missing or of any type."""
+"""One streamed response, in the terms that all engines share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdemo.rounds import Kind
 from specdemo.servers.failures import Malformed
+from specdemo.servers.speculation import Speculation, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +15,21 @@ class Chunk:
     """A part of the output, as it arrived.
 
     Attributes:
-        ids: its token ids; None if the server sends none.
-        text: its text, which may be empty.
+        ids: its token ids, None in place of one that the server left out; None if the server sends no ids at all.
+        texts: the text of each token where that is known, else the whole text in one piece.
         seconds: from the request to its arrival, on the client's clock.
+        made_by: the verify step that made exactly this chunk, or the kind of its tokens; None if unknown.
     """
 
-    ids: tuple[int, ...] | None
-    text: str
+    ids: tuple[int | None, ...] | None
+    texts: tuple[str, ...]
     seconds: float
+    made_by: Step | Kind | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text, which may be empty."""
+        return "".join(self.texts)
 
 
 @dataclass(slots=True)
@@ -30,10 +39,11 @@ class Response:
     Attributes:
         chunks: the output, in order.
         prompt_ids: token ids of the prompt; empty if the server does not send them.
-        finish_reason: why the output ended; None before its end.
+        finish_reason: why the output ended, in the words of OpenAI's API; None before its end.
         usage: prompt and completion tokens as the server counted them.
-        speculation: vLLM's record of the request's speculation as it came; None if there was none.
+        speculation: what the server told of it.
         token_texts: for each chunk the text of each of its tokens; None if the server cannot tell.
+        prefill_seconds, decode_seconds: as the server's own clock measured them; None if it does not say.
         metrics_pages: the server's ``/metrics`` before and after the request, where both were needed and read.
         incomplete: why the response broke off; None if it did not.
         notes: sentences for people on what the server does not know.
@@ -43,69 +53,75 @@ class Response:
     prompt_ids: tuple[int, ...] = ()
     finish_reason: str | None = None
     usage: tuple[int | None, int | None] = (None, None)
-    speculation: Any = None
+    speculation: Speculation = field(default_factory=Speculation)
     token_texts: list[tuple[str, ...]] | None = None
+    prefill_seconds: float | None = None
+    decode_seconds: float | None = None
     metrics_pages: tuple[str, str] | None = None
     incomplete: str | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def has_ids(self) -> bool:
-        """Whether every chunk came with its token ids."""
-        return bool(self.chunks) and all(chunk.ids is not None for chunk in self.chunks)
+        """Whether every token came with its id."""
+        return bool(self.chunks) and all(c.ids is not None and None not in c.ids for c in self.chunks)
 
-    def add(self, event: Any, seconds: float) -> Chunk | None:
-        """Read one event of the stream; returns the part of the output in it, if there is one.
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether every chunk tells how many tokens it holds."""
+        return bool(self.chunks) and all(c.ids is not None for c in self.chunks)
 
-        Raises:
-            Malformed: it is no event of a completion.
-        """
-        choices = _field(event, "choices", list)
-        self._read_root(event)
-        if not choices:
-            if choices is None and self.usage == (None, None) and self.speculation is None:
-                raise Malformed("a chunk has no choices")
-            return None
-        choice = choices[0]
-        self.prompt_ids = self.prompt_ids or _ids(choice, "prompt_token_ids") or ()
-        self.finish_reason = _field(choice, "finish_reason", str) or self.finish_reason
-        ids, text = _ids(choice, "token_ids"), _text(choice)
-        if not text and not ids:
-            return None  # the role of a chat, or only the end
-        chunk = Chunk(ids or None, text, seconds)
-        self.chunks.append(chunk)
-        return chunk
-
-    def _read_root(self, event: Any) -> None:
-        self.prompt_ids = self.prompt_ids or _ids(event, "prompt_token_ids") or ()
-        usage = getattr(event, "usage", None)
-        if usage is not None:
-            self.usage = (_field(usage, "prompt_tokens", int), _field(usage, "completion_tokens", int))
-        metrics = getattr(event, "metrics", None)
-        if isinstance(metrics, dict) and metrics.get("speculative_decoding") is not None:
-            self.speculation = metrics["speculative_decoding"]
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the stream itself told what made each chunk."""
+        return bool(self.chunks) and all(c.made_by is not None for c in self.chunks)
 
 
-def _text(choice: Any) -> str:
-    """The text of a completion or a chat; a reasoning parser sends thoughts apart, which are output too."""
-    delta = getattr(choice, "delta", None)
-    if delta is None:
-        return _field(choice, "text", str) or ""
-    names = ("reasoning_content", "reasoning", "content")
-    return next((text for name in names if (text := _field(delta, name, str))), "")
+def entry(holder: Any, name: str, kind: type) -> Any:
+    """A field of an event, None if it is missing; no field is trusted.
+
+    Raises:
+        Malformed: it is of another type, or the holder is no object.
+    """
+    if not isinstance(holder, dict):
+        raise Malformed("it is no object")
+    value = holder.get(name)
+    if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+        raise Malformed(f"{name} is of the wrong kind")
+    return value
 
 
-def _ids(holder: Any, name: str) -> tuple[int, ...] | None:
-    ids = _field(holder, name, list)
+def count(holder: Any, name: str) -> int | None:
+    """A number of things; None if it is missing.
+
+    Raises:
+        Malformed: it is no whole number, or negative.
+    """
+    value = entry(holder, name, int)
+    if value is not None and value < 0:
+        raise Malformed(f"{name} is negative")
+    return value
+
+
+def seconds(holder: Any, name: str, unit: float) -> float | None:
+    """A duration given in ``unit`` seconds; None if it is missing or no time at all.
+
+    Raises:
+        Malformed: it is no number.
+    """
+    value = entry(holder, name, int | float)
+    return value * unit if value is not None and value > 0 else None
+
+
+def token_ids(holder: Any, name: str) -> tuple[int, ...] | None:
+    """A list of token ids; None if it is missing.
+
+    Raises:
+        Malformed: an element is no id.
+    """
+    ids = entry(holder, name, list)
     if ids is None:
         return None
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids):
         raise Malformed(f"{name} holds what is no token id")
     return tuple(ids)
-
-
-def _field(holder: Any, name: str, kind: type) -> Any:
-    value = getattr(holder, name, None)
-    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise Malformed(f"{name} is of the wrong kind")
-    return value

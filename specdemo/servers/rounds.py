@@ -1,10 +1,10 @@
-"""Rounds from what a server streamed: their kinds are unknown until the server tells its verify steps at the end.
+"""Rounds from what a server streamed. Some engines tell at once what made a chunk, others their steps at the end.
 
-A server says how many tokens each of its verify steps drafted and accepted, but not where in the output they are,
-and it leaves out the steps in which nothing was drafted. Every step emits what it accepted and one token more. So
-the steps cover the output one after the other, and tokens that are left over came from plain steps of one token
-between them. Chunks end where steps end. Usually one arrangement of the steps fits. Where several do, the tokens
-on which they differ keep the kind ``streamed``: nothing is guessed.
+At the end a server says how many tokens each of its verify steps drafted and accepted, but not where in the output
+they are, and it leaves out the steps in which nothing was drafted. Every step emits what it accepted and one token
+more. So the steps cover the output one after the other, and tokens that are left over came from plain steps of one
+token between them. Chunks end where steps end. Usually one arrangement of the steps fits. Where several do, the
+tokens on which they differ keep the kind ``streamed``: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -35,20 +35,24 @@ class OutputToken:
 
 
 def output_tokens(chunk: Chunk, texts: Sequence[str] | None = None) -> list[OutputToken]:
-    """The tokens of a chunk; without the ``texts`` of its tokens its whole text stands with the last of them."""
-    ids = chunk.ids or (None,)
-    texts = texts or (*[""] * (len(ids) - 1), chunk.text)
+    """The tokens of a chunk; unless the texts of its tokens are known, its whole text stands with the last."""
+    ids, texts = chunk.ids or (None,), texts or chunk.texts
+    if len(texts) != len(ids):
+        texts = (*[""] * (len(ids) - 1), chunk.text)
     return [OutputToken(i, text, chunk.seconds) for i, text in zip(ids, texts, strict=True)]
 
 
 def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
-    """A chunk as rounds of one kind, from the round ``index`` on; the first round of a lane has one token.
+    """A chunk as rounds, from the round ``index`` on; the first round of a lane has one token.
 
-    Tokens of a plain deployment (kind ``target``) are a round each, since each took a forward of its own.
+    Unless the chunk tells what made it, its tokens are of the kind given. Tokens of kind ``target`` are a round
+    each, since each took a forward of its own.
     """
-    tokens = output_tokens(chunk)
-    groups = [[t] for t in tokens] if kind == "target" else [tokens[:1], tokens[1:]] if index == 0 else [tokens]
-    return [_round(index + n, group, kind) for n, group in enumerate(g for g in groups if g)]
+    tokens, made_by = output_tokens(chunk), chunk.made_by or kind
+    if isinstance(made_by, Step):
+        return [_round(index, tokens, made_by)]
+    groups = [[t] for t in tokens] if made_by == "target" else [tokens[:1], tokens[1:]] if index == 0 else [tokens]
+    return [_round(index + n, group, made_by) for n, group in enumerate(g for g in groups if g)]
 
 
 def reconstructed(

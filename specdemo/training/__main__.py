@@ -1,4 +1,7 @@
-"""``python -m specdemo.training``: from a corpus folder to the builtin pair, resumable at any point."""
+"""``python -m specdemo.training``: from a corpus folder to the builtin pair, resumable at any point.
+
+With the stage ``head`` it trains an EAGLE-3 head for a finished target instead.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,22 @@ from specdemo.training.corpus import Windows, load_streams
 from specdemo.training.distill import distill
 from specdemo.training.evaluate import domain_reports, held_out_loss
 from specdemo.training.export import export_model, note_draft_training, note_target_training, write_card
+from specdemo.training.head import head_stage
+from specdemo.training.head_recipe import HeadRecipe, tiny_head_recipe
 from specdemo.training.labels import corpus_labels, own_labels
 from specdemo.training.loop import Run
 from specdemo.training.muon import quicker_dtype
 from specdemo.training.pretrain import pretrain
 from specdemo.training.recipe import Recipe, tiny_recipe
+from specdemo.training.tasks.domains import domains
 from specdemo.training.tokenizer import train_tokenizer
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
+    parser.add_argument("stage", nargs="?", choices=("pair", "head"), default="pair")
+    parser.add_argument("--draft", type=Path, help="stage head: a draft model that the head's card compares with")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stage head: of all starts together (60)")
     parser.add_argument("--corpus", type=Path, required=True, help="folder of the *.txt.gz files of the recipe")
     parser.add_argument("--work", type=Path, default=Path("training-work"), help="checkpoints; resumed from")
     parser.add_argument("--target", type=Path, help="a finished target: only a draft is trained, for it")
@@ -37,7 +46,18 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.target and not (args.target / "config.json").is_file():
         parser.error(f"--target: {args.target} holds no model; give the folder of its config.json.")
+    if args.stage == "head" and not args.target:
+        parser.error("--target: a head is trained for a finished target; give its folder.")
     return args
+
+
+def train_a_head(args: argparse.Namespace, run: Run) -> None:
+    """The stage ``head``, written to ``out/head``."""
+    recipe = tiny_head_recipe(args.minutes) if args.tiny else HeadRecipe(minutes=args.minutes)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(args.target)
+    draft = _read(args.draft) if args.draft else None
+    every = domains(args.corpus)
+    head_stage(_read(args.target), draft, tokenizer, every, recipe, run, args.out / "head")
 
 
 def hardware(device: torch.device) -> str:
@@ -74,6 +94,9 @@ def main() -> None:
 
     run = Run(args.work, device, quicker_dtype(device), not args.no_compile, log, recipe.checkpoint_every)
     args.work.mkdir(parents=True, exist_ok=True)
+    if args.stage == "head":
+        train_a_head(args, run)
+        return
     tokenizer = get_tokenizer(args.target, args.work / "tokenizer", args.corpus, recipe, run)
     streams = load_streams(args.corpus, tokenizer, recipe, args.work / "tokens")
 

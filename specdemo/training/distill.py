@@ -64,5 +64,5 @@ def distill(
         with run.autocast():
             logits = draft(batch.ids, use_cache=False).logits
             loss = loss_function(logits, batch.likeliest, batch.probabilities, recipe.distill_hard_share)
-        trainer.update(loss, schedule(step, steps, recipe.distill_decay_share, step, recipe.warmup_steps))
+        trainer.update([loss], schedule(step, steps, recipe.distill_decay_share, step, recipe.warmup_steps))
     return draft.eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,12 +62,13 @@ class Trainer:
         path: of the checkpoints, each with the number ``phase``.
         state: the checkpoint of an earlier start, whose steps are not repeated.
         run: where and how it runs.
+        budget: seconds of all starts together after which no step begins; None for all steps.
     """
 
     def __init__(
         self,
         label: str,
-        model: LlamaForCausalLM,
+        model: nn.Module,
         rates: tuple[float, float],
         steps: int,
         step_tokens: int,
@@ -75,8 +76,9 @@ class Trainer:
         phase: int,
         state: dict | None,
         run: Run,
+        budget: float | None = None,
     ) -> None:
-        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n]
+        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layer" in n]
         chosen = {id(p) for p in matrices}
         rest = [p for p in model.parameters() if id(p) not in chosen]
         self._optimizers = [
@@ -94,14 +96,29 @@ class Trainer:
         model.train()
         self._losses: list[torch.Tensor] = []
         self._clock, self._reported = time.monotonic(), self._done
+        self._budget, self._began = budget, time.monotonic() - (state or {}).get("seconds", 0.0)
 
-    def steps(self) -> range:
+    @property
+    def seconds(self) -> float:
+        """That all starts spent, as far as their checkpoints know."""
+        return time.monotonic() - self._began
+
+    def steps(self) -> Iterator[int]:
         """The steps that are left."""
-        return range(self._done, self._steps)
+        while self._done < self._steps and (self._budget is None or self.seconds < self._budget):
+            yield self._done
 
-    def update(self, loss: torch.Tensor, scale: float) -> None:
-        """One step with both learning rates multiplied by ``scale``; logs and saves where it is time to."""
-        loss.backward()
+    def update(self, losses: Iterable[torch.Tensor], scale: float) -> None:
+        """One step with both learning rates multiplied by ``scale``; logs and saves where it is time to.
+
+        Args:
+            losses: the step's loss in parts; each is differentiated before the next is computed, so that only one
+                part's activations are held.
+        """
+        total = torch.zeros((), device=self._run.device)
+        for loss in losses:
+            loss.backward()
+            total += loss.detach()
         nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
         for optimizer, rate in zip(self._optimizers, self._rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * scale
@@ -109,19 +126,31 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         self._done += 1
         last = self._done == self._steps
-        self._losses.append(loss.detach())  # stays on its device until it is reported
+        self._losses.append(total)  # stays on its device until it is reported
         if last or self._done % REPORT_EVERY == 0:
             self._report()
         if last or self._done % self._run.checkpoint_every == 0:
-            states = {"model": self._model.state_dict(), "optimizers": [o.state_dict() for o in self._optimizers]}
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(self._path) as partial:
-                torch.save({"phase": self._phase, "step": self._done, **states}, partial)
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        states = {"model": self._model.state_dict(), "optimizers": [o.state_dict() for o in self._optimizers]}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(self._path) as partial:
+            torch.save({"phase": self._phase, "step": self._done, "seconds": self.seconds, **states}, partial)
 
     def _report(self) -> None:
         mean = torch.stack(self._losses).mean().item()
         speed = (self._done - self._reported) * self._step_tokens / (time.monotonic() - self._clock)
-        self._run.log(f"{self._label}: step {self._done}/{self._steps}, loss {mean:.3f}, {speed:,.0f} tokens/s")
+        left = (self._steps - self._done) * self._step_tokens / speed
+        total = f"/{self._steps}"
+        if self._budget is not None:
+            left, total = max(0.0, self._budget - self.seconds), ""
+        hours = left / 3600
+        self._run.log(
+            f"{self._label}: step {self._done}{total}, {self._done * self._step_tokens / 1e6:.1f}M tokens, "
+            f"loss {mean:.3f}, {speed:,.0f} tokens/s, {hours:.1f} h left"
+        )
         self._losses, self._clock, self._reported = [], time.monotonic(), self._done
 
 

@@ -38,7 +38,7 @@ def pretrain(
             with run.autocast():
                 loss = loss_function(model(ids[:, :-1], use_cache=False).logits, ids[:, 1:])
             done = before + step * step_tokens
-            trainer.update(loss, schedule(done, total, recipe.decay_share, step, recipe.warmup_steps))
+            trainer.update([loss], schedule(done, total, recipe.decay_share, step, recipe.warmup_steps))
     return _uncompiled(model)
 
 

@@ -19,16 +19,18 @@ from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.api.replies import AgentReplies
 from specdemo.ui.api.uploads import UploadBound
 from specdemo.ui.api.visitors import Visitors
-from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueues
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.links.page import connect_links, link_css, link_head
+from specdemo.ui.links.page import connect_links, connect_use, link_css, link_head
 from specdemo.ui.panel.controls import create_controls
 from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.tabs.batch import create_batch_tab
+from specdemo.ui.tabs.examples import learn_example
 from specdemo.ui.tabs.losslessness import create_losslessness_tab
+from specdemo.ui.tabs.plans import announce, race_announcement
 from specdemo.ui.tabs.race import create_race_tab, race_head
 from specdemo.ui.tabs.sweep import create_sweep_tab
 from specdemo.view.assets import race_css
@@ -64,6 +66,8 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
     servers()  # what cannot be read is said before anything is built
     store = store or (ZeroGpuStore() if is_zero_gpu() else PairStore())
     loading = PairLoading(store)
+    paces = Paces()
+    learn_example(paces)
     runner = JobRunner(store, queues or JobQueues(limits(), shared=is_public()))
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
         with gr.Row(elem_id="page"):
@@ -76,18 +80,20 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
                 controls = create_controls()
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    sessions = [*create_race_tab(controls, runner, loading)]
-                with gr.Tab("γ sweep", id="sweep"):
-                    sessions.append(create_sweep_tab(controls, runner))
+                    use, recordings = create_race_tab(controls, runner, loading, paces)
+                with gr.Tab("Which setting?", id="sweep"):
+                    notes = [create_sweep_tab(controls, runner)]
                 with gr.Tab("Batch", id="batch"):
-                    sessions.append(create_batch_tab(controls, runner))
+                    notes.append(create_batch_tab(controls, runner))
                 with gr.Tab("Losslessness", id="losslessness"):
-                    sessions.append(create_losslessness_tab(controls, runner))
+                    notes.append(create_losslessness_tab(controls, runner))
+        announce(controls, [race_announcement(controls), *notes], paces)
         add_endpoints(runner)
-        connect_pair_card(page, controls.pair, controls.run, [lane.method for lane in controls.lanes], loading)
+        connect_pair_card(
+            page, controls.pair, controls.row.starts["race"], [lane.method for lane in controls.lanes], loading
+        )
         connect_links(page, controls, tabs, store)
-        # Run shows what it runs, whatever was looked at.
-        controls.run.click(lambda: gr.Tabs(selected="race"), None, tabs, **QUIET)
+        connect_use(page, controls, use, recordings)
 
         def leave(request: gr.Request) -> None:
             visitors.forget(request.session_hash or "")
@@ -95,7 +101,7 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
     page.queue(max_size=EVENTS, api_open=False, status_update_rate=STATUS_SECONDS)
-    visitors = Visitors(page, [*sessions, loading], limits())
+    visitors = Visitors(page, [controls.row.signals, recordings, loading], limits())
     close_private(page)
     store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
     return page
@@ -142,10 +148,10 @@ def theme() -> gr.themes.Base:
         "body_background_fill": ("#ffffff", "#131318"),
         "body_text_color": ("#1b1b22", "#ececf2"),
         "block_background_fill": ("transparent", "transparent"),
-        "block_info_text_color": ("#6a6a78", "#a0a0b0"),
+        "block_info_text_color": ("#62626f", "#a0a0b0"),
         "block_label_background_fill": ("transparent", "transparent"),
-        "block_label_text_color": ("#6a6a78", "#a0a0b0"),
-        "block_title_text_color": ("#6a6a78", "#a0a0b0"),
+        "block_label_text_color": ("#62626f", "#a0a0b0"),
+        "block_title_text_color": ("#62626f", "#a0a0b0"),
         "input_background_fill": ("#f7f7f9", "#1b1b22"),
         "input_border_color": ("#e3e3ea", "#2d2d38"),
         "border_color_primary": ("#e3e3ea", "#2d2d38"),
@@ -163,7 +169,9 @@ def theme() -> gr.themes.Base:
         **light,
         **dark,
         block_border_width="0px",
-        block_title_text_size="*text_xs",
+        block_title_text_size="13px",
+        block_label_text_size="13px",
+        block_info_text_size="13px",
         block_title_text_weight="400",
         block_padding="0px",
     )

@@ -8,16 +8,25 @@ from pathlib import Path
 WEB = Path(__file__).parent / "web"
 SCRIPTS = (
     "dom.js",
+    "race-plot.js",
     "race-chart.js",
     "race-timeline.js",
     "race-tokens.js",
+    "race-area.js",
+    "race-moment.js",
     "race-png.js",
+    "race-verdict.js",
+    "race-tree.js",
     "race.js",
+    "race-apart.js",
+    "race-controls.js",
     "race-player.js",
+    "race-formula.js",
+    "race-feed.js",
     "batch.js",
 )
 """In the order in which they must be loaded."""
-STYLES = ("race.css", "race-player.css", "batch.css")
+STYLES = ("race.css", "race-tree.css", "race-player.css", "batch.css", "advice.css")
 
 
 def race_scripts() -> list[str]:

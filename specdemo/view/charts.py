@@ -20,8 +20,8 @@ EDGE = "rgba(133,133,147,.45)"
 BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 
 CAPTIONS = {
-    "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, median of the "
-    "repeats; bars from the slowest to the fastest. Dashed: plain decoding.",
+    "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
+    "of the middle speed-up; bars from the slowest to the fastest. Dashed: plain decoding.",
     "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats; bars from "
     "the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the rounds’ drafted lengths d, from "
     "acceptance by position and median costs c, v and o.",

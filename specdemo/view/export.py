@@ -108,10 +108,11 @@ def script_json(value: Any) -> str:
 def tokens_csv(traces: Sequence[Trace]) -> str:
     """One line for each token of each lane, rejected ones included, in the order in which they were decided.
 
-    ``output`` counts the lane's kept tokens from 1 and is empty for rejected ones. Texts that a spreadsheet would
-    take for a formula begin with an apostrophe; the recording's JSON has them as they are.
+    ``output`` counts the lane's kept tokens from 1 and is empty for rejected ones; ``parent`` is that
+    of a token in a draft tree. Texts that a spreadsheet would take for a formula begin with an apostrophe; the
+    recording's JSON has them as they are.
     """
-    fields = ("round", "position", "kind", "id", "text", "p", "q", "acceptance", "margin", "seconds")
+    fields = ("round", "position", "parent", "kind", "id", "text", "p", "q", "acceptance", "margin", "seconds")
     rows: list[Sequence[Any]] = []
     for lane, trace, title in _lanes(traces):
         kept = 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.lanes import plain_of
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import engine_note
 from specdemo.view.measured_table import NOTHING, Column, number
@@ -70,14 +71,28 @@ FIGURES: tuple[Column, ...] = (
         lambda m: _counts((m.accepted_histogram or ()) if m.proposed else ()),
     ),
     (
+        "tree",
+        "drafted tokens a round, and how deep, where trees were drafted",
+        lambda m: NOTHING if m.tree_nodes is None else f"{m.tree_nodes:.1f} tokens, depth {m.tree_depth:.1f}",
+    ),
+    (
+        "rounds saved by a second guess",
+        "rounds that kept a token which was not the first guess of its position",
+        lambda m: number(m.saved_rounds, ","),
+    ),
+    (
         "wasted",
         "drafted tokens thrown away, Σ (γᵢ − accepted)",
         lambda m: number(m.wasted if m.proposed else None, ","),
     ),
-    ("c, draft cost", "median draft step / median target step", lambda m: number(m.draft_cost, ".3f")),
+    (
+        "c, draft cost",
+        "median draft step / median target step, over rounds of the usual length",
+        lambda m: number(m.draft_cost, ".3f"),
+    ),
     (
         "v(γ), verify cost",
-        "median forward over γ + 1 tokens / median target step",
+        "median forward over γ + 1 tokens / median target step, γ the length of most drafts",
         lambda m: number(m.verify_cost, ".2f"),
     ),
     ("time drafting", "Σ draft time / (Σ draft + verify + other)", lambda m: _share(m.draft_share)),
@@ -138,9 +153,9 @@ BATCH_FIGURES: tuple[Column, ...] = (
 def figure_rows(traces: Sequence[Trace]) -> list[dict[str, Any]]:
     """Label, formula and a text for every lane; a figure that no lane has is left out.
 
-    Costs are relative to the first plain lane of the same weights.
+    Costs are relative to the first plain lane of the same weights in the same place.
     """
-    rows = _rows(FIGURES, [trace.metrics(_baseline(traces, trace)) for trace in traces])
+    rows = _rows(FIGURES, [trace.metrics(plain_of(traces, trace)) for trace in traces])
     known = [row for row in rows if any(text != NOTHING for text in row["values"])]
     if any(engine_note(trace) is not None for trace in traces):
         formula = "what ran the models' layers, and why it is not what was asked for"
@@ -158,8 +173,3 @@ def _rows(figures: Iterable[Column], measured: Sequence[Any]) -> list[dict[str, 
         {"label": label, "formula": formula, "values": [read(m) for m in measured]}
         for label, formula, read in figures
     ]
-
-
-def _baseline(traces: Sequence[Trace], lane: Trace) -> Trace | None:
-    alike = (t for t in traces if t.quantization == lane.quantization and t.settings.strategy == "autoregressive")
-    return next(alike, None)

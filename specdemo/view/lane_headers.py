@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ def lane_headers(
     quantizations: Sequence[str | None] | None = None,
     servers: Sequence[str | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Title, detail and marks of every lane; equal titles get the lane's number.
+    """Title, detail and marks of every lane; equal titles get what tells their lanes apart.
 
     Args:
         lanes: in the order of the page.
@@ -35,11 +34,60 @@ def lane_headers(
             served = "server" in header
             header["weights"] = "the server’s weights" if served else f"{weights or 'unquantised'} weights"
             header["detail"] += "" if served else f", {header['weights']}"
-    counts = Counter(h["title"] for h in headers)
-    for number, header in enumerate(headers, start=1):
-        if counts[header["title"]] > 1:
-            header["title"] += f" {number}"
+    for header, name in zip(headers, _distinct([h["title"] for h in headers], list(lanes), headers), strict=True):
+        header["title"] = name
     return headers
+
+
+def _distinct(titles: list[str], lanes: list[Settings], headers: list[dict[str, Any]]) -> list[str]:
+    """The titles; lanes with the same one say what the others have not, or else their numbers."""
+    names = list(titles)
+    for title in {t for t in titles if titles.count(t) > 1}:
+        alike = [i for i, t in enumerate(titles) if t == title]
+        traits = [_traits(lanes[i], headers[i]) for i in alike]
+        differ = [kind for kind in traits[0] if len({each[kind] for each in traits}) > 1]
+        said = [" ".join([title, ", ".join(each[k] for k in differ if each[k])]).strip() for each in traits]
+        for i, name in zip(alike, said, strict=True):
+            names[i] = name if said.count(name) == 1 else f"{title} {i + 1}"
+    return names
+
+
+def _traits(settings: Settings, header: dict[str, Any]) -> dict[str, str]:
+    """What may tell two lanes of one method apart, by kind and as people read it."""
+    drafts = settings.strategy != "autoregressive" and settings.engine != "server"
+    ours = drafts and settings.strategy == "speculative"
+    return {
+        "drafter": DRAFTERS[settings.drafter].label if settings.strategy == "assisted" else "",
+        "gamma": _gamma(settings) if drafts else "",
+        "layers": _layers(settings) if drafts else "",
+        "ngram": f"matches of {settings.lookup_ngram}" if drafts else "",
+        "rule": _rule(settings) if ours else "",
+        "weights": header.get("weights", ""),
+    }
+
+
+def _gamma(settings: Settings) -> str:
+    if settings.drafts_trees:
+        return _tree(settings)
+    return "adaptive" if settings.adaptive_gamma else f"γ {settings.gamma}"
+
+
+def _tree(settings: Settings) -> str:
+    if settings.tree_nodes == "auto":
+        return "adaptive tree"
+    return f"tree of {settings.tree_nodes}, depth {settings.gamma}"
+
+
+def _rule(settings: Settings) -> str:
+    return (
+        f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance.replace("_", " ")
+    )
+
+
+def _layers(settings: Settings) -> str:
+    if settings.exit_layer is None:
+        return "first third of the layers"
+    return f"first {settings.exit_layer} layer{'' if settings.exit_layer == 1 else 's'}"
 
 
 def trace_headers(traces: Sequence[Trace]) -> list[dict[str, Any]]:
@@ -59,17 +107,17 @@ def _header(settings: Settings) -> dict[str, Any]:
     if settings.strategy == "autoregressive":
         return {"title": "Plain", "detail": "target only", "gamma": 0, "adaptive": False, "lossy": False}
     spec = DRAFTERS[settings.drafter]
-    gamma = "adaptive γ" if settings.adaptive_gamma else f"γ {settings.gamma}"
+    gamma = "adaptive γ" if settings.adaptive_gamma else _gamma(settings)
     if settings.strategy == "assisted":
         by = "" if settings.drafter == DEFAULT_DRAFTER else f"{spec.label}, "
         title, details = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
     else:
-        rule = f"top-{settings.accept_top_k}" if settings.acceptance == "top_k" else settings.acceptance
-        title, details = spec.title, f"{gamma}, {rule.replace('_', ' ')}"
+        layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
+        title, details = spec.title, f"{layers}{gamma}, {_rule(settings)}"
     return {
         "title": title,
         "detail": details,
         "gamma": settings.gamma,
-        "adaptive": settings.adaptive_gamma,
+        "adaptive": settings.adaptive_gamma or settings.tree_nodes == "auto",
         "lossy": not settings.lossless,
     }

@@ -75,11 +75,17 @@ def _certificate(found: Certificate, phase: str) -> str:
     return (
         _head(word, found.text)
         + f'<div class="meters">{bars}</div>'
-        + '<p class="key"><i class="plain"></i> plain <i class="speculative"></i> speculative</p>'
+        + '<p class="key"><i class="plain"></i> plain <i class="speculative"></i> speculative '
+        + "<span>whiskers: 95 % of a share drawn from so many tokens</span></p>"
         + f'<div class="tables">{tables}</div>'
         + f"<details><summary>How this is decided</summary><p>{escape(found.evidence_text)}</p>"
         + f"<p>A lossless rule is wrongly said to differ in at most 1 of {_short(1 / found.error_rate)} tests, "
-        + "however often one looks and whenever one stops. The bars show the same runs; they do not decide.</p>"
+        + "however often one looks and whenever one stops. The bars show the same runs; they do not decide. "
+        + "Whiskers are Wilson’s intervals of tokens drawn each alone: the second tokens are; those of a whole "
+        + "run hang together, so that theirs are a little short.</p>"
+        + "<p>The saved certificate holds the pair’s name, the prompt’s tokens, settings and seed, counts and "
+        + "evidence. <code>specdemo.Certificate.from_json</code> reads it, and <code>specdemo.certify</code> with "
+        + "these makes the same runs again: the same counts, on a machine that rounds alike.</p>"
         + f"<p>Each run has up to {found.tokens} tokens; a pair took {per_pair:.2f} s.</p></details>"
     )
 
@@ -92,19 +98,25 @@ def _meter(label: str, share: float, value: str) -> str:
 
 
 def _table(table: Table) -> str:
-    widest = max(max(table.shares(o)) for o in table.outcomes) or 1.0
-    rows = "".join(_row(outcome, *table.shares(outcome), widest) for outcome in table.outcomes)
+    widest = max(high for outcome in table.outcomes for _, high in table.intervals(outcome))
+    rows = "".join(_row(table, outcome, widest) for outcome in table.outcomes)
     return f"<figure><figcaption>{escape(table.title)}</figcaption>{rows}</figure>"
 
 
-def _row(outcome: Outcome, plain: float, speculative: float, widest: float) -> str:
-    def bar(kind: str, share: float, count: int) -> str:
+def _row(table: Table, outcome: Outcome, widest: float) -> str:
+    """A token's two bars, each with its whisker; ``widest`` is the share that fills the width."""
+
+    def bar(kind: str, count: int, share: float, ends: tuple[float, float]) -> str:
+        low, high = (100 * end / widest for end in ends)
         return (
-            f'<span class="{kind}" title="{kind}: {count:,}"><i style="width:{78 * share / widest:.1f}%"></i>'
-            f"{share:.1%}</span>"
+            f'<span class="{kind}" title="{kind}: {count:,}, 95 % from {ends[0]:.1%} to {ends[1]:.1%}">'
+            f'<b><i style="width:{100 * share / widest:.1f}%"></i>'
+            f'<u style="left:{low:.1f}%;width:{high - low:.1f}%"></u></b>{share:.1%}</span>'
         )
 
-    bars = bar("plain", plain, outcome.plain) + bar("speculative", speculative, outcome.speculative)
+    counts = (outcome.plain, outcome.speculative)
+    parts = zip(("plain", "speculative"), counts, table.shares(outcome), table.intervals(outcome), strict=True)
+    bars = "".join(bar(*part) for part in parts)
     return f'<div class="row"><code>{escape(visible(outcome.text))}</code><div>{bars}</div></div>'
 
 

@@ -28,6 +28,11 @@ def number(value: float | None, form: str, unit: str = "") -> str:
     return NOTHING if value is None else f"{value:{form}}{unit}"
 
 
+def rate(value: float | None) -> str:
+    """Tokens a second with four digits, so that two of them divide to the ratio that stands beside them."""
+    return NOTHING if value is None else f"{value:.{1 if value >= 100 else 2 if value >= 10 else 3}f}"
+
+
 def spread(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
     """A median with its lowest and highest, if they differ as written."""
     middle, ends = number(value, form, unit), [number(end, form) for end in (low, high)]

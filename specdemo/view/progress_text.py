@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from threading import Event
 
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.advice_rows import AdviceRun
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED, Step
@@ -47,6 +49,22 @@ def left(seconds: float) -> str:
     return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
 
 
-def counted(number: int, thing: str) -> str:
-    """``1 row``, ``2 rows``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """``1 row``, ``2 rows``; ``things`` where it is not an s that is added."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def advice_progress(report: AdviceReport, run: AdviceRun) -> str:
+    """What the advisor just tried, how many settings are still in the race, and what was dropped last and why."""
+    race, kind = report.race, report.kind_of(run.run.prompt)
+    text = (
+        f"Tried {report.names[run.place]} on prompt {run.run.prompt + 1}{f' ({kind})' if kind else ''}; "
+        f"{counted(len(race.live), 'setting')} in the race"
+    )
+    if not race.dropped:
+        return text
+    last = [*race.dropped.values()][-1]
+    return (
+        f"{text}, {len(race.dropped)} dropped, last {report.names[last.contender]}: "
+        f"{report.names[last.by]} is {last.lead:.1f} times as fast"
+    )

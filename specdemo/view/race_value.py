@@ -18,7 +18,8 @@ from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
-from specdemo.view.lane_headers import engine_note, trace_headers
+from specdemo.view.headline import headline
+from specdemo.view.lane_headers import engine_note, lane_headers, trace_headers
 from specdemo.view.server_lanes import complete_header
 
 ROUND_FIELDS = (
@@ -33,7 +34,14 @@ ROUND_FIELDS = (
     "source",
 )
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
-TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds")
+TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds", "parent")
+SHOWN_PROMPT = 200
+"""Characters of a prompt in a list of runs."""
+HINTS = {
+    True: "The target writes one token in each pass.",
+    False: "Several tokens are drafted; the target checks them in one pass.",
+}
+"""What stands in a lane before a run, by whether it is plain."""
 GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
 _run_numbers = count(1)
 
@@ -42,8 +50,7 @@ _run_numbers = count(1)
 class RaceView:
     """The value of the race view: what the browser has been sent so far.
 
-    ``rounds`` grows by one string an update, the JSON of all rounds since the last one. Gradio compares the
-    old value with the new at every update, and a few strings compare faster than thousands of small objects.
+    ``rounds`` grows by one string an update, a bundle: the JSON of all rounds since the last one.
 
     ``replaces`` is set where a server's final report replaced the rounds that streamed: it names their run.
     """
@@ -52,11 +59,14 @@ class RaceView:
     run: str = field(default_factory=lambda: f"r{next(_run_numbers)}")
     phase: str = "running"
     message: str | None = None
+    headline: dict[str, Any] | None = None
     verdict: dict[str, Any] | None = None
     why: str | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
     replaces: str | None = None
+    question: dict[str, Any] | None = None
+    """What was asked: the prompt, and what else a reader needs to know, as :func:`question` says it."""
 
     def value(self) -> dict[str, Any]:
         """Plain data for the component, apart from later changes."""
@@ -82,8 +92,13 @@ class RaceView:
             if settings.strategy == "speculative" and DRAFTERS[settings.drafter].copies:
                 header["prompt"] = list(pieces)
 
-    def conclude(self, traces: Sequence[Trace]) -> None:
-        """Add figures, verdict and reason; every lane has at least its first round."""
+    def conclude(self, traces: Sequence[Trace], repeats: Sequence[Sequence[float]] = ()) -> None:
+        """Add headline, figures, verdict and reason; every lane has at least its first round.
+
+        Args:
+            traces: of the lanes.
+            repeats: see :class:`specdemo.recording.Recording`.
+        """
         self.figures = figure_rows(traces)
         self.lanes = [dict(header) for header in self.lanes]  # headers that were sent must not change
         for header, trace in zip(self.lanes, traces, strict=True):
@@ -91,13 +106,83 @@ class RaceView:
                 complete_header(header, trace)
             if (note := engine_note(trace)) is not None:
                 header["detail"] += f", {note}"
+        self.headline = headline(traces, self.lanes, repeats) | {"run": self.run}
+        titles = [header["title"] for header in self.lanes]
+        remarks = [f"{title}: {t.remark}" for title, t in zip(titles, traces, strict=True) if t.remark]
+        self.why = "\n".join(remarks) or None
         if len(traces) < 2:
             return
-        self.verdict = _verdict(traces, [header["title"] for header in self.lanes])
+        self.verdict = _verdict(traces, titles)
         broken = any(t.server is not None and t.server.incomplete for t in traces)
         local = {t.prompt_ids for t in traces if t.server is None}
         if len(local) < 2 and not broken:  # speeds of different texts, or of half an answer, explain nothing
-            self.why = explain_race(traces)
+            self.why = "\n".join(filter(None, (explain_race(traces, titles), *remarks))) or None
+
+
+def idle_value(lanes: Sequence[Settings]) -> dict[str, Any] | None:
+    """The view before a run, with the lanes that are set; None without any."""
+    headers = lane_headers(lanes)
+    for header, settings in zip(headers, lanes, strict=True):
+        header["hint"] = HINTS[settings.strategy == "autoregressive"]
+    return RaceView(headers, phase="idle").value() if lanes else None
+
+
+def question(prompt: str, lanes: Sequence[Settings], places: Sequence[str]) -> dict[str, Any]:
+    """The prompt of a race, and its pair, precision, machine and shared settings in short.
+
+    Args:
+        prompt: of all lanes.
+        lanes: their settings; those that all lanes share are read from the first.
+        places: texts of what the lanes run on.
+    """
+    shared = lanes[0]
+    warmth = "greedy" if shared.greedy else f"temperature {shared.temperature:g}, seed {shared.seed}"
+    cuts = [f"top-k {shared.top_k}"] * bool(shared.top_k) + [f"top-p {shared.top_p:g}"] * (shared.top_p < 1)
+    chat = ["no chat template"] * (shared.chat is False)
+    facts = [*places, warmth, *([] if shared.greedy else cuts), f"at most {shared.max_new_tokens:,} tokens", *chat]
+    return {"prompt": prompt, "facts": facts}
+
+
+def summary(recording: Recording) -> dict[str, Any]:
+    """What a list of runs says of one: the prompt, the lanes, and the headline."""
+    headers = trace_headers(recording.traces)
+    said = headline(recording.traces, headers, recording.repeats)
+    return {
+        "prompt": (recording.prompt or "")[:SHOWN_PROMPT],
+        "lanes": [header["title"] for header in headers],
+        "figure": said["figure"],
+        "text": said["text"],
+        "doubt": said["doubt"] is not None,
+        "trend": said["trend"],
+    }
+
+
+class NewsFeed:
+    """What the browser is sent of a run: all of a value but its rounds, and of these the latest bundles.
+
+    Gradio compares, copies and serialises the whole value several times at every update, in the browser, so that a
+    value that grows makes updates that take ever longer. A bundle has its place by its number, so that an update
+    changes one place. ``race-feed.js`` puts the rounds together, and asks for all of them if it missed some.
+    """
+
+    PLACES = 8
+
+    def __init__(self) -> None:
+        self._missed = False
+
+    def ask(self) -> None:
+        """Send all rounds with the next value."""
+        self._missed = True
+
+    def sent(self, value: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        """The value to send for the view's value; ``whole``: with all of its rounds."""
+        if whole or self._missed:
+            self._missed = False
+            return value
+        rounds, news = value["rounds"], [None] * self.PLACES
+        for number in range(max(0, len(rounds) - self.PLACES), len(rounds)):
+            news[number % self.PLACES] = [number, rounds[number]]
+        return {**value, "rounds": [], "news": news}
 
 
 def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
@@ -115,7 +200,7 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     if recording.prompt_pieces is not None:
         view.show_prompt(settings, recording.prompt_pieces)
     view.add(in_order(traces))
-    view.conclude(traces)
+    view.conclude(traces, recording.repeats)
     places = [recording.hardware.label] if recording.hardware else []
     places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
     return {
@@ -171,11 +256,13 @@ def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
     Quantised weights are another model, and a server may put a prompt into another template. Where the comparisons
     differ, the text names each with its lane, and the gravest is the verdict's kind.
     """
-    judged = {}
+    judged, against = {}, {}
     for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
         first = next(t for t in traces[: number + 1] if _comparable(t, trace))
         if first is not trace:
             judged[title] = compare(first, trace)
+            if first is not traces[0]:
+                against[title] = f" (against {titles[traces.index(first)]})"
     if not judged:
         weights = len({t.quantization for t in traces}) > 1
         differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
@@ -183,7 +270,7 @@ def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
     texts = list(dict.fromkeys(j.text for j in judged.values()))
     if len(texts) > 1 or len(judged) < len(traces) - 1:
-        texts = [f"{title}: {j.text}" for title, j in judged.items()]
+        texts = [f"{title}: {j.text}{against.get(title, '')}" for title, j in judged.items()]
         texts += [
             f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
             for title, trace in zip(titles, traces, strict=True)
@@ -203,16 +290,19 @@ def bundled(news: Iterable[tuple[int, Round]]) -> str:
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:
-    """A round as the browser needs it: empty fields left out, since thousands of tokens carry them."""
-    return {
-        "lane": lane,
-        **{
-            name: value
-            for name in ROUND_FIELDS
-            if (value := getattr(round_, name)) is not None or name not in PHASES
-        },
-        "tokens": [
-            {name: value for name in TOKEN_FIELDS if (value := getattr(token, name)) is not None}
-            for token in round_.tokens
-        ],
-    }
+    """A round as the browser needs it, and short, since there may be thousands.
+
+    Left out are empty fields, and of tokens what is as in their round: its number and its time.
+    """
+    fields = {n: v for n in ROUND_FIELDS if (v := getattr(round_, n)) is not None or n not in PHASES}
+    as_round = (("round", round_.index), ("seconds", round_.seconds))
+    tokens = [
+        {n: _short(v) for n in TOKEN_FIELDS if (v := getattr(token, n)) is not None and (n, v) not in as_round}
+        for token in round_.tokens
+    ]
+    return {"lane": lane, **fields, "tokens": tokens}
+
+
+def _short(value: Any) -> Any:
+    """Five digits of a number that is not whole; more are never shown of a token."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value

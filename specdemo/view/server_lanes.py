@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from specdemo.server_record import LEVELS, ServerRecord
-from specdemo.servers.catalog import label_of
+from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
+from specdemo.servers.catalog import label_of, offered
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
 CLOCK = "client’s clock"
 """Times of such a lane are taken on this machine, when a piece of the answer arrives."""
-LATER = "its rounds are told when its answer ends"
+LATER = "its rounds are told when its answer ends at the latest"
+WAITS = "runs alone, in its turn, since it is on this machine"
+RAN_ALONE = "lanes one after the other: it is on this machine"
 
 
 def server_names(lanes: list[Settings]) -> list[str | None]:
@@ -35,8 +37,14 @@ def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, An
         "gamma": 0 if plain else settings.gamma,  # its own is not known before the end
         "adaptive": False,
         "lossy": False,
-        "server": {"line": CLOCK if plain else f"{CLOCK}; {LATER}", "notes": []},
+        "server": {"line": "; ".join((CLOCK, *(() if plain else (LATER,)), *_turn(settings))), "notes": []},
     }
+
+
+def _turn(settings: Settings) -> tuple[str, ...]:
+    """That a lane of a configured server waits for its turn, where it does."""
+    entry = offered().get(settings.server or "")
+    return (WAITS,) if entry and entry.pair.shares_machine(settings.strategy) else ()
 
 
 def complete_header(header: dict[str, Any], trace: Trace) -> None:
@@ -52,6 +60,13 @@ def complete_header(header: dict[str, Any], trace: Trace) -> None:
 def _line(record: ServerRecord, settings: Settings) -> str:
     network = record.network_seconds
     clock = CLOCK if network is None else f"{CLOCK}, network ~{_milliseconds(network)}\u00a0ms"
+    if record.engine:
+        clock = f"{record.engine} · {clock}"
+    if record.decode_seconds and record.completion_tokens and record.completion_tokens > 1:
+        speed = (record.completion_tokens - 1) / record.decode_seconds
+        clock += f", its own clock {speed:.1f}\u00a0tokens/s"
+    if IN_TURN in record.notes:
+        clock += f" · {RAN_ALONE}"
     # Plain decoding has nothing to report: every token is a pass of the target.
     if settings.strategy == "autoregressive" or record.incomplete:
         return clock
@@ -64,7 +79,7 @@ def _milliseconds(seconds: float) -> str:
 
 def _notes(record: ServerRecord) -> list[str]:
     broken = [f"Incomplete: {record.incomplete}"] if record.incomplete else []
-    return [_sentence(text) for text in (*broken, *record.notes)]
+    return [_sentence(text) for text in (*broken, *record.notes) if text != IN_TURN]
 
 
 def _sentence(text: str) -> str:

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 from made_traces import lane_of, plain_lane
+from toys import build, prompt_ids, skilled_head
 
 import specdemo
-from specdemo.analysis.diagnosis import explain, gather
+from specdemo import ModelPair
+from specdemo.analysis.diagnosis import explain, explain_race, gather
+from specdemo.analysis.heads import outside_vocabulary, remarks
 from specdemo.analysis.reasons import RULES, Evidence
+from specdemo.models.packing import NO_ROOM
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -27,6 +31,10 @@ GOOD = Evidence(
 )
 
 CASES = {
+    "costs that cannot be": (
+        replace(GOOD, v=0.7),
+        "checking 6 tokens took 0.70 single steps, so this run cannot say why",
+    ),
     "draft too costly at any acceptance": (
         replace(GOOD, speedup=0.55, rate=0.82, c=1.1),
         "a draft step costs 110% of a target step: even if all 5 drafted tokens were kept",
@@ -87,6 +95,36 @@ def test_no_shorter_draft_is_advised_where_the_long_one_is_right() -> None:
     assert gather(plain_lane([0.1] * 11), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None
 
 
+@pytest.mark.parametrize(
+    ("record", "remedy"),
+    [
+        ({"quantization": "int8"}, "in bfloat16 checks so many for about one step"),
+        ({"engine": f"direct: {NO_ROOM} (2.4 GB)"}, "its weights would be packed"),
+        ({}, None),
+    ],
+)
+def test_a_costly_check_names_its_remedy(record: dict[str, str], remedy: str | None) -> None:
+    """Guards the advice where kernels, not the pair, are what loses: γ 4, 1 kept, c 0.1, v 2.5."""
+    said = explain(plain_lane([0.1] * 11), replace(lane(1, 4, 0.1, 0.01, 0.25), **record))
+    assert "single steps" in said
+    assert remedy is None or remedy in said
+    assert remedy is not None or "one step" not in said
+
+
+def test_every_lane_has_its_own_line_against_a_plain_lane_and_costs_of_the_usual_length() -> None:
+    """Guards against a winner alone, a speculative baseline, and v of the one long draft of an adaptive lane."""
+    fixed, plain = lane(3, 4, 0.1, 0.01, 0.13), plain_lane([0.1] * 11)
+    kinds = [*["accepted"] * 2, "bonus"], (0.02, 0.12, 0.0)
+    long = ["accepted"] * 12 + ["bonus"], (0.12, 0.5, 0.0)
+    adaptive = lane_of(Settings(adaptive_gamma=True), [*[kinds] * 5, long], 0.1)
+    said = explain_race([fixed, adaptive, plain], ["Fixed", "Adaptive", "Plain"]).split("\n")
+    assert said[0].startswith("Fixed: 2.4× over plain because")
+    assert said[1].startswith("Adaptive: 2.1× over plain because")
+    assert "checking 3 tokens costs 1.2 steps" in said[1]
+    alone = explain_race([fixed, adaptive], ["Fixed", "Adaptive"])
+    assert alone.startswith("Fixed, Adaptive: no plain lane ran here"), "what holds of several is said once"
+
+
 def test_real_lanes_are_explained() -> None:
     """Guards the whole way from a run to a sentence."""
     pair = specdemo.load_pair()
@@ -98,3 +136,21 @@ def test_real_lanes_are_explained() -> None:
         )
     ]
     assert "×" in explain(*runs)
+
+
+def test_a_heads_own_causes_are_named() -> None:
+    """Guards the share of rejections outside the draft vocabulary, and the fall of acceptance in the draft."""
+    target = build("llama", eos=None)
+    pair = ModelPair(target, None, None, head=skilled_head(target, draft_vocabulary=30))
+    plain = specdemo.run(pair, prompt_ids(9), Settings(strategy="autoregressive", max_new_tokens=100))
+    lane = specdemo.run(pair, prompt_ids(9), Settings(drafter="eagle3", gamma=3, max_new_tokens=100))
+    known = set(pair.head.target_ids.tolist())
+    corrected = [t for t in lane.output if t.kind == "corrected"]
+    outside = sum(t.id not in known for t in corrected) / len(corrected)
+    assert 0.1 < outside == outside_vocabulary(lane) < 1.0
+    assert f"In {outside:.0%} of the rejected rounds" in explain(plain, lane)
+    cut = specdemo.run(
+        pair, prompt_ids(9), replace(lane.settings, acceptance="sampling", temperature=1.0, top_k=5)
+    )
+    assert outside_vocabulary(cut) is None, "top-k leaves out tokens that the head has"
+    assert remarks(plain) == []

@@ -246,6 +246,23 @@ def test_a_race_without_lanes_is_plain_against_the_settings(capsys: pytest.Captu
     assert traces[1].settings == Settings(max_new_tokens=6, gamma=4)
 
 
+def test_advise_prints_advice_and_lines_and_writes_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, table = tmp_path / "report.html", tmp_path / "rows.csv"
+    words = ["advise", PROMPT, "--budget", "3", "--methods", "prompt_lookup", "--max-new-tokens", "6"]
+    assert main([*words, "--code", "vllm", "--html", str(page), "--csv", str(table)]) == 0
+    out = capsys.readouterr().out
+    assert "plain decoding" in out
+    assert "vllm serve assets/builtin/target" in out
+    assert "prompt lookup" in table.read_text(encoding="utf-8")
+    html = page.read_text(encoding="utf-8")
+    assert "default-src 'none'" in html
+    assert "python -m specdemo advise" in html
+    assert main(["advise", PROMPT, "--budget", "-1"]) == 2
+    assert "budget_seconds: must be a number above 0" in capsys.readouterr().err
+
+
 def test_sweep_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "rows.csv"
     words = ["sweep", PROMPT, "--gammas", "2", "4", "--max-new-tokens", "8", "--json", "-", "--csv", str(table)]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from dataclasses import replace
 
 import pytest
 import torch
+from toys import endless_pair, prompt_ids
 
-from specdemo.decoding.gamma import AdaptiveGamma
+import specdemo
+from specdemo.decoding.gamma import AdaptiveGamma, Costs
 from specdemo.decoding.lane import Outcome, Step
+from specdemo.decoding.tree_size import AdaptiveTree
+from specdemo.drafters import DRAFTERS
+from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, expected_tokens
 
 STEP = 0.01  # seconds of a plain target step
@@ -61,7 +68,68 @@ def test_it_starts_with_the_gamma_of_the_settings() -> None:
     assert AdaptiveGamma(7, 16).next() == 7
 
 
+def test_where_no_draft_pays_it_decodes_plainly_and_tries_again() -> None:
+    """A draft as dear as the target: nearly all rounds are plain, tries grow rarer; then the text becomes easy."""
+    policy = AdaptiveGamma(5, 16)
+    chosen = play(policy, 0.5, 1.0, 0.02, 300)
+    plain = [n for n, gamma in enumerate(chosen) if gamma == 0]
+    assert len(plain) > 0.8 * len(chosen)
+    assert max(chosen[-100:]) > 0, "it tries again"
+    cheap = play(AdaptiveGamma(5, 16), 0.8, 0.05, 0.02, 300)
+    assert 0 not in cheap
+    again = play(policy, 0.95, 0.02, 0.0, 300)
+    assert 0 not in again[-150:]
+
+
+def test_a_batch_does_not_pause_a_row() -> None:
+    """Its costs are of all rows, so a row's own plain rounds would save nothing."""
+    assert 0 not in play(AdaptiveGamma(5, 16, batch_costs()), 0.3, 1.0, 0.02, 100)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_drafters_take_up_again_after_a_pause(drafter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches and features must follow the tokens that were decoded plainly meanwhile."""
+    choices = itertools.cycle([3, 0, 0, 0, 0, 2])
+    monkeypatch.setattr(AdaptiveGamma, "next", lambda self: next(choices))
+    lane = Settings(drafter=drafter, adaptive_gamma=True, max_new_tokens=30)
+    plain, paused = (
+        specdemo.run(endless_pair("llama"), prompt_ids(9), s)
+        for s in (replace(lane, strategy="autoregressive"), lane)
+    )
+    assert paused.token_ids == plain.token_ids
+    assert [r.drafted for r in paused.rounds[1:]].count(0) >= 4
+    assert paused.metrics().accepted > 0 or drafter in ("early_exit", "prompt_lookup")
+
+
+def batch_costs() -> Costs:
+    costs = Costs()
+    costs.observe(5, 5 * STEP, STEP)
+    return costs
+
+
 def test_expected_tokens_against_a_sum() -> None:
     """Guards the closed form: 1 + α + … + α^γ."""
     for alpha in (0.0, 0.3, 0.9, 1.0):
         assert expected_tokens(alpha, 6) == pytest.approx(sum(alpha**i for i in range(7)))
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "per_node", "tree"),
+    [(0.6, 0.6, 0.001, True), (0.6, 0.0, 0.3, False)],
+    ids=["tree", "chain"],
+)
+def test_a_tree_is_as_large_as_pays(first: float, later: float, per_node: float, tree: bool) -> None:
+    """Guards the choice: second guesses where they pass and cost little, a chain where they do not."""
+    policy = AdaptiveTree(4)
+    policy._first._passed, policy._first._tested = 1000 * first, 1000.0
+    policy._later._passed, policy._later._tested = 1000 * later, 1000.0
+    policy._trials.clear()
+    policy._step.add(0.05)
+    for nodes in (0, 8, 16):
+        policy._rest.add(nodes, 1 + per_node * nodes)
+    shape = policy.next()
+    assert shape.depth > 0
+    assert (shape.nodes > shape.depth) is tree
+    for nodes in (0, 8, 16):
+        policy._rest.add(nodes, 1 + 100 * nodes)
+    assert policy.next() == (0, 0), "nothing pays where a check costs so much"

@@ -30,13 +30,13 @@ def reference(family: str, length: int, count: int) -> list[int]:
     return generate(toy_pair(family).target, prompt_ids(length), count)
 
 
-@pytest.mark.parametrize("gamma", [1, 2, 5, 9, 16])
+@pytest.mark.parametrize("gamma", [1, 4, 16])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_speculative_ids_equal_generate(family: str, gamma: int) -> None:
     """Guards the whole loop: rollback off by one, a missing bonus token, a block cut at the wrong place."""
     pair = toy_pair(family)
     for length in LENGTHS:
-        for count in sorted({1, 2, gamma, gamma + 1, 64}):
+        for count in (64,) if length != 17 else sorted({1, 2, gamma, gamma + 1, 64}):
             trace = specdemo.run(pair, prompt_ids(length), Settings(gamma=gamma, max_new_tokens=count))
             expected = reference(family, length, count)
             assert trace.token_ids == expected, f"prompt of {length}, {count} new tokens"

@@ -90,6 +90,15 @@ def test_every_lossless_rule_with_every_drafter_draws_from_the_targets_distribut
     assert p_value(pair, **fields) > 0.001
 
 
+@pytest.mark.parametrize("drafter", [name for name, spec in DRAFTERS.items() if spec.trees])
+@pytest.mark.parametrize("rule", ["sampling", "token_match"])
+def test_draft_trees_draw_from_the_targets_distribution(rule: str, drafter: str) -> None:
+    """Guards trees through the whole loop, each drafter's q included. False alarm: 1 in 1,000 seeds for each."""
+    pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
+    fields = {"acceptance": rule, "drafter": drafter, "temperature": 1.0, "gamma": 2, "tree_nodes": 5}
+    assert p_value(pair, **fields) > 0.001
+
+
 @pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
 def test_transformers_own_lane_draws_from_the_targets_distribution(drafter: str) -> None:
     """Guards the translation of the settings: a sampling lane of transformers must sample the same p."""

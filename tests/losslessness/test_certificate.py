@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import specdemo
 from specdemo import Certificate, ModelPair, Settings, SpecDemoError
 from specdemo.decoding import speculative
 from specdemo.decoding.batch import loop as batched
-from specdemo.losslessness.certificate import Outcome, Table
+from specdemo.losslessness.certificate import Outcome, Table, wilson
 from specdemo.losslessness.power import Detectable, detectable
 from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
 from specdemo.settings import DRAFTERS, LOSSY_RULES
@@ -330,3 +331,14 @@ def test_what_cannot_be_checked_greedily_is_refused_with_a_reason(change: dict[s
         arguments["trace"] = replace(greedy_trace(pair), **change["trace"])
     with pytest.raises(SpecDemoError, match=message):
         specdemo.check_greedy(**arguments)
+
+
+def test_whiskers_cover_the_share_that_drew_them() -> None:
+    """Guards Wilson's interval, also where nothing, or everything, was drawn."""
+    rng = Random(3)
+    for share in (0.02, 0.3, 0.97):
+        counts = [sum(rng.random() < share for _ in range(80)) for _ in range(200)]
+        assert sum(low <= share <= high for low, high in (wilson(n, 80) for n in counts)) >= 180
+    assert wilson(0, 50)[0] == 0.0 < wilson(0, 50)[1] < 0.1
+    assert wilson(50, 50)[1] == 1.0
+    assert wilson(0, 0) == (0.0, 1.0)

@@ -43,6 +43,7 @@ def trace(
         (trace([5, 6, 7]), trace([5, 6], SPECULATIVE), "diverged", 2),
         (trace([5, 6, 7]), trace([5, 6], SPECULATIVE, stop=None), "partial", 2),
         (trace([5, 6, 7]), trace([5, 9], SPECULATIVE, stop=None), "diverged", 1),
+        (trace([5, 6, 7]), trace([5, 6], SPECULATIVE, stop="context"), "partial", 2),
     ],
 )
 def test_every_outcome_is_told_apart(left: Trace, right: Trace, outcome: str, position: int) -> None:
@@ -90,7 +91,7 @@ def test_the_reason_blames_the_verification_where_no_acceptance_could_pay() -> N
     rounds = [(["accepted", "accepted", "bonus"], (0.02, 0.45, 0.0))] * 4
     reason = explain(plain_lane([0.1] * 7), lane_of(SPECULATIVE, rounds))
     assert reason is not None
-    assert reason.startswith("0.64× because")
+    assert reason.startswith("36% slower than plain because")
     assert "even if all 2 drafted tokens were kept" in reason
     assert "4.5 single steps" in reason
 
@@ -145,7 +146,8 @@ def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
     quantised, whole = [5, 6, 7, 1, 1, 1], IDS
     lanes = [trace(whole), trace(quantised, PLAIN, "int8"), trace(quantised, PLAIN, "int8")]
     verdict = race_value._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
-    assert verdict == {"kind": "identical", "text": "Speculative: identical output, checked at all 6 tokens"}
+    said = "Speculative: identical output, checked at all 6 tokens (against Plain 2)"
+    assert verdict == {"kind": "identical", "text": said}
     assert race_value._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
     broken = [*lanes[:2], trace(whole, PLAIN, "int8")]
     assert race_value._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
@@ -155,7 +157,7 @@ def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:
     """Guards c and v, which would otherwise divide a quantised step by an unquantised one."""
     lane = half_kept("int8")
     reason = explain_race([trace(IDS, step=0.09), lane, trace(IDS, PLAIN, "int8")])
-    assert reason.startswith("Against plain decoding with the same weights 1.4×")
+    assert reason.startswith("1.4× over int8 plain because")
     assert "1.2 steps" in reason
     assert "int8 weights make the target 1.1× slower" in reason
-    assert "int8 weights of the fastest lane" in explain_race([trace(IDS), lane])
+    assert "int8 weights of this lane" in explain_race([trace(IDS), lane])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -101,12 +102,41 @@ def test_working_memory_is_that_of_two_real_caches(family: str, folders: Folders
 
 
 @pytest.mark.parametrize(("own", "expected"), [("float16", "float16"), ("float32", "bfloat16")])
-def test_auto_is_exact_on_a_cpu_and_16_bit_elsewhere(own: str, expected: str) -> None:
-    """Guards greedy equality on CPUs, and half the memory on GPUs."""
-    config = transformers.GPT2Config(dtype=own)
-    assert resolve_dtype("auto", config, "cpu") is torch.float32
-    assert str(resolve_dtype("auto", config, "cuda")) == f"torch.{expected}"
-    assert resolve_dtype("float16", config, "cpu") is torch.float16
+def test_auto_is_16_bit_on_a_gpu(own: str, expected: str) -> None:
+    """Guards half the memory on GPUs."""
+    model = made({"dtype": own})
+    assert str(resolve_dtype("auto", model, "cuda")) == f"torch.{expected}"
+    assert resolve_dtype("float16", model, "cpu") is torch.float16
+
+
+@pytest.mark.parametrize("instructions", [None, "avx512"])
+def test_auto_on_a_cpu(instructions: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards greedy equality of small models, and of all where bfloat16 would be emulated."""
+    monkeypatch.setattr("specdemo.models.preflight.bfloat16_instructions", lambda: instructions)
+    assert resolve_dtype("auto", made({"n_embd": 48, "vocab_size": 100}), "cpu") is torch.float32
+    large = torch.bfloat16 if instructions else torch.float32
+    assert resolve_dtype("auto", made({}), "cpu") is large
+
+
+def test_16_bit_on_a_cpu_without_instructions_is_told(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a choice that halves memory and, there, the speed."""
+    folder = folders("llama")[0]
+    for instructions, dtype, told in (
+        (None, "bfloat16", "no bfloat16 instructions: float32 is quicker"),
+        ("avx512", "float16", "no float16 instructions: float32 is quicker"),
+        ("avx512", "bfloat16", ""),
+        (None, "float32", ""),
+    ):
+        monkeypatch.setattr("specdemo.models.preflight.bfloat16_instructions", lambda found=instructions: found)
+        notes = " ".join(look(folder, dtype=dtype).notes)
+        assert told in notes
+        assert bool(notes) is bool(told)
+
+
+def made(fields: dict[str, Any]) -> transformers.PreTrainedModel:
+    """A GPT-2, of 124M parameters unless told, without memory."""
+    with torch.device("meta"):
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**fields))
 
 
 @pytest.mark.parametrize(

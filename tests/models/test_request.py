@@ -63,7 +63,12 @@ def test_the_pairs_that_were_asked_for_are_there() -> None:
     assert (qwen3.target_quantization, qwen3.draft_quantization) == ("float8", "float8")
     assert request_pair("llama2-70b").device == "auto"
     assert request_pair("llama2-70b").dtype == "float16"
-    assert {i for i, entry in catalog().items() if entry.gated} == {"llama3", "llama2-70b"}
+    assert {i for i, entry in catalog().items() if entry.gated} == {
+        "llama3",
+        "llama3-eagle3",
+        "llama3-eagle3-redhat",
+        "llama2-70b",
+    }
 
 
 def test_pinned_revisions_are_whole_commits() -> None:
@@ -163,9 +168,9 @@ def test_a_folder_may_have_a_plus_in_its_name(tmp_path: Path) -> None:
     assert request_pair(typed.name) == typed, "the name that is shown can be typed"
 
 
-@pytest.mark.parametrize("name", ["a/b + c/d + e/f", "a/b +  ", " + a/b"])
-def test_more_or_less_than_two_models_are_refused(name: str) -> None:
-    """Guards against a third model dropped in silence, or an empty one asked of the hub."""
+@pytest.mark.parametrize("name", ["a/b + c/d + e/f + g/h", "a/b +  ", " + a/b"])
+def test_more_or_fewer_names_than_there_are_parts_are_refused(name: str) -> None:
+    """Guards against a name dropped in silence, or an empty one asked of the hub."""
     with pytest.raises(PairError, match=r"target \+ draft"):
         request_pair(name, device="cpu")
 

@@ -95,7 +95,8 @@ def test_the_template_is_applied_by_default_with_thinking_off(text_pair: ModelPa
 
 
 @pytest.mark.parametrize(
-    "template", ["{{ raise_exception('users only') }}", "{{ messages[7].content.x }}", "{% if %}"]
+    "template",
+    ["{{ raise_exception('users only') }}", "{{ messages[7].content.x }}", "{% if %}", r"{{ '\ud800' }}"],
 )
 def test_a_template_that_fails_is_a_sentence(text_pair: ModelPair, template: str) -> None:
     """Guards models whose template was written for other conversations, or was broken on the way."""

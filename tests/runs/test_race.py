@@ -58,6 +58,8 @@ class Scripted:
 class Remote(Scripted):
     """A lane on a server: its rounds come by themselves, at their times on a clock that others move."""
 
+    shares_machine = False
+
     def __init__(self, wall: list[float], *clock: float) -> None:
         super().__init__(*clock)
         self.wall, self.started = wall, False

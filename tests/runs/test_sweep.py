@@ -90,7 +90,7 @@ def test_speedups_compare_with_the_plain_runs_of_the_same_repeat_and_the_middle_
     report = made_up((0, 0, 1.0), (2, 0, 1.5), (0, 1, 2.0), (2, 1, 3.0), (0, 2, 4.0), (2, 2, 1.5))
     row = report.rows[0]
     assert (row.speedup, row.speedup_low, row.speedup_high) == (2.0, 2.0, 8.0)
-    assert row.tokens_per_second == 2.0
+    assert (row.tokens_per_second, row.plain_tokens_per_second) == (2.0, 1.0), "of one repeat, so that they divide"
     assert report.plain_tokens_per_second == 0.5
 
 
@@ -106,9 +106,18 @@ def test_costs_and_prediction_of_runs_made_by_hand() -> None:
     assert row.speedup == pytest.approx((1.1 * 5 / 5) / ((2 * 2.1 + 1.2) / 5))
 
 
-def test_the_lowest_gamma_within_a_hundredth_of_the_best_is_recommended() -> None:
+def test_the_lowest_gamma_that_is_level_with_the_best_is_recommended() -> None:
     near = made_up((0, 0, 1.0), (2, 0, 1.5), (4, 0, 2.49), (6, 0, 7.0))  # 2.00×, 2.008×, 1.00×
     assert near.best_gamma == 2
+    assert "γ 2 and 4 are level; 2 is the smallest." in near.recommendation
+    # 2.00× (1.94 to 2.07), 2.08× (2.00 to 2.17), 2.02× and 1.80×: ranges that overlap within 5 %, and one apart.
+    seconds = {0: (1.0, 1.0, 1.0), 2: (1.5, 1.45, 1.55), 3: (1.92, 2.0, 1.84), 4: (2.4, 2.48, 2.5), 5: (3.3,) * 3}
+    level = made_up(*((g, repeat, s) for g, times in seconds.items() for repeat, s in enumerate(times)))
+    assert [row.gamma for row in level.level] == [2, 3, 4]
+    assert "γ 2 to 4 are level; 2 is the smallest." in level.recommendation
+    open_ = made_up((0, 0, 1.0), (2, 0, 2.8), (0, 1, 1.0), (2, 1, 3.2), (0, 2, 1.0), (2, 2, 2.9))
+    assert open_.pays is None
+    assert open_.recommendation.startswith("Whether speculation pays here is open")
     clear = made_up((0, 0, 1.0), (2, 0, 1.5), (4, 0, 2.0), (6, 0, 7.0))
     assert clear.best_gamma == 4
     assert clear.recommendation.startswith("So far: Draft 4 tokens a round (γ = 4): 2.50× as fast")
@@ -252,7 +261,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
     made: list[int] = []
     seen: list[int] = []
     thread = ThreadPoolExecutor(1)
-    one_run = specdemo.sweep.__globals__["_run"]
+    one_run = specdemo.sweep.__globals__["finished_run"]
 
     def watched(*arguments: object) -> object:
         if not made:
@@ -260,7 +269,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
         made.append(1)
         return one_run(*arguments)
 
-    monkeypatch.setitem(specdemo.sweep.__globals__, "_run", watched)
+    monkeypatch.setitem(specdemo.sweep.__globals__, "finished_run", watched)
     last = on_the_page(PROMPTS, thread)
     assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
 
@@ -268,7 +277,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
 def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one_run = specdemo.sweep.__globals__["_run"]
+    one_run = specdemo.sweep.__globals__["finished_run"]
     made: list[int] = []
 
     def failing(*arguments: object) -> object:
@@ -277,7 +286,7 @@ def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measure
             raise RuntimeError("broken")
         return one_run(*arguments)
 
-    monkeypatch.setitem(specdemo.sweep.__globals__, "_run", failing)
+    monkeypatch.setitem(specdemo.sweep.__globals__, "finished_run", failing)
     last = on_the_page(PROMPTS[:1])
     assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
     assert last.result is not None

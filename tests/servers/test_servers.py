@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 import threading
@@ -38,7 +39,7 @@ PLAIN = replace(REMOTE, strategy="autoregressive")
 
 
 def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
-    return ServerPair(None, fake.url, fake.model, **options)
+    return ServerPair(None, fake.url, fake.model, own_hardware=True, **options)
 
 
 def run_on(fake: FakeVLLM, settings: Settings = REMOTE, **options: object) -> Trace:
@@ -334,7 +335,7 @@ def test_a_lane_that_was_never_read_sends_no_request() -> None:
 
 def test_thirty_two_lanes_at_once_lose_and_cross_nothing() -> None:
     settings = [
-        replace(REMOTE, temperature=1.0, acceptance="sampling", seed=seed, max_new_tokens=48) for seed in range(32)
+        replace(REMOTE, temperature=1.0, acceptance="sampling", seed=seed, max_new_tokens=24) for seed in range(32)
     ]
     with FakeVLLM(endless_pair("llama"), DRAFTS, merge=0.2) as fake:
         pair = speculative(fake)
@@ -358,7 +359,7 @@ def test_thirty_two_lanes_at_once_lose_and_cross_nothing() -> None:
 def test_a_local_lane_races_a_server() -> None:
     pair = endless_pair("llama")
     with FakeVLLM(pair, DRAFTS, pause=0.005) as fake, FakeVLLM(pair, pause=0.005) as base:
-        served = ServerPair(base.url, fake.url, "toy")
+        served = ServerPair(base.url, fake.url, "toy", own_hardware=True)
         lanes = [PLAIN, Settings(max_new_tokens=24), REMOTE]
         race = specdemo.race([served, pair, served], PROMPT, lanes)
         rounds: list[list] = [[], [], []]
@@ -497,8 +498,9 @@ def test_a_sweep_whose_server_breaks_off_says_so() -> None:
 
 def test_files_have_empty_fields_where_nothing_is_known() -> None:
     trace = run_once(toy_pair("llama"))
-    rejected = next(line for line in specdemo.tokens_csv([trace]).splitlines() if "rejected" in line)
-    assert rejected.split(",")[6:12] == [""] * 6  # id, text, p, q, acceptance, margin
+    rows = csv.DictReader(specdemo.tokens_csv([trace]).splitlines())
+    rejected = next(row for row in rows if row["kind"] == "rejected")
+    assert {rejected[name] for name in ("id", "text", "p", "q", "acceptance", "margin")} == {""}
     assert specdemo.rounds_csv([trace]).splitlines()[1].endswith(",,,,,")
 
 

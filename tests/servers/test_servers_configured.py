@@ -84,7 +84,7 @@ def test_the_readmes_commands_are_what_vllm_accepts() -> None:
             speculative += 1
             drafts = json.loads(config[1])
             assert (drafts["method"], drafts["draft_tensor_parallel_size"]) == ("draft_model", size)
-    assert (len(commands), speculative) == (8, 4)
+    assert (len(commands), speculative) == (10, 5)
 
 
 def test_a_file_names_servers_and_the_environment_holds_their_keys(
@@ -225,7 +225,7 @@ def test_settings_name_a_configured_server(monkeypatch: pytest.MonkeyPatch) -> N
         for _ in race:
             pass
         assert [t.server is None for t in race.traces()] == [False, True]
-    with pytest.raises(ServerError, match="choose one of server"):
+    with pytest.raises(ServerError, match="choose one of 'server'"):
         specdemo.run(None, "a", Settings(engine="server", server="nope"))
     with pytest.raises(SettingsError, match="engine"):
         Settings(server="server")

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from browsing import RUN_MS, choose, fill_numbers
+from browsing import RUN_MS, choose, fill_numbers, set_length
 from playwright.sync_api import Page, expect
 
 pytest_plugins = ["browser_fixtures"]
@@ -14,8 +14,10 @@ pytest_plugins = ["browser_fixtures"]
 HOSTILE = "<img src=x onerror=document.title='broken'> ${alert(1)} {{7*7}}"
 
 
-def fill(page: Page, **numbers: float) -> None:
+def fill(page: Page, tokens: int | None = None, **numbers: float) -> None:
     fill_numbers(page, "Batch", "batch", numbers)
+    if tokens is not None:
+        set_length(page, tokens)
 
 
 def ended(page: Page, phase: str) -> str:
@@ -76,18 +78,18 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     """Guards the messages, and that the tab is usable after them."""
     fill(page, rows=99)
     page.locator("#batch-run").click()
-    assert "rows: must be a whole number from 1 to 16, not 99" in ended(page, "error")
+    assert "Rows: must be a whole number from 1 to 16, not 99" in ended(page, "error")
     fill(page, rows=1.5)
     page.locator("#batch-run").click()
-    expect(page.locator("#batch-status")).to_contain_text("rows: must be a whole number from 1 to 16, not 1.5")
+    expect(page.locator("#batch-status")).to_contain_text("Rows: must be a whole number from 1 to 16, not 1.5")
     fill(page, rows=1, tokens=1)
     page.locator("#batch-run").click()
-    expect(page.locator("#batch-status")).to_contain_text("tokens a row: must be a whole number from 2 to 1,024")
+    expect(page.locator("#batch-status")).to_contain_text("Length: must be a whole number from 2 to 1,024")
     ended(page, "error")
     fill(page, rows=16, tokens=1000)
     page.locator("#batch-run").click()
     page.wait_for_selector(".batch-cell .t", timeout=RUN_MS)
-    page.locator("#batch-stop").click()
+    page.locator("#stop").click()
     assert "Stopped. What was decoded until then is shown." in ended(page, "stopped")
     assert page.locator(".batch-row").first.locator(".batch-note").first.inner_text().endswith("stopped")
     choose(page, "lane2-method", "Speculative: early exit")

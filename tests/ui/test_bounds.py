@@ -35,7 +35,7 @@ from specdemo.ui.api.sessions import Sessions
 from specdemo.ui.api.uploads import UploadBound
 from specdemo.ui.api.visitors import Visitors
 from specdemo.ui.jobs.limits import PUBLIC
-from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
 from specdemo.ui.jobs.stops import StopSignals
 
 BODY, FILE = 30_000, 50_000
@@ -284,6 +284,26 @@ def test_recordings_of_all_visitors_are_bounded_and_come_back_as_they_were(recor
     SessionRecordings(1).keep("a", recording)
 
 
+def test_the_history_of_a_visit_is_bounded_and_its_own(recording: Recording) -> None:
+    """Runs stay to be looked at again, what was only opened does not, and nobody sees another's."""
+    kept = SessionRecordings(10**9)
+    for number in range(HISTORY + 2):
+        kept.begin("a")
+        kept.finish("a", recording, {"prompt": str(number)})
+        kept.end("a")
+    kept.keep("a", recording)
+    runs = kept.history("a")
+    assert [run["prompt"] for run in runs] == [str(n) for n in range(HISTORY + 1, 1, -1)]
+    assert not any(run["current"] for run in runs)
+    assert kept.look_back("b", runs[0]["number"]) is None
+    assert kept.look_back("a", runs[-1]["number"]) == recording
+    assert [run["current"] for run in kept.history("a")] == [False] * (len(runs) - 1) + [True]
+    kept.begin("a")
+    assert (kept.get("a"), len(kept.history("a"))) == (None, len(runs))
+    kept.forget("a")
+    assert (kept._size, kept.sessions()) == (0, set())
+
+
 class Queue:
     """Of Gradio, what the visitors' belongings hang on."""
 
@@ -332,7 +352,7 @@ def test_nothing_of_a_visitor_outlives_what_gradio_keeps_of_them(page: Any, reco
     kept = Visitors(page, [stops, recordings], PUBLIC)
     for session in "abcdef":
         assert page.state_holder[session] is not None
-        stops.arm(session)
+        stops.arm(session, "race")
         recordings.keep(session, recording)
     page.state_holder.time_last_used["d"] -= timedelta(seconds=PUBLIC.idle + 1)
     asyncio.run(kept.tidy())
@@ -422,13 +442,14 @@ def test_an_address_is_the_peers_or_what_a_trusted_proxy_says(
     assert asyncio.run(ask()) == expected
 
 
-def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
+@pytest.mark.parametrize("path", ["/gradio_api/mcp/", "/gradio_api/mcp/messages/"])
+def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address(path: str) -> None:
     """Its own calls come from this machine, with the headers of the agent's."""
     seen: list[str] = []
 
     async def answer(request: Request) -> JSONResponse:
         seen.append(request.client.host if request.client else "")
-        if request.url.path.endswith("mcp/"):
+        if request.url.path == path:
             inner = httpx.ASGITransport(app, client=("127.0.0.1", 1))
             async with httpx.AsyncClient(transport=inner, base_url="http://app") as http:
                 await http.post("/gradio_api/queue/join", headers=dict(request.headers))
@@ -440,7 +461,7 @@ def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
     async def call() -> None:
         transport = httpx.ASGITransport(app, client=("198.51.100.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://app") as http:
-            await http.post("/gradio_api/mcp/")
+            await http.post(path)
 
     asyncio.run(call())
     assert seen == ["198.51.100.7"] * 2
@@ -453,6 +474,8 @@ def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
         ("x-forwarded-host", "page.example, 10.0.0.1", True),
         ("x-forwarded-proto", "https,http", True),
         ("x-forwarded-host", "[::1", False),
+        ("x-forwarded-host", "[::1]:443", True),
+        ("x-forwarded-host", "[::::]", False),
         ("x-forwarded-host", "x" * 300, False),
         ("x-forwarded-proto", "javascript", False),
     ],

@@ -68,16 +68,16 @@ def mcp(url: str, work: Any) -> Any:
         return thread.submit(asyncio.run, session()).result()
 
 
-def test_four_endpoints_are_public_and_typed_and_nothing_else(client: Client, url: str) -> None:
+def test_five_endpoints_are_public_and_typed_and_nothing_else(client: Client, url: str) -> None:
     """What the page does by itself cannot be called by name; every parameter says what it is."""
     named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/pairs", "/run", "/race", "/sweep"}
+    assert set(named) == {"/pairs", "/run", "/race", "/sweep", "/advise"}
     assert client.view_api(return_format="dict")["unnamed_endpoints"] == {}
     settings = {p["parameter_name"]: p["type"] for p in named["/run"]["parameters"]}["settings"]
     assert set(settings["properties"]) == set(Settings.__dataclass_fields__)
     assert settings["properties"]["acceptance"]["enum"][:2] == ["exact", "sampling"]
     tools = {tool["name"]: tool for tool in httpx.get(f"{url}gradio_api/mcp/schema").json()}
-    assert set(tools) == {"pairs", "run", "race", "sweep"}
+    assert set(tools) == {"pairs", "run", "race", "sweep", "advise"}
     for tool in tools.values():
         assert len(tool["description"]) > 40
         assert all(p.get("description") for p in tool["inputSchema"]["properties"].values())
@@ -117,6 +117,18 @@ def test_a_sweep_measures_and_advises(client: Client) -> None:
     assert [row["gamma"] for row in answer["rows"]] == [2, 4]
     assert answer["complete"]
     assert answer["recommendation"]
+    assert "runs" not in answer
+
+
+def test_advice_names_a_setting_and_the_lines_that_set_it(client: Client) -> None:
+    """One method, so that a few seconds are enough for a block on a busy machine."""
+    asked = [[PROMPT, "A farmer has 40 cows."], 4, ["prompt_lookup"], ["a", "b"], {"max_new_tokens": 8}]
+    answer = client.predict(*asked, api_name="/advise")
+    assert {row["method"] for row in answer["rows"]} == {"plain decoding", "prompt lookup"}
+    assert answer["complete"]
+    assert answer["settings"]["max_new_tokens"] == 8
+    assert set(answer["code"]) == {"transformers", "vllm", "sglang", "llama.cpp"}
+    assert answer["models"]["target"] == "assets/builtin/target"
     assert "runs" not in answer
 
 
@@ -160,9 +172,11 @@ def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: Pai
         ("/run", [PROMPT, {"gama": 5}], "'gama' is not known; choose from strategy"),
         ("/run", [PROMPT, {"temperature": 0.5}], "choose 'sampling'"),
         ("/run", [PROMPT, {}, "no such pair"], "no such pair"),
-        ("/race", [PROMPT, [{}, {"gamma": 0}]], "Lane 2: gamma"),
+        ("/race", [PROMPT, [{}, {"gamma": 0}]], "Lane 2, gamma"),
         ("/race", [PROMPT, []], "lanes: there are 0"),
         ("/sweep", [[PROMPT], [0]], "gammas"),
+        ("/advise", [[PROMPT], 0], "budget"),
+        ("/advise", [[PROMPT], 5, ["guess"]], "methods"),
         ("/sweep", [[], [2]], "there is none"),
     ],
 )
@@ -184,7 +198,7 @@ def test_an_agent_lists_and_calls_the_tools(url: str) -> None:
         return tools, good, bad
 
     tools, good, bad = mcp(url, work)
-    assert sorted(tools) == ["pairs", "race", "run", "sweep"]
+    assert sorted(tools) == ["advise", "pairs", "race", "run", "sweep"]
     assert not good.isError
     answer = json.loads(good.content[0].text)
     trace = specdemo.run(specdemo.load_pair(), PROMPT, Settings(max_new_tokens=12))

@@ -41,9 +41,9 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("run", {"lane2__gamma": 10**30}, "maximum"),
     ("run", {"lane2__gamma": None}, UNREADABLE),
     ("run", {"lane2__gamma": [5]}, UNREADABLE),
-    ("run", {"temperature": float("nan")}, "temperature"),
+    ("run", {"temperature": float("nan")}, "Temperature"),
     ("run", {"seed": float("inf")}, UNREADABLE),
-    ("run", {"seed": -1}, "seed"),
+    ("run", {"seed": -1}, "Seed"),
     ("run", {"seed": {"$gt": 0}}, UNREADABLE),
     ("run", {"top__p": "0.5; import os"}, UNREADABLE),
     ("run", {"pair": "../../../etc/passwd"}, "not in the list"),
@@ -59,7 +59,7 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("sweep-run", {"sweep__repeats": 20, "sweep__source": "domains"}, "are the most"),
     ("sweep-run", {"sweep__source": "own", "sweep__own": "\n".join(["x"] * 100)}, "at most"),
     ("sweep-run", {"sweep__source": "own", "sweep__file": {"path": "/etc/passwd"}}, UNREADABLE),
-    ("batch-run", {"batch__rows": 10**6}, "rows"),
+    ("batch-run", {"batch__rows": 10**6}, "Rows"),
     ("batch-measure", {"batch__rows": 16, "batch__repeats": 20}, "are the most"),
     ("losslessness-start", {"losslessness__runs": 10**7}, "maximum"),
     ("losslessness-start", {"losslessness__rule": "always"}, "not in the list"),
@@ -92,6 +92,10 @@ API: list[tuple[str, Any, str | None]] = [
     ("sweep", [["x"], "2-8"], "gammas"),
     ("sweep", [["x"], [2], "twice"], "repeats"),
     ("sweep", [["x"], [float("nan")]], "gammas"),
+    ("advise", [["x"] * 17], "give at most 16"),
+    ("advise", [["x"], 1e300], "at most 120 seconds"),
+    ("advise", [["x"], 5, {"a": 1}], "methods"),
+    ("advise", [["x"], 5, [], [1]], "kinds"),
     ("execute", [], "no endpoint of this name"),
     ("../run", ["x"], "not found"),
     ("nope", [], "no endpoint of this name"),
@@ -186,12 +190,10 @@ def test_values_that_no_page_sends(wire: Wire, button: str, changed: dict[str, A
 def test_what_is_older_than_the_choices_is_no_error(wire: Wire, changed: dict[str, Any], said: str) -> None:
     """Guards what is on its way while another pair changes a lane's choices: Gradio would answer with an error."""
     notes = {wire.named[name] for name in ("sweep-drafts", "batch-drafts")}
-    events = [e for e in wire.events("lane2-method", "change") if notes & set(e["outputs"])]
-    assert len(events) == len(notes)
-    for event in events:
-        ended = wire.last(event, wire.values(event, **changed))
-        assert ended["success"], ended
-        check(json.dumps(ended["output"]["data"], ensure_ascii=False), said)
+    (event,) = (e for e in wire.events("lane2-method", "change") if notes <= set(e["outputs"]))
+    ended = wire.last(event, wire.values(event, **changed))
+    assert ended["success"], ended
+    check(json.dumps(ended["output"]["data"], ensure_ascii=False), said)
 
 
 @pytest.mark.parametrize(("endpoint", "data", "expected"), API)
@@ -357,7 +359,9 @@ def test_whatever_reads_a_choice_tells_what_is_none(wire: Wire, value: object) -
     assert len(events) >= 5
     for event in events:
         ended = wire.last(event, wire.values(event, pair=value))
-        assert not ended["success"], event
+        if ended["success"]:  # the tabs' plans say under themselves what is wrong
+            assert "class='refused'" in str(ended["output"]).replace('"', "'"), event
+            continue
         check(json.dumps(ended), "not in the list" if value == "\ud800" else UNREADABLE)
 
 

@@ -13,7 +13,7 @@ from specdemo.view.lane_headers import engine_note, lane_headers
 
 PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
 SHARED = (0, 0, 1, 0, True, "auto", 64)
-OPTIONS = (4, False, "exact", 10, 3, 0)
+OPTIONS = (4, False, "0", "exact", 10, 3, 0)
 
 
 def asked(*methods: tuple, shared: tuple = SHARED) -> PanelRequest:
@@ -39,31 +39,34 @@ def test_each_lane_has_its_own_options() -> None:
     """Guards the order of the inputs."""
     made = lanes(
         ("plain", *OPTIONS),
-        ("draft", 7, True, "top_k", 5, 3, 0),
-        ("lookup", 9, False, "exact", 10, 2, 0),
-        ("early_exit", 2, False, "exact", 10, 3, 12),
+        ("draft", 7, True, "0", "top_k", 5, 3, 0),
+        ("lookup", 9, False, "0", "exact", 10, 2, 0),
+        ("early_exit", 2, False, "12", "exact", 10, 3, 12),
     )
     assert made == [
         Settings(strategy="autoregressive", max_new_tokens=64),
         Settings(gamma=7, adaptive_gamma=True, acceptance="top_k", accept_top_k=5, max_new_tokens=64),
         Settings(drafter="prompt_lookup", gamma=9, lookup_ngram=2, max_new_tokens=64),
-        Settings(drafter="early_exit", gamma=2, exit_layer=12, max_new_tokens=64),
+        Settings(drafter="early_exit", gamma=2, tree_nodes=12, exit_layer=12, max_new_tokens=64),
     ]
 
 
 def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:
     """Guards hidden fields: a plain lane does not care for an empty γ, a lane that is off for anything."""
-    made = lanes(("plain", None, False, "exact", None, None, None), (NO_LANE, 99, True, "?", -1, 0, -5))
+    made = lanes(("plain", None, False, "?", "exact", None, None, None), (NO_LANE, 99, True, "?", "?", -1, 0, -5))
     assert made == [Settings(strategy="autoregressive", max_new_tokens=64)]
 
 
 @pytest.mark.parametrize(
     ("lane", "message"),
     [
-        (("draft", None, False, "exact", 10, 3, 0), "Lane 2: gamma: is empty"),
-        (("draft", 2.5, False, "exact", 10, 3, 0), "Lane 2: gamma: must be a whole number from 1 to 16"),
-        (("lookup", 4, False, "exact", 10, 99, 0), "Lane 2: lookup_ngram: must be a whole number from 1 to 8"),
-        (("magic", *OPTIONS), "Lane 2: method: 'magic' is not known"),
+        (("draft", None, False, "0", "exact", 10, 3, 0), "Lane 2, gamma: is empty"),
+        (("draft", 2.5, False, "0", "exact", 10, 3, 0), "Lane 2, gamma: must be a whole number from 1 to 16"),
+        (
+            ("lookup", 4, False, "0", "exact", 10, 99, 0),
+            "Lane 2, lookup_ngram: must be a whole number from 1 to 8",
+        ),
+        (("magic", *OPTIONS), "Lane 2, method: 'magic' is not known"),
     ],
 )
 def test_a_bad_option_names_its_lane(lane: tuple, message: str) -> None:
@@ -81,23 +84,31 @@ def test_what_is_wrong_for_all_lanes_names_none() -> None:
 def test_lanes_of_one_name_are_told_apart() -> None:
     """Guards the chart's legend and the verdict, which call lanes by title."""
     two = [Settings(gamma=2), Settings(strategy="autoregressive"), Settings(gamma=8, adaptive_gamma=True)]
-    assert [h["title"] for h in lane_headers(two)] == ["Speculative 1", "Plain", "Speculative 3"]
+    assert [h["title"] for h in lane_headers(two)] == ["Speculative γ 2", "Plain", "Speculative adaptive"]
     assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
+    exits = [Settings(drafter="early_exit", exit_layer=layers) for layers in (None, 10, 10)]
+    third, *tens = [h["title"] for h in lane_headers(exits)]
+    assert third == "Early exit first third of the layers"
+    assert tens == ["Early exit 2", "Early exit 3"]  # nothing tells these two apart
 
 
 @pytest.mark.parametrize(
     ("pair", "offered"),
     [
-        ((True, False), ["plain", "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
-        ((False, False), ["plain", "lookup", "early_exit", "assisted_lookup"]),
-        ((True, True), ["plain", UNQUANTIZED, "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
+        (({"draft"}, False), ["plain", "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
+        ((set(), False), ["plain", "lookup", "early_exit", "assisted_lookup"]),
+        (({"head"}, False), ["plain", "lookup", "early_exit", "eagle3", "assisted_lookup"]),
+        (
+            ({"draft"}, True),
+            ["plain", UNQUANTIZED, "draft", "lookup", "early_exit", "assisted", "assisted_lookup"],
+        ),
     ],
 )
-def test_a_pair_offers_what_it_can_do(pair: tuple[bool, bool], offered: list[str]) -> None:
+def test_a_pair_offers_what_it_can_do(pair: tuple[set[str], bool], offered: list[str]) -> None:
     """Guards the list against a choice that can only end in a refusal, and links against another name."""
-    has_draft, quantized = pair
+    parts, quantized = pair
     for optional in (False, True):
-        choices = method_choices(has_draft=has_draft, quantized=quantized, optional=optional)
+        choices = method_choices(parts=parts, quantized=quantized, optional=optional)
         assert [name for _, name in choices] == [NO_LANE] * optional + offered
 
 

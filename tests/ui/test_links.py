@@ -12,16 +12,19 @@ from checkpoints import checkpoint
 from hub import Hub
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from link_states import query_of, states, texts
+from link_states import query_of as whole_query_of
+from link_states import states, texts
 
 from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
-from specdemo.ui.links.fields import link_fields
+from specdemo.ui.links.fields import lane_field, link_fields
+from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import from_query
 from specdemo.ui.links.page import _choices, linked_controls, start_flags
 from specdemo.ui.page import build
 from specdemo.ui.panel.pair_controls import CUSTOM
 from specdemo.ui.panel.request import panel_request
+from specdemo.ui.tabs.recordings_panel import shipped
 
 CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
 
@@ -35,7 +38,7 @@ def read(query: str) -> tuple[dict[str, Any], list[str]]:
 @given(states())
 def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
     """The promise of a link: all controls, any text, no notice."""
-    assert read(query_of(state)) == (state, [])
+    assert read(whole_query_of(state)) == (state, [])
 
 
 @settings(max_examples=150)
@@ -48,7 +51,7 @@ def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
 def test_no_link_gives_anything_but_a_state_of_the_page(query: dict[str, str]) -> None:
     """Guards the page against strangers' links: values are always ones that its own link gives again."""
     values, notices = from_query(query)
-    assert read(query_of(values)) == (values, [])
+    assert read(whole_query_of(values)) == (values, [])
     assert all(notice.strip() for notice in notices)
     names = {f.name for f in link_fields()}
     taken = {name: text for name, text in query.items() if name in names}
@@ -84,8 +87,8 @@ def test_the_table_has_the_controls_own_defaults_and_limits(page: gr.Blocks) -> 
         if isinstance(control, gr.Dropdown | gr.Radio | gr.CheckboxGroup):
             offered = {name for _, name in control.choices}
             assert offered <= set(field.choices), field.name
-            hidden = set(field.choices) - offered
-            assert hidden <= {"plain_unquantized", "exact"}, "only what another choice brings"
+            hidden = {name for name in set(field.choices) - offered if not name.isdigit()}  # sizes in between
+            assert hidden <= {"plain_unquantized", "exact", "eagle3"}, "only what another choice brings"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,16 @@ def test_short_links_mean_what_a_person_would_get_by_hand(query: str, name: str,
 def test_a_warm_link_can_be_run_as_it_is() -> None:
     """Exact match means nothing above temperature 0."""
     values, _ = read("temperature=0.7&lane3.method=lookup")
-    lane = ("method", "gamma", "adaptive", "acceptance", "accept-top-k", "lookup-ngram", "exit-layer")
+    lane = (
+        "method",
+        "gamma",
+        "adaptive",
+        "tree-nodes",
+        "acceptance",
+        "accept-top-k",
+        "lookup-ngram",
+        "exit-layer",
+    )
     shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length")]
     prefixes = ("lane1.", "", "lane3.", "lane4.")
     pair = ("builtin", "", "", "none", "none", "auto", "best")
@@ -209,3 +221,28 @@ def test_lanes_go_with_the_pair_that_a_person_chose_before_the_link_was_read() -
     assert [u["value"] for u in updates] == ["plain", "lookup", "lookup", "none"]
     assert all(u["value"] in [name for _, name in u["choices"]] for u in updates)
     assert not any("value" in u for u in _choices(values, {name: values[name] for name in chosen}))
+
+
+def test_a_tabs_former_length_and_gamma_are_read_where_the_link_opens_it() -> None:
+    """Guards links from when tabs had their own; elsewhere they are named, since they did not mean the race."""
+    values, notices = from_query({"tab": "sweep", "sweep.tokens": "32", "length": "200"})
+    assert (values["length"], notices) == (32, [])
+    values, notices = from_query({"tab": "losslessness", "losslessness.gamma": "9", "lane2.gamma": "3"})
+    assert (values["gamma"], notices) == (9, [])
+    values, notices = from_query({"batch.tokens": "16", "length": "200"})
+    assert (values["length"], notices) == (200, ["batch.tokens is ignored; all tabs share length."])
+
+
+def test_the_settings_of_a_recording_are_a_link_that_can_be_read() -> None:
+    """Guards Use these settings: what the shipped recordings ran with comes back, lane by lane."""
+    for recording in shipped():
+        values, notices = from_query(query_of(recording))
+        assert notices == []
+        assert values["prompt"] == recording.prompt
+        for number, trace in enumerate(recording.traces, start=1):
+            settings = trace.settings
+            found = {name: values[lane_field(number, name)] for name in ("method", "gamma", "acceptance")}
+            assert (found["gamma"], found["acceptance"]) == (settings.gamma, settings.acceptance)
+            assert (found["method"] == "plain") == (settings.strategy == "autoregressive")
+            assert (values["length"], values["temperature"]) == (settings.max_new_tokens, settings.temperature)
+        assert values[lane_field(len(recording.traces) + 1, "method")] == "none"

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browser_fixtures import watch
 from browsing import RUN_MS, choose, fill, set_length, wait_for_phase, wait_for_tokens, wait_until_read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -47,6 +46,7 @@ EVERY_CONTROL = {
     **{f"lane{n}.gamma": n for n in (1, 3, 4)},
     "gamma": 2,
     **{f"{lane}adaptive": True for lane in ("lane1.", "", "lane3.", "lane4.")},
+    **{f"{lane}tree-nodes": "12" for lane in ("lane1.", "", "lane3.", "lane4.")},
     "lane1.method": "plain_unquantized",
     "method": "early_exit",
     "lane3.method": "lookup",
@@ -58,15 +58,17 @@ EVERY_CONTROL = {
     **{f"{lane}accept-top-k": 7 for lane in ("lane1.", "", "lane3.", "lane4.")},
     **{f"{lane}lookup-ngram": 5 for lane in ("lane1.", "", "lane3.", "lane4.")},
     **{f"{lane}exit-layer": 6 for lane in ("lane1.", "", "lane3.", "lane4.")},
+    "sweep.view": "methods",
+    "sweep.budget": 30,
+    "sweep.c": 0.2,
+    "sweep.v": 1.5,
     "sweep.from": 3,
     "sweep.to": 4,
     "sweep.repeats": 2,
-    "sweep.tokens": 33,
     "sweep.prompts": "own",
     "sweep.domains": ["code"],
     "sweep.own": "one\ntwo & <b>three</b>",
     "batch.rows": 5,
-    "batch.tokens": 21,
     "batch.repeats": 1,
     "batch.prompts": "panel",
     "batch.domains": [],
@@ -74,7 +76,6 @@ EVERY_CONTROL = {
     "losslessness.mode": "greedy",
     "losslessness.rule": "sampling",  # a change of the mode by hand would swap it
     "losslessness.drafter": "early_exit",
-    "losslessness.gamma": 9,
     "losslessness.temperature": 0.5,
     "losslessness.runs": 50,
     "losslessness.tokens": 8,
@@ -83,16 +84,13 @@ EVERY_CONTROL = {
 
 
 @pytest.fixture
-def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
-    """Opens the page by a link; a script error or an answer that failed fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 720})
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    problems: list[str] = []
+def visit(blank_page: Callable[..., Page], address: str) -> Iterator[Callable[[str], Page]]:
+    """Opens the page by a link and counts the presses of Run; an answer that failed fails the test."""
+    failed: list[str] = []
 
     def opened(query: str) -> Page:
-        page = context.new_page()
-        watch(page, problems)
-        page.on("response", lambda r: r.status >= 500 and problems.append(f"{r.status} {r.request.post_data}"))
+        page = blank_page()
+        page.on("response", lambda r: r.status >= 500 and failed.append(f"{r.status} {r.request.post_data}"))
         page.add_init_script(
             "window.runs = 0; addEventListener('click', e => e.target.closest?.('#run') && window.runs++, true)"
         )
@@ -101,8 +99,7 @@ def visit(browser: Browser, address: str) -> Iterator[Callable[[str], Page]]:
         return page
 
     yield opened
-    context.close()
-    assert problems == []
+    assert failed == []
 
 
 def query_of(page: Page) -> str:
@@ -119,10 +116,11 @@ def wait_for_query(page: Page, query: str) -> None:
     page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
 
 
-def test_what_a_person_changes_before_the_link_is_read_stays(browser: Browser, address: str) -> None:
+def test_what_a_person_changes_before_the_link_is_read_stays(
+    blank_page: Callable[..., Page], address: str
+) -> None:
     """Guards the first words of whoever types at once, on a slow line; the rest of the link holds all the same."""
-    context = browser.new_context(viewport={"width": 1280, "height": 720})
-    page = context.new_page()
+    page = blank_page()
     held: list[Route] = []
 
     def hold_first(route: Route) -> None:
@@ -144,7 +142,6 @@ def test_what_a_person_changes_before_the_link_is_read_stays(browser: Browser, a
     expect(page.locator("#prompt textarea")).to_have_value("my own")
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("7")
     expect(page.locator("#max-tokens input[type=number]")).to_have_value("40")
-    context.close()
 
 
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
@@ -206,19 +203,15 @@ def test_what_any_link_gives_comes_back_from_the_link_that_the_page_then_writes(
     assert read(written(page, values)[0]) == (values, [])
 
 
-def test_the_page_as_it_begins_needs_no_link(page: Page) -> None:
-    assert written(page, from_query({})[0]) == ("", [])
+def test_links_are_as_short_as_can_be(page: Page) -> None:
+    """Nothing that the page begins with, no exponents, four decimals; of texts too long the longest goes first.
 
-
-def test_numbers_are_written_without_an_exponent_and_with_four_decimals(page: Page) -> None:
-    values = {**from_query({})[0], "temperature": 0.123456, "top-p": 0.05, "seed": 2**53 - 1}
-    query, _ = written(page, values)
-    assert query.split("&")[:3] == ["temperature=0.1235", "top-p=0.05", "seed=9007199254740991"]
-
-
-def test_texts_too_long_for_a_link_are_left_out(page: Page) -> None:
-    """Guards servers on the way, which refuse long addresses; the longest text goes first, and the rest stays."""
+    Servers on the way refuse long addresses.
+    """
     first = from_query({})[0]
+    assert written(page, first) == ("", [])
+    query, _ = written(page, {**first, "temperature": 0.123456, "top-p": 0.05, "seed": 2**53 - 1})
+    assert query.split("&")[:3] == ["temperature=0.1235", "top-p=0.05", "seed=9007199254740991"]
     values = {**first, "prompt": "好" * 2000, "sweep.own": "fits", "gamma": 3}
     query, left = written(page, values)
     assert left == ["prompt"]
@@ -261,7 +254,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
     expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless")
     # What goes with a temperature or a pair need not be written.
     wait_for_query(page, "__sign=secret&__theme=light&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
-    choose(page, "pair", "builtin target alone")
+    choose(page, "pair", "builtin: target 15M alone")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
     chosen = "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3"
     wait_for_query(page, f"__sign=secret&__theme=light&{chosen}")
@@ -281,7 +274,9 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
         expect(page.locator("#copy-link")).to_have_text("Copy link")
     page.locator("#prompt textarea").fill("好" * 2000)
     page.locator("#copy-link").click()
-    expect(page.locator(".link-notices")).to_contain_text("prompt: too long for a link, so it is left out.")
+    expect(page.locator(".link-notices")).to_contain_text(
+        "The prompt is too long for a link, so the link leaves it out."
+    )
 
 
 def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], Page]) -> None:
@@ -342,8 +337,7 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
     page.keyboard.press("s")
     wait_for_phase(page, "stopped")
     assert page.evaluate("window.runs") == 1, "writing the address starts nothing again"
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("[data-role=recorded]")).to_contain_text("just ended")
+    expect(page.locator("[data-role=player]")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_visible()
     wait_for_query(page, "prompt=def%20fibonacci(n)%3A&length=1000&autorun=1")
@@ -466,7 +460,7 @@ def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path
     page.locator("[data-role=seek]").evaluate("e => { e.value = 999; e.dispatchEvent(new Event('input')); }")
     wait_for_phase(page, "done")
     for card, beginning in (
-        (".race-below .race-card", "specdemo-tokens-per-second"),
+        (".race-below .race-card", "specdemo-tokens-by-time"),
         (".race-after .race-card", "specdemo-where"),
     ):
         name, content, width = saved(page, card)

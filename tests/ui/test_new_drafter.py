@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from browsing import press_run_and_wait, set_length, wait_until_read
+from apps import launched
+from browsing import press_run_and_wait, set_length
 from gradio_client import Client
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page, expect
 
 import specdemo
 from specdemo import Settings
 from specdemo.decoding.proposal import Proposal
 from specdemo.drafters import DRAFTERS, DrafterSpec, register
-from specdemo.ui.page import build, launch_options
 
 pytest_plugins = ["browser_fixtures"]
 PROMPT = "Book a table for two."
@@ -46,10 +46,8 @@ def registered() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def address(registered: None) -> Iterator[str]:
     """The app, built when the new drafter is there."""
-    demo = build()
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    yield url
-    demo.close()
+    with launched() as url:
+        yield url
 
 
 def test_it_runs_and_the_output_is_the_targets() -> None:
@@ -70,13 +68,10 @@ def test_the_api_races_it(address: str) -> None:
     assert answer["verdict"]["kind"] == "identical"
 
 
-def test_a_link_opens_it_and_the_panel_runs_it(browser: Browser, address: str) -> None:
-    page = browser.new_page()
-    page.goto(f"{address}?method=frequent&gamma=3")
-    wait_until_read(page)
+def test_a_link_opens_it_and_the_panel_runs_it(open_page: Callable[..., Page]) -> None:
+    page = open_page("method=frequent&gamma=3")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: most frequent token")
     set_length(page, 16)
     press_run_and_wait(page)
     expect(page.locator(".specdemo-race")).to_contain_text("Most frequent token")
     assert "method=frequent" in page.url
-    page.close()

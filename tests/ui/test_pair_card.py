@@ -18,9 +18,9 @@ from specdemo.ui.panel.pair_controls import (
     CUSTOM,
     PAIR_INPUTS,
     create_pair_controls,
-    has_draft,
     named,
     pair_request,
+    parts_of,
 )
 from specdemo.view.progress_text import describe
 
@@ -86,16 +86,17 @@ def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "target", "draft", "expected"),
     [
-        ("builtin", "", "", True),
-        ("builtin-target", "", "x", False),
-        (CUSTOM, "a", "b", True),
-        (CUSTOM, "a", " ", False),
-        (CUSTOM, "", "", True),
+        ("builtin-target", "", "x", set()),
+        ("qwen3-eagle3", "", "", {"head"}),
+        (CUSTOM, "a", "b", {"draft"}),
+        (CUSTOM, "a", "AngelSlim/Qwen3-4B_eagle3", {"head"}),
+        (CUSTOM, "a", " ", set()),
+        (CUSTOM, "", "", {"draft"}),
     ],
 )
-def test_whether_there_is_a_draft(pair: str, target: str, draft: str, expected: bool) -> None:
+def test_what_a_pair_drafts_with(pair: str, target: str, draft: str, expected: set[str]) -> None:
     """Guards the list of methods, and that nothing is looked at before it is named."""
-    assert has_draft(pair, target, draft) is expected
+    assert parts_of(pair, target, draft) == expected
     assert named(pair, target) is (pair != CUSTOM or bool(target))
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from apps import launched
 from browsing import RUN_MS, choose, press_run_and_wait, set_length
 from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
 
 from specdemo.models.source import ASSETS
-from specdemo.ui.page import build, launch_options
 
 pytest_plugins = ["browser_fixtures"]
 
@@ -34,10 +34,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 @pytest.fixture(scope="module")
 def address(hub: Hub) -> Iterator[str]:
     """The app beside that hub."""
-    demo = build()
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    yield url
-    demo.close()
+    with launched() as url:
+        yield url
 
 
 def card(page: Page, state: str) -> str:

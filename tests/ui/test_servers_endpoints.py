@@ -67,7 +67,7 @@ def url(
     file = tmp_path_factory.mktemp("servers") / "servers.toml"
     file.write_text(
         f'[[server]]\nid = "toy"\nlabel = "The toy"\nmodel = "toy"\napi_key_env = "TOY_KEY"\n'
-        f'baseline_url = "{base.url}"\nspeculative_url = "{spec.url}"\n'
+        f'baseline_url = "{base.url}"\nspeculative_url = "{spec.url}"\nown_hardware = true\n'
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(file))
@@ -169,7 +169,7 @@ def test_what_a_server_sent_before_it_broke_off_is_answered_and_marked(
 @pytest.mark.parametrize(
     ("settings", "pair", "message"),
     [
-        ({"server": "none"}, "builtin", "'none' is not configured; choose one of toy"),
+        ({"server": "none"}, "builtin", "'none' is not configured; choose one of 'toy'"),
         ({}, "server:none", "'none' is not configured"),
         ({"engine": "server"}, "builtin", "give the name of a configured server"),
         ({"drafter": "early_exit"}, "server:toy", "drafter: a server drafts as it was started"),

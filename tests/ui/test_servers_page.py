@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from apps import launched
 from browsing import RUN_MS, choose, press_run_and_wait, set_length
 from fake_vllm import FakeVLLM
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import specdemo
 from specdemo import Recording, Settings
 from specdemo.servers.catalog import FILE
-from specdemo.ui.page import build, launch_options
 
 pytest_plugins = ["browser_fixtures"]
 
@@ -41,15 +41,13 @@ def address(deployments: dict[str, FakeVLLM], tmp_path_factory: pytest.TempPathF
     urls = {name: fake.url for name, fake in deployments.items()}
     file.write_text(
         f'[[server]]\nid = "big"\nlabel = "Big one"\nmodel = "big"\nbaseline_url = "{urls["base"]}"\n'
-        f'speculative_url = "{urls["spec"]}"\nnote = "Two deployments."\n'
+        f'speculative_url = "{urls["spec"]}"\nnote = "Two deployments."\nown_hardware = true\n'
         f'[[server]]\nid = "frail"\nlabel = "Frail"\nmodel = "big"\nspeculative_url = "{urls["frail"]}"\n'
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(file))
-        demo = build()
-        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-        yield url
-        demo.close()
+        with launched() as url:
+            yield url
 
 
 def lane(page: Page, number: int):
@@ -169,19 +167,19 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
     expect(page.locator("#sweep-speedup")).to_be_hidden()
     needing = (
-        ("Batch", "#batch-run", "#batch-drafts"),
-        ("Losslessness", "#losslessness-start", "#losslessness-elsewhere"),
+        ("Batch", "#batch-measure", "#batch-drafts"),
+        ("Losslessness", "#losslessness-start", "#losslessness-plan"),
     )
     for tab, start, said in needing:
         page.get_by_role("tab", name=tab).click()
         expect(page.locator(start)).to_be_disabled()
         expect(page.locator(said)).to_contain_text("Big one is a server, and this needs the models here")
-    choose(page, "pair", "builtin: 15M")
-    expect(page.locator("#losslessness-elsewhere")).to_be_empty(timeout=RUN_MS)
+    choose(page, "pair", "builtin: target 15M, draft")
+    expect(page.locator("#losslessness-plan")).to_contain_text("runs of at most", timeout=RUN_MS)
     page.locator("#losslessness-start").click()
     choose(page, "pair", "Big one · server")
-    page.locator("#losslessness-stop").click()
-    expect(page.locator("#losslessness-stop")).to_be_disabled(timeout=RUN_MS)
+    page.locator("#stop").click()
+    expect(page.locator("#stop")).to_be_disabled(timeout=RUN_MS)
     expect(page.locator("#losslessness-start")).to_be_disabled()
 
 
@@ -193,17 +191,15 @@ def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:
     expect(page.locator("#lane1-method input")).to_have_value("Speculative")
     choose(page, "pair", "Big one · server")
     expect(page.locator("#lane1-method input")).to_have_value("Plain", timeout=RUN_MS)
-    choose(page, "pair", "builtin: 15M")
+    choose(page, "pair", "builtin: target 15M, draft")
     expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
     page.get_by_role("tab", name="Lane 2").click()
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model")
 
 
-def test_a_link_that_names_an_unknown_server_gives_a_notice(browser: Browser, address: str) -> None:
+def test_a_link_that_names_an_unknown_server_gives_a_notice(open_page: Callable[..., Page]) -> None:
     """By the notice of every link; and one that names a known one fills the lanes."""
-    visitor = browser.new_context().new_page()
-    visitor.goto(f"{address}?pair=server%3Anone&lane3.method=server%3Abig%3Aspeculative")
+    visitor = open_page("pair=server%3Anone&lane3.method=server%3Abig%3Aspeculative")
     expect(visitor.locator(".link-notices")).to_contain_text("pair: “server:none” is ignored", timeout=RUN_MS)
     visitor.get_by_role("tab", name="Lane 3").click()
     expect(visitor.locator("#lane3-method input")).to_have_value("Big one: speculative")
-    visitor.context.close()

@@ -43,7 +43,7 @@ speculative_url = "http://c:8000"
 model = "n"
 """
 SHARED = (0, 0, 1, 0, True, "auto", 64)
-OPTIONS = (None, False, "?", None, None, None)  # hidden on a server, so they cannot be wrong
+OPTIONS = (None, False, "?", "?", None, None, None)  # hidden on a server, so they cannot be wrong
 PAIR = ("server:big", "", "", "none", "none", "auto", "best")
 
 
@@ -61,7 +61,7 @@ def lanes(*values: object) -> list[Settings]:
 
 
 def names(**options: object) -> list[str]:
-    return [name for _, name in method_choices(has_draft=True, quantized=False, **options)]
+    return [name for _, name in method_choices(parts={"draft"}, quantized=False, **options)]
 
 
 def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two
     served = ["server:big:plain", "server:big:speculative", "server:lone-wolf:speculative"]
     assert names(optional=False)[-3:] == served
     assert names(optional=True, server="big") == [NO_LANE, *served]
-    labels = dict(method_choices(has_draft=True, quantized=False, optional=False, server="lone-wolf"))
+    labels = dict(method_choices(parts={"draft"}, quantized=False, optional=False, server="lone-wolf"))
     assert list(labels) == ["Speculative", "Big one: plain", "Big one: speculative"]
 
 
@@ -82,7 +82,7 @@ def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
     )
     assert (warm.acceptance, warm.engine, warm.temperature) == ("sampling", "server", 0.8)
     assert (plain.strategy, plain.server) == ("autoregressive", "big")
-    with pytest.raises(SpecDemoError, match="Lane 1: method: 'server:big:magic' is not known"):
+    with pytest.raises(SpecDemoError, match="Lane 1, method: 'server:big:magic' is not known"):
         lanes(*SHARED, "server:big:magic", *OPTIONS)
 
 
@@ -128,12 +128,12 @@ def test_a_link_to_an_unknown_server_gives_a_notice(two: Path) -> None:
 def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> None:
     """A sweep of a server has no γ; a local pair's is not mistaken for one because a lane races a server."""
     served = ("server:big:speculative", *OPTIONS)
-    local = ("draft", 3, False, "exact", 10, 3, 0)
+    local = ("draft", 3, False, "0", "exact", 10, 3, 0)
     here = ("builtin", *PAIR[1:])
     both = ("prompt", *SHARED, *served, *local)
     assert panel_request((*PAIR, *both)).drafting_lane().settings.server == "big"
     assert panel_request((*here, *both)).drafting_lane().settings.gamma == 3
-    wanted = sweep_job((*PAIR, *both), 2, 8, 1, 16, "panel", [], "", None)
+    wanted = sweep_job((*PAIR, *both), 2, 8, 1, "panel", [], "", None)
     assert wanted.gammas == SERVERS_OWN
     with pytest.raises(SpecDemoError, match="no lane drafts"):
         panel_request((*here, "prompt", *SHARED, *served)).drafting_lane()
@@ -154,7 +154,7 @@ def raced(**options: object) -> tuple[list[Trace], RaceView]:
     pair = endless_pair("llama")
     lanes = [Settings(strategy="autoregressive", max_new_tokens=24), Settings(max_new_tokens=24)]
     with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), **options) as spec:
-        running = race(ServerPair(base.url, spec.url, "toy", name="Toy"), prompt_ids(5), lanes)
+        running = race(ServerPair(base.url, spec.url, "toy", name="Toy", own_hardware=True), prompt_ids(5), lanes)
         rounds = list(running)
         traces = running.traces()
     view = RaceView(trace_headers(traces))
@@ -176,7 +176,7 @@ def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
     assert before["lanes"][1]["detail"] == "Toy", "what was sent is not changed afterwards"
     plain, drafted = after["lanes"]
     assert drafted["detail"] == "Toy, γ\u00a04"
-    assert re.fullmatch(r"client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
+    assert re.fullmatch(r"vLLM · client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
     assert drafted["server"]["line"].endswith("rounds from the server's own record")
     figures = traces[1].metrics()
     assert drafted["told"]["tau"] == figures.mean_acceptance_length

@@ -1,4 +1,4 @@
-"""The γ sweep tab in a real browser, on the builtin pair."""
+"""The tab that finds a setting in a real browser, on the builtin pair: the γ sweep, and the advisor."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ import json
 import re
 from pathlib import Path
 
-from browsing import RUN_MS, choose, fill_numbers
+from browsing import RUN_MS, choose, fill_numbers, set_length
 from playwright.sync_api import Page, expect
 
 pytest_plugins = ["browser_fixtures"]
 
 
-def fill(page: Page, **numbers: int) -> None:
-    fill_numbers(page, "γ sweep", "sweep", numbers)
+def fill(page: Page, tokens: int | None = None, **numbers: int) -> None:
+    fill_numbers(page, "Which setting?", "sweep", numbers)
+    if tokens is not None:
+        set_length(page, tokens)
 
 
 def press_run_and_wait(page: Page, phase: str) -> str:
     """The line under the buttons once the sweep has ended so; the line of the sweep before does not count."""
-    page.evaluate("document.querySelector('.job-state')?.setAttribute('data-old', '')")
+    page.evaluate("document.querySelector('#sweep-status .job-state')?.setAttribute('data-old', '')")
     page.locator("#sweep-run").click()
-    expect(page.locator(".job-state[data-old]")).to_have_count(0, timeout=RUN_MS)
+    expect(page.locator("#sweep-status .job-state[data-old]")).to_have_count(0, timeout=RUN_MS)
     return ended(page, phase)
 
 
 def ended(page: Page, phase: str) -> str:
-    expect(page.locator(".job-state")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    expect(page.locator("#sweep-status .job-state")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
     expect(page.locator("#sweep-run")).to_be_enabled(timeout=RUN_MS)
-    return page.locator(".job-state").inner_text()
+    return page.locator("#sweep-status .job-state").inner_text()
 
 
 def points(page: Page, figure: str) -> list[list[float]]:
@@ -45,7 +47,9 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: 
     expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: draft model")
     assert "3 runs (1 prompt, 1 repeat)" in press_run_and_wait(page, "done")
     headline = page.locator("#sweep-headline").inner_text()
-    assert re.search(r"Draft [23] tokens a round \(γ = [23]\): \d\.\d\d× as fast|Do not speculate", headline)
+    assert re.search(
+        r"Draft [23] tokens a round \(γ = [23]\): \d\.\d\d× as fast|Do not speculate|is open", headline
+    )
     for figure in ("speed", "speedup", "accepted", "time"):
         series = points(page, figure)
         assert series, figure
@@ -60,6 +64,12 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: 
     rows = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["rows"]
     lines = list(csv.DictReader((tmp_path / "sweep.csv").read_text(encoding="utf-8").splitlines()))
     assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in rows]
+    offered = page.locator("#sweep-use")
+    if headline.startswith("γ"):  # it pays on this machine, today
+        offered.click()
+        best = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["best_gamma"]
+        expect(page.locator("#lane2-gamma input[type=number]")).to_have_value(str(best))
+        expect(offered).to_have_text(f"Lane 2 now drafts γ = {best}")
     for place, row in enumerate(rows):
         shown = page.locator("#sweep-table tbody tr").nth(place).locator("td").all_inner_texts()
         texts = [text.strip() for text in shown]
@@ -72,9 +82,9 @@ def test_a_sweep_that_is_stopped_keeps_what_it_measured(page: Page) -> None:
     """Stop mid-way, then run anew: partial results stay, and nothing is left locked."""
     fill(page, repeats=20, tokens=32)
     page.locator("#sweep-run").click()
-    page.wait_for_selector("#sweep-results", timeout=RUN_MS)
-    expect(page.locator(".job-state")).to_contain_text(re.compile(r"Run \d+ of 160 .* left"))
-    page.locator("#sweep-stop").click()
+    expect(page.locator("#sweep-status .job-state")).to_contain_text(re.compile(r"Run \d+ of 160 .* left"))
+    expect(page.locator("#sweep-headline")).to_contain_text("So far: ")  # the example has given way
+    page.locator("#stop").click()
     assert "Stopped" in ended(page, "stopped")
     expect(page.locator("#sweep-headline")).to_contain_text("So far: ")
     assert points(page, "speedup")[1][0] == 2
@@ -86,7 +96,7 @@ def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Pat
     """Guards the messages, file contents as text, and that the tab is usable after them."""
     fill(page, to=2, repeats=1, tokens=8)
     page.get_by_label("My own").check()
-    assert "prompt: there is none; write one a line" in press_run_and_wait(page, "error")
+    assert "Prompt: there is none; write one a line" in press_run_and_wait(page, "error")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "fine"}\n{"question": "<b>bold</b>"}\n', encoding="utf-8")
     page.locator("#sweep-file input[type=file]").set_input_files(bad)
@@ -109,3 +119,34 @@ def test_without_a_lane_that_drafts_the_tab_says_what_to_do(page: Page) -> None:
     fill(page, to=2, repeats=1, tokens=8)
     expect(page.locator("#sweep-drafts")).to_contain_text("No lane drafts")
     assert "set one to “Speculative: …” in the panel" in press_run_and_wait(page, "error")
+
+
+def test_the_advisor_recommends_and_hands_over_lines_and_files(page: Page, tmp_path: Path) -> None:
+    """From the choice of view to the files; Stop keeps what is known, and what-if is marked as a prediction."""
+    page.get_by_role("tab", name="Which setting?").click()
+    page.get_by_label("Every method").check()
+    expect(page.locator("#sweep-from")).to_be_hidden()
+    fill(page, tokens=8, budget=600)
+    expect(page.locator("#sweep-drafts")).to_contain_text("Tries every method on 1 prompt")
+    page.locator("#sweep-run").click()
+    expect(page.locator("#sweep-status .job-state")).to_contain_text(
+        re.compile(r"Tried .* on prompt 1; \d+ settings in the race")
+    )
+    expect(page.locator("#advice-headline")).to_contain_text("So far: ")
+    page.locator("#stop").click()
+    assert "Stopped" in ended(page, "stopped")
+    expect(page.locator("#advice-chart .advice-forest")).to_contain_text("plain decoding")
+    expect(page.locator("#sweep-results")).to_be_hidden()
+    expect(page.locator("#advice-code")).to_contain_text("from transformers import")
+    page.get_by_role("button", name="What if the costs were others?").click()
+    expect(page.locator("#advice-prediction")).to_contain_text("Prediction, not measured")
+    for ending, start in (
+        ("json", "{"),
+        ("md", "# Which setting?"),
+        ("html", "<!doctype html>"),
+        ("csv", "method"),
+    ):
+        with page.expect_download() as download:
+            page.locator(f"#advice-{ending}").click()
+        download.value.save_as(tmp_path / ending)
+        assert (tmp_path / ending).read_text(encoding="utf-8").startswith(start)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -53,17 +54,43 @@ def test_the_first_has_its_turn_at_once_and_others_in_the_order_they_came() -> N
 
 
 def test_who_waits_is_told_a_time_once_a_job_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two before, ten seconds each, the running one half done: 10 · 1.5 seconds."""
+    """From what runs: as long as others of its kind took, or by its own pace; else no number of seconds."""
     now = [0.0]
     monkeypatch.setattr("specdemo.ui.jobs.queue.monotonic", lambda: now[0])
     queue = JobQueue(PRIVATE)
-    with queue.ticket(visitor(1)) as first:
+    with queue.ticket(visitor(1), "run") as first:
         assert begin(first.wait(Stop())) is None
         now[0] = 10.0
-    with queue.ticket(visitor(2)) as second, queue.ticket(visitor(3)) as third, queue.ticket(visitor(4)) as fourth:
-        assert begin(second.wait(Stop())) is None
-        assert "number 1 in line, about 5\u00a0s" in begin(third.wait(Stop()))
-        assert "number 2 in line, about 15\u00a0s" in begin(fourth.wait(Stop()))
+    with ExitStack() as stack:
+        kinds = ("run", "run", "run", "sweep", "run")
+        jobs = [stack.enter_context(queue.ticket(visitor(n), kind)) for n, kind in enumerate(kinds)]
+        told = [begin(job.wait(Stop())) for job in jobs]
+        assert told[0] is None
+        assert told[1].endswith("number 1 in line, about 10\u00a0s…")
+        assert told[2].endswith("number 2 in line, about 20\u00a0s…")
+        assert told[4].endswith("number 4 in line…"), "nobody knows how long the sweep takes"
+        now[0] = 30.0  # it has run for 20 seconds, longer than the first did
+        assert queue.status_text(jobs[1]).endswith("number 1 in line…")
+        jobs[0].progress = 0.25
+        assert queue.status_text(jobs[1]).endswith("about 60\u00a0s…")
+        assert queue.status_text(jobs[2]).endswith("about 70\u00a0s…")
+
+
+def test_a_sweep_behind_a_race_says_that_it_waits_for_the_models_and_hears_stop() -> None:
+    """Guards “Warming up…” over a minute in which another job had the models' thread."""
+    queues, stop, over = JobQueues(PRIVATE, shared=False), Stop(), Event()
+    with ThreadPoolExecutor(1) as thread, queues.of("race").ticket(visitor(1), "run") as racing:
+        assert begin(racing.wait(Stop())) is None
+        racing.began, racing.progress = time.monotonic() - 10, 0.5
+        held = thread.submit(over.wait)
+        waiting = JobRunner(SimpleNamespace(thread=thread), queues)._models_free(stop)
+        assert next(waiting).message.startswith("Waiting for the models: a race has them, about 1")
+        stop.set()
+        with pytest.raises(StoppedInQueue):
+            list(waiting)
+        over.set()
+        held.result()
+        assert list(JobRunner(SimpleNamespace(thread=thread), queues)._models_free(Stop())) == []
 
 
 def test_stop_is_heard_while_waiting_and_frees_the_place() -> None:
@@ -205,9 +232,9 @@ def test_a_stop_keeps_its_first_reason() -> None:
     stop.end("time is over")
     assert stop.reason is None
     stops = StopSignals()
-    stops.arm("a")
-    stops.signal("a").end("time is over")
-    assert stops.signal("a").reason == "time is over"
+    stops.arm("a", "race")
+    stops.signal("a", "race").end("time is over")
+    assert stops.signal("a", "race").reason == "time is over"
 
 
 def test_jobs_on_servers_have_a_queue_of_their_own() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedConfig
 
 from specdemo.decoding.batch.kv_cache import RaggedCache
 from specdemo.decoding.engines.eager_forward import Forward
+from specdemo.decoding.engines.masks import additive, attention_kinds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -96,23 +96,10 @@ class RaggedRunner:
         masks = {"full_attention": seen}
         if (window := getattr(self._config, "sliding_window", None)) is not None:
             masks["sliding_attention"] = seen & (slots > queries - window)
-        kinds = _attention_kinds(self._config)
-        masks = {kind: self._as_attention_takes_it(masks[kind]) for kind in kinds}
-        return masks if len(kinds) > 1 else masks[kinds[0]]
-
-    def _as_attention_takes_it(self, mask: torch.Tensor) -> torch.Tensor:
-        if not self._additive:
-            return mask
-        dtype = self.model.dtype
-        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
-
-
-def _attention_kinds(config: PreTrainedConfig) -> list[str]:
-    """Kinds of attention layers, in the names of transformers' ``layer_types``."""
-    named = getattr(config, "layer_types", None)
-    if named:
-        return sorted(set(named))
-    return ["full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"]
+        kinds = attention_kinds(self._config)
+        if self._additive:
+            masks = {kind: additive(mask, self.model.dtype) for kind, mask in masks.items()}
+        return {kind: masks[kind] for kind in kinds} if len(kinds) > 1 else masks[kinds[0]]
 
 
 def _filled(feeds: Sequence[Sequence[int]] | torch.Tensor) -> tuple[torch.Tensor, list[int]]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from torch import nn
-
 from specdemo.decoding.drafters.model import ModelDrafter
 from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.model_views import layer_list, with_layers
 from specdemo.decoding.engines.open import open_first_layers
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree_draft import Choice
 from specdemo.drafters import DrafterSpec
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
@@ -23,43 +22,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def layer_list(model: PreTrainedModel) -> str | None:
-    """Dotted name of the list that holds the decoder layers; None for an architecture built otherwise."""
-    count = model.config.get_text_config().num_hidden_layers
-    found = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    ]
-    return min(found, key=lambda name: name.count("."), default=None)
-
-
 def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     """The same model, weights shared, that ends after ``count`` layers and goes straight to norm and head.
-
-    ``model`` itself is not touched: the modules on the way to the layers are copied without their weights.
 
     Raises:
         ValueError: the layers were not found.
     """
-    name = layer_list(model)
-    if name is None:
-        raise ValueError(f"{type(model).__name__} keeps its layers in no list of their own")
-    shallow = parent = _with_own_children(model)
-    *way, last = name.split(".")
-    for step in way:
-        child = _with_own_children(getattr(parent, step))
-        parent._modules[step] = child
-        parent = child
-    parent._modules[last] = nn.ModuleList(list(getattr(parent, last))[:count])
-    return shallow
-
-
-def _with_own_children(module: nn.Module) -> nn.Module:
-    """A copy that shares everything but the table of its children."""
-    copied = copy.copy(module)
-    copied._modules = dict(module._modules)
-    return copied
+    return with_layers(model, list(model.get_submodule(layer_list(model) or ""))[:count])
 
 
 class EarlyExitDrafter(ModelDrafter):
@@ -87,6 +56,13 @@ class EarlyExitDrafter(ModelDrafter):
         self._runner.length = self._target.length
         try:
             return super().propose(committed, gamma)
+        finally:
+            self._runner.rollback_to(self._target.length)
+
+    def propose_tree(self, committed: Sequence[int], choice: Choice) -> Proposal:
+        self._runner.length = self._target.length
+        try:
+            return super().propose_tree(committed, choice)
         finally:
             self._runner.rollback_to(self._target.length)
 
@@ -130,6 +106,8 @@ SPEC = DrafterSpec(
     reads=("exit_layer",),
     reference=lambda pair, settings: first_layers(pair.target, _exit_layer(pair, settings)),
     always_drafts=True,
+    trees=True,
+    elsewhere={"transformers": "assistant_early_exit={exit_layer}"},
     about="the target's own first `exit_layer` layers (a third if not given); models not trained for it accept "
     "little",
     note="Models not trained to exit early accept little; the output is the target's all the same.",

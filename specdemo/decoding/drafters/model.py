@@ -16,6 +16,8 @@ from specdemo.decoding.engines.open import open_draft, open_stepwise
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Draft, Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree_draft import Choice, Node, grow
 from specdemo.drafters import DrafterSpec
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair, context_of
@@ -61,6 +63,20 @@ class ModelDrafter:
             feed = draft.take(self._runner.forward(feed).logits)
         return draft.proposal()
 
+    def propose_tree(self, committed: Sequence[int], choice: Choice) -> Proposal:
+        runner = self._runner
+        logits = runner.forward(committed[runner.length :]).logits
+        begin = runner.length
+
+        def step(nodes: Sequence[Node], tokens: torch.Tensor, branches: Branches) -> torch.Tensor:
+            return runner.forward((), len(nodes), tokens, branches).logits
+
+        try:
+            return grow(self._sampler, committed, begin, logits, step, choice)
+        finally:
+            # The kept path is fed again with the target's own token: the same forward, and no slots to move.
+            runner.rollback_to(begin)
+
     def commit(self, committed: Sequence[int]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.
         self._runner.rollback_to(min(self._runner.length, len(committed) - 1))
@@ -69,6 +85,11 @@ class ModelDrafter:
 def _check(pair: ModelPair, settings: Settings) -> None:
     if pair.draft_tokenizer is not None:
         check_reencoding(pair, settings)
+        if settings.drafts_trees:
+            raise SettingsError(
+                "tree_nodes",
+                "a draft with another tokenizer writes text, which has no second guesses; set tree nodes to 0.",
+            )
     elif settings.strategy == "assisted":
         widths = [m.config.get_text_config().vocab_size for m in (pair.target, pair.draft)]
         if widths[0] != widths[1]:
@@ -108,6 +129,14 @@ SPEC = DrafterSpec(
     check=_check,
     reference=_reference,
     always_drafts=True,
+    trees=True,
     assisted="assisted",
+    elsewhere={
+        "transformers": "assistant_model=draft",
+        "vllm": '{{"method": "draft_model", "model": {draft}, "num_speculative_tokens": {gamma}}}',
+        "sglang": "--speculative-algorithm STANDALONE --speculative-draft-model-path {draft} \\\n"
+        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
+        "llama.cpp": "-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
+    },
     about="the pair's draft. Its tokenizer may differ from the target's: the text is then encoded anew",
 )

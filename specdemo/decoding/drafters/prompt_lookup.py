@@ -69,6 +69,14 @@ SPEC = DrafterSpec(
     reads=("lookup_ngram",),
     copies=True,
     assisted="assisted_lookup",
+    elsewhere={
+        "transformers": "prompt_lookup_num_tokens={gamma},\n    max_matching_ngram_size={lookup_ngram}",
+        "vllm": '{{"method": "ngram", "num_speculative_tokens": {gamma}, "prompt_lookup_max": {lookup_ngram}, '
+        '"prompt_lookup_min": 1}}',
+        "sglang": "--speculative-algorithm NGRAM --speculative-num-draft-tokens {rows}",
+        "llama.cpp": "--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
+        "--spec-ngram-simple-size-m {gamma}",
+    },
     about="copies what followed the last `lookup_ngram` tokens when they stood in prompt or output before; "
     "needs no draft model",
 )

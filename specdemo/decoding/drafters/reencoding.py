@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
-from specdemo.drafters import without
+from specdemo.drafters import offered_with
 from specdemo.errors import PromptError, SettingsError
 from specdemo.models.compatibility import gives_back
 from specdemo.models.pair import ModelPair
@@ -58,7 +58,7 @@ class ReencodingDrafter:
         """
         begun = self._draft_ids(_decode(self._target_tokenizer, ids))
         if begun and not self._fits(begun, 1):
-            others = " or ".join(repr(other.name) for other in without("draft"))
+            others = " or ".join(repr(other.name) for other in offered_with(()))
             raise PromptError(
                 f"it has {len(begun):,} tokens of the draft's own tokenizer, and the draft reads at most "
                 f"{self._longest:,}, so it could never draft; shorten it, or choose the drafter {others}."
@@ -139,7 +139,7 @@ def check_reencoding(pair: ModelPair, settings: Settings) -> None:
     for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):
         if tokenizer is None or not gives_back(tokenizer):
             why = "is missing" if tokenizer is None else "does not give back the text it encodes"
-            others = " or ".join(repr(other.name) for other in without("draft"))
+            others = " or ".join(repr(other.name) for other in offered_with(()))
             raise SettingsError(
                 "drafter",
                 f"'model' must pass text between two tokenizers here, but the {role}'s {why}; "

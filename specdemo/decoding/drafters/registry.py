@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from specdemo.decoding.drafters import early_exit, model, prompt_lookup
+from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
 from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane
-from specdemo.drafters import DRAFTERS, register, without
+from specdemo.drafters import DRAFTERS, PARTS, offered_with, register
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
-for _spec in (model.SPEC, prompt_lookup.SPEC, early_exit.SPEC):
+for _spec in (model.SPEC, prompt_lookup.SPEC, early_exit.SPEC, eagle3.SPEC):
     register(_spec)
 
 
@@ -22,10 +22,10 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         SettingsError: names the field, and what would work.
     """
     spec = DRAFTERS[settings.drafter]
-    if spec.needs == "draft" and pair.draft is None:
-        others = " or ".join(repr(other.name) for other in without("draft"))
+    if spec.needs is not None and spec.needs not in pair.parts:
+        others = " or ".join(repr(other.name) for other in offered_with(pair.parts))
         raise SettingsError(
-            "drafter", f"{spec.name!r} needs a draft model, and this pair has none; choose {others}."
+            "drafter", f"{spec.name!r} needs {PARTS[spec.needs]}, and this pair has none; choose {others}."
         )
     spec.check(pair, settings)
 

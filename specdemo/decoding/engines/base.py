@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from specdemo.decoding.tree import Branches
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -18,7 +20,8 @@ class Output:
 
     Attributes:
         logits: (keep, V) float32, of the last ``keep`` tokens fed.
-        hidden: (keep, taps · width) the residual streams a draft head reads; None if none were asked for.
+        hidden: (n, taps · width) what entered the tapped layers, of all n tokens fed, in the model's type; None
+            where no layer is tapped.
     """
 
     logits: torch.Tensor
@@ -49,15 +52,26 @@ class Runner(Protocol):
         """Bytes of keys and values allocated."""
 
     def forward(
-        self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
+        self,
+        ids: Sequence[int] | torch.Tensor,
+        keep: int = 1,
+        drafted: torch.Tensor | None = None,
+        branches: Branches | None = None,
     ) -> Output:
-        """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache; the logits are those of the last ``keep``."""
+        """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache; the logits are those of the last ``keep``.
+
+        ``branches`` says what they look at where they are a tree; a lane's graphs know none.
+        """
 
     def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
         """A runner of ``model``, the first ``layers`` layers of this one's, in the same cache."""
 
-    def rollback_to(self, length: int) -> None:
-        """Forget everything after the first ``length`` tokens.
+    def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
+        """Forget everything after the first ``length`` tokens, but for the slots of ``path`` behind them.
+
+        Args:
+            length: tokens to keep.
+            path: places behind them, from 0 and rising, that are kept too and then stand beside each other.
 
         Raises:
             ValueError: there are fewer.

@@ -10,6 +10,7 @@ import torch
 from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.select import Engine, open_forward
+from specdemo.decoding.tree import Branches
 from specdemo.models.packing import engine_name
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class EagerRunner:
         engine: what is to run its layers.
         reason: why it is not the engine that was asked for.
         cache, layers: another runner's cache, of which this model fills only the first layers.
+        taps: layers whose input every output has.
     """
 
     def __init__(
@@ -34,12 +36,13 @@ class EagerRunner:
         reason: str | None = None,
         cache: LaneCache | None = None,
         layers: int | None = None,
+        taps: Sequence[int] = (),
     ) -> None:
         self.model = model
         self.length = 0
         self._wish: Engine = engine
         self._reason = reason
-        self._forward = open_forward(model, engine)
+        self._forward = open_forward(model, engine, taps)
         self.device = self._forward.device
         self._cache = LaneCache() if cache is None else cache
         self._layers = layers
@@ -54,7 +57,11 @@ class EagerRunner:
         return self._cache.nbytes
 
     def forward(
-        self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
+        self,
+        ids: Sequence[int] | torch.Tensor,
+        keep: int = 1,
+        drafted: torch.Tensor | None = None,
+        branches: Branches | None = None,
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache.
 
@@ -63,18 +70,28 @@ class EagerRunner:
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
-        logits = self._forward(tokens, self._cache, keep)
+        if branches is None:
+            logits = self._forward(tokens, self._cache, keep)
+        else:
+            logits = self._forward.tree(tokens, self._cache, keep, branches)
         self.length += tokens.shape[1]
-        return Output(logits[0])
+        hidden = self._forward.hidden()
+        return Output(logits[0], None if hidden is None else hidden[0])
 
     def sharing(self, model: PreTrainedModel, layers: int) -> EagerRunner:
         return EagerRunner(model, self._wish, reason=self._reason, cache=self._cache, layers=layers)
 
-    def rollback_to(self, length: int) -> None:
-        surplus = self.length - length
-        if surplus < 0 or length < 0:
-            raise ValueError(f"cannot roll back from {self.length} tokens to {length}")
-        if surplus:
-            for layer in self._cache.layers[: self._layers]:
-                layer.crop(-surplus)
-            self.length = length
+    def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
+        leading = next((i for i, place in enumerate(path) if place != i), len(path))
+        end = length + len(path)  # the leading places of a path need not move
+        if not 0 <= length <= end <= self.length or (path and length + path[-1] >= self.length):
+            raise ValueError(f"cannot roll back from {self.length} tokens to {end}")
+        layers = self._cache.layers[: self._layers]
+        if leading < len(path):
+            for layer in layers:
+                moved = torch.tensor(path[leading:], device=layer.keys.device) - leading
+                layer.gather(length + leading, moved)
+        elif end < self.length:
+            for layer in layers:
+                layer.crop(end - self.length)
+        self.length = end

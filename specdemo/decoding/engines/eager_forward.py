@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import Cache
 
+from specdemo.decoding.engines.masks import additive, attention_kinds
+from specdemo.decoding.engines.model_views import TappedModel
+from specdemo.decoding.tree import Branches
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -28,12 +32,18 @@ def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
 
 
 class Forward:
-    """Feeds tokens to a model behind those in a cache."""
+    """Feeds tokens to a model behind those in a cache.
+
+    Args:
+        model: any causal language model.
+        taps: layers whose input :meth:`hidden` gives.
+    """
 
     name = "eager"
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
+    def __init__(self, model: PreTrainedModel, taps: Sequence[int] = ()) -> None:
+        self._tapped = TappedModel(model, taps) if taps else None
+        self.model = model = model if self._tapped is None else self._tapped.view
         self.device = model.get_input_embeddings().weight.device
         self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
         self._known_ids = model.get_input_embeddings().num_embeddings
@@ -69,3 +79,22 @@ class Forward:
         if not self._slices_logits:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
         return logits.float()
+
+    def tree(self, tokens: torch.Tensor, cache: Cache, keep: int, branches: Branches) -> torch.Tensor:
+        """The same for ``tokens`` (1, n) that are a tree's.
+
+        Masks are numbers: an eager attention would add a bool one to its scores and be wrong without a word.
+        """
+        config = self.model.config.get_text_config()
+        windows = {"full_attention": None, "sliding_attention": getattr(config, "sliding_window", None)}
+        masks = {
+            kind: additive(branches.mask(windows[kind]), self.model.dtype)[None, None].to(self.device)
+            for kind in attention_kinds(config)
+        }
+        mask = masks if len(masks) > 1 else next(iter(masks.values()))
+        positions = branches.positions.unsqueeze(0).to(self.device)
+        return self(tokens, cache, keep, position_ids=positions, attention_mask=mask)
+
+    def hidden(self) -> torch.Tensor | None:
+        """(B, n, taps · width) of the last forward, to be taken once; None where no layer is tapped."""
+        return None if self._tapped is None else self._tapped.take()

@@ -8,6 +8,7 @@ The arithmetic is that of :mod:`specdemo.decoding.engines.llama`; no operation h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,7 +61,8 @@ class GraphModel(LlamaModel):
         kv_length: int | None,
         keep: int,
         layers: int | None = None,
-    ) -> torch.Tensor:
+        taps: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Write the tokens' keys and values into their slots.
 
         Args:
@@ -71,9 +73,10 @@ class GraphModel(LlamaModel):
                 nothing stands before the first token.
             keep: of how many of the last tokens logits are wanted.
             layers: run only the first so many, then norm and head.
+            taps: layers whose input is wanted.
 
         Returns:
-            logits (keep, vocabulary) in the model's type.
+            logits (keep, vocabulary) and what entered the tapped layers (n, taps · width), in the model's type.
         """
 
         def store(index: int, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -84,7 +87,7 @@ class GraphModel(LlamaModel):
         mask = None if kv_length is None else self._causal_mask(slots.positions[:kv_length], positions)
         angles = slots.cos.index_select(0, positions), slots.sin.index_select(0, positions)
         attention = Attention(self, angles, store, mask, causal=kv_length is None)
-        return self.logits(tokens, attention, keep, layers)
+        return self.run(tokens, attention, keep, layers, taps)
 
     def _causal_mask(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """(n · per group, kv): −∞ where a slot stands behind the token that looks."""

@@ -25,6 +25,7 @@ class GraphRunner:
         lease: of the workspace, for as long as this runner lives.
         counts: of how many tokens forwards are captured; others are filled up to the next of them.
         layers: run only the model's first so many.
+        taps: layers whose input every output has.
 
     Attributes:
         stepwise: why drafts could not be captured whole; None if they could, or if nobody tried.
@@ -36,13 +37,14 @@ class GraphRunner:
         lease: WorkspaceLease,
         counts: Sequence[int],
         layers: int | None = None,
+        taps: Sequence[int] = (),
     ) -> None:
         self.model = model
         self.length = 0
         self.lease = lease
         self.device = lease.workspace.model.device
         self._counts = sorted(counts)
-        self.layers = layers
+        self.layers, self._taps = layers, tuple(taps)
         self.stepwise: str | None = None
 
     @property
@@ -81,27 +83,30 @@ class GraphRunner:
         fed = [t for t in (ids, drafted) if t is not None and len(t)]
         count = sum(map(len, fed))
         if not self.length:
-            return Output(self._prefill(fed, count, keep))
+            return self._prefill(fed, count, keep)
         if count <= self._counts[-1]:
-            return Output(self._replay(fed, count)[count - keep : count].clone())
+            return self._replay(fed, count, keep)
         # More than any forward takes: one piece after the other. No lane does this, so it need not be fast.
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
         pieces = tokens.split(self._counts[-1])
-        rows = torch.cat([self._replay([piece], len(piece))[: len(piece)].clone() for piece in pieces])
-        return Output(rows[count - keep :])
+        outputs = [self._replay([piece], len(piece), len(piece)) for piece in pieces]
+        hidden = torch.cat([output.hidden for output in outputs]) if self._taps else None
+        return Output(torch.cat([output.logits for output in outputs])[count - keep :], hidden)
 
-    def _prefill(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> torch.Tensor:
+    def _prefill(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
         """Behind nothing, in no graph: prompts are of every length, and each comes once."""
         self._check(count)
         workspace = self.lease.workspace
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
         positions = workspace.slots.positions[:count]
-        logits = workspace.model.forward(tokens, positions, workspace.slots, None, keep, self.layers)
+        logits, hidden = workspace.model.forward(
+            tokens, positions, workspace.slots, None, keep, self.layers, self._taps
+        )
         self.length = count
-        return logits.float()
+        return Output(logits.float(), hidden)
 
-    def _replay(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int) -> torch.Tensor:
-        """Feed at most what the widest forward takes; the logits returned change with the next replay."""
+    def _replay(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
+        """Feed at most what the widest forward takes."""
         workspace = self.lease.workspace
         wide = next(c for c in self._counts if c >= count)
         self._check(wide)
@@ -114,11 +119,15 @@ class GraphRunner:
                 begin += len(part)
         self._captured(wide, workspace.kv_length(self.length + wide))()
         self.length += count
-        return workspace.logits
+        # Copies, since the next replay writes over them.
+        hidden = workspace.hidden(self._taps)
+        return Output(
+            workspace.logits[count - keep : count].clone(), None if hidden is None else hidden[:count].clone()
+        )
 
     def _captured(self, count: int, kv_length: int) -> Replay:
         """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
-        replay = self.lease.workspace.forward(count, kv_length, self.layers)
+        replay = self.lease.workspace.forward(count, kv_length, self.layers, self._taps)
         if (failure := self.lease.workspace.failure) is not None:
             self.lease.graphs.fail(failure)
         return replay

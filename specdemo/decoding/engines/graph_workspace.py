@@ -50,6 +50,7 @@ class GraphWorkspace:
         self.failure: str | None = None
         self.draft_failures: dict[Hashable, str] = {}
         self._drafts: dict[tuple[int, bool], DraftBuffers] = {}
+        self._hidden: dict[tuple[int, ...], torch.Tensor] = {}
 
     @property
     def capacity(self) -> int:
@@ -71,15 +72,18 @@ class GraphWorkspace:
             length = self.kv_length(length + 1)
         yield length
 
-    def forward(self, count: int, kv_length: int, layers: int | None = None) -> Replay:
-        """A replay that feeds ``count`` tokens of the inputs and leaves their logits."""
+    def forward(self, count: int, kv_length: int, layers: int | None = None, taps: tuple[int, ...] = ()) -> Replay:
+        """A replay that feeds ``count`` tokens of the inputs and leaves logits, and what entered ``taps``."""
+        kept = self.hidden(taps)
 
         def body() -> None:
             tokens, positions = self.inputs.numbers[1 : 1 + count], self._positions(0, count)
-            fed = self.model.forward(tokens, positions, self.slots, kv_length, count, layers)
+            fed, hidden = self.model.forward(tokens, positions, self.slots, kv_length, count, layers, taps)
             self.logits[:count].copy_(fed)
+            if kept is not None and hidden is not None:
+                kept[:count].copy_(hidden)
 
-        replay, failure = self._replay(("forward", count, kv_length, layers), body)
+        replay, failure = self._replay(("forward", count, kv_length, layers, taps), body)
         self.failure = self.failure or failure
         return replay
 
@@ -95,7 +99,7 @@ class GraphWorkspace:
         def body() -> None:
             tokens, positions = self.inputs.numbers[1 : 1 + prefix], self._positions(0, prefix)
             for step in range(gamma):
-                logits = self.model.forward(tokens, positions, self.slots, kv_length, 1, layers)
+                logits, _ = self.model.forward(tokens, positions, self.slots, kv_length, 1, layers)
                 tokens = buffers.take(step, sampler, logits.float())
                 positions = self._positions(prefix + step, 1)
 
@@ -103,6 +107,13 @@ class GraphWorkspace:
         if failure is not None:
             self.draft_failures[sampler.sampling_key] = failure
         return replay
+
+    def hidden(self, taps: tuple[int, ...]) -> torch.Tensor | None:
+        """(WIDEST, taps · width), the first rows written by forwards with these taps; None without."""
+        if taps and taps not in self._hidden:
+            width = len(taps) * self.model.width
+            self._hidden[taps] = torch.zeros(WIDEST, width, dtype=self.model.dtype, device=self.model.device)
+        return self._hidden.get(taps)
 
     def draft_buffers(self, sampler: Sampler) -> DraftBuffers:
         """Where drafts by this sampler come out."""

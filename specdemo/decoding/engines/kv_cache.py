@@ -90,6 +90,14 @@ class LaneLayer(CacheLayerMixin):
             raise ValueError(f"cannot take {-tokens_to_remove} of {self.length} tokens back")
         self.length += tokens_to_remove
 
+    @torch.inference_mode()
+    def gather(self, begin: int, path: torch.Tensor) -> None:
+        """Keep the first ``begin`` tokens and, side by side, those in the places ``path`` (k,) behind them."""
+        end = begin + len(path)
+        for store in (self.keys, self.values):
+            store[:, :, begin:end] = store.index_select(2, begin + path)
+        self.length = end
+
     def reset(self) -> None:
         """Forget all tokens and keep the room."""
         self.length = 0

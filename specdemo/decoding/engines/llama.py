@@ -7,11 +7,19 @@ Here the same arithmetic runs straight from the caller's own parameters. For whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import torch
 
 from specdemo.decoding.engines.kv_cache import LaneCache
-from specdemo.decoding.engines.llama_attention import Attention
-from specdemo.decoding.engines.llama_parts import LlamaModel
+from specdemo.decoding.engines.llama_attention import Attention, Store
+from specdemo.decoding.engines.llama_parts import Attending, LlamaModel
+from specdemo.decoding.engines.masks import additive
+from specdemo.decoding.tree import Branches
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class DirectForward(LlamaModel):
@@ -19,20 +27,55 @@ class DirectForward(LlamaModel):
 
     name = "direct"
 
+    def __init__(self, model: PreTrainedModel, taps: Sequence[int] = ()) -> None:
+        super().__init__(model)
+        self._taps = tuple(taps)
+        self._hidden: torch.Tensor | None = None
+
     @torch.inference_mode()
     def __call__(self, tokens: torch.Tensor, cache: LaneCache, keep: int) -> torch.Tensor:
         """Append ``tokens`` (1, n) to the cache; returns the float32 logits (1, keep, vocabulary) of the last."""
-        count, begin = tokens.shape[1], cache.get_seq_length()
+        attention = attention_behind(self, cache, tokens.shape[1])
+        logits, self._hidden = self.run(tokens[0], attention, keep, taps=self._taps)
+        return logits.float().unsqueeze(0)
 
-        def store(index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return cache.layer(index).update(*states.unsqueeze(0).split(self.groups, dim=1))
+    @torch.inference_mode()
+    def tree(self, tokens: torch.Tensor, cache: LaneCache, keep: int, branches: Branches) -> torch.Tensor:
+        """The same for ``tokens`` (1, n) that are a tree's."""
+        logits, self._hidden = self.run(tokens[0], branching_behind(self, cache, branches), keep, taps=self._taps)
+        return logits.float().unsqueeze(0)
 
-        mask = self._causal_mask(begin, count) if begin and count > 1 else None
-        attention = Attention(self, self.rotary.at(begin, begin + count), store, mask, causal=not begin)
-        return self.logits(tokens[0], attention, keep).float().unsqueeze(0)
+    def hidden(self) -> torch.Tensor | None:
+        """(1, n, taps · width) of the last forward, to be taken once; None where no layer is tapped."""
+        hidden, self._hidden = self._hidden, None
+        return None if hidden is None else hidden.unsqueeze(0)
 
-    def _causal_mask(self, begin: int, count: int) -> torch.Tensor:
-        """(n · per group, kv): −∞ where a token stands behind the one that looks."""
-        mask = torch.zeros(count, begin + count, dtype=self.dtype, device=self.device)
-        mask[:, begin:] = mask.new_full((count, count), -torch.inf).triu_(1)
-        return mask.repeat_interleave(self.per_group, dim=0)
+
+def attention_behind(model: Attending, cache: LaneCache, count: int) -> Attention:
+    """The attention of ``count`` tokens behind those in a cache, which takes their keys and values."""
+    begin = cache.get_seq_length()
+    mask = causal_mask(model, begin, count) if begin and count > 1 else None
+    return Attention(model, model.rotary.at(begin, begin + count), _store(model, cache), mask, causal=not begin)
+
+
+def branching_behind(model: Attending, cache: LaneCache, branches: Branches) -> Attention:
+    """The attention of a tree's tokens: each sees its ancestors, and its position is its depth."""
+    mask = additive(branches.mask(), model.dtype).to(model.device).repeat_interleave(model.per_group, dim=0)
+    first, last = branches.begin, branches.begin + max(branches.depths) + 1
+    depths = (branches.positions - first).to(model.device)
+    cos, sin = (table[depths] for table in model.rotary.at(first, last))
+    return Attention(model, (cos, sin), _store(model, cache), mask)
+
+
+def _store(model: Attending, cache: LaneCache) -> Store:
+    def store(index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return cache.layer(index).update(*states.unsqueeze(0).split(model.groups, dim=1))
+
+    return store
+
+
+def causal_mask(model: Attending, begin: int, count: int) -> torch.Tensor:
+    """(n · per group, kv): −∞ where a token stands behind the one that looks."""
+    mask = torch.zeros(count, begin + count, dtype=model.dtype, device=model.device)
+    mask[:, begin:] = mask.new_full((count, count), -torch.inf).triu_(1)
+    return mask.repeat_interleave(model.per_group, dim=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from specdemo.decoding.engines.llama_parts import Layer, LlamaModel
+from specdemo.decoding.engines.llama_parts import Attending, Layer
 
 Store = Callable[[int, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Writes the new keys, then values, of the layer with this index, (2 · groups, n, size), into a KV cache.
@@ -29,7 +29,7 @@ class Attention:
 
     def __init__(
         self,
-        model: LlamaModel,
+        model: Attending,
         angles: tuple[torch.Tensor, torch.Tensor],
         store: Store,
         mask: torch.Tensor | None = None,

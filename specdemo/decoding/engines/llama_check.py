@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.nn.modules import module as every_module
 
 from specdemo.models.packing import PackedLinear
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from specdemo.models.eagle3_head import Eagle3Head
 
 FAMILIES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 """transformers' packages of structurally equal models, and how their classes begin."""
@@ -24,6 +27,8 @@ DTYPES = {
 }
 """By the kind of device; on a CPU half precision is slow, and not every operation has it."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+ALIKE = ("scaling", "head_dim", "is_causal")
+"""What the attentions of all layers must have in common."""
 
 
 def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
@@ -40,10 +45,31 @@ def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
         return f"rotary positions of type {config.rope_parameters['rope_type']}"
     if getattr(model, "hf_quantizer", None) is not None:
         return "quantised weights"
+    if torch.is_autocast_enabled(kind):
+        return "autocast is on"
     return _foreign_module(model, family) or _foreign_weight(model, kind)
 
 
+def head_unsupported_reason(head: Eagle3Head) -> str | None:
+    """The same of a draft head: its modules are our own, but may be watched or have weights of another kind."""
+    kind, rope = head.device.type, head.config.layer.rope_parameters["rope_type"]
+    if rope not in ROTATIONS:
+        return f"rotary positions of type {rope}"
+    if not _is_silu(type(head.midlayer.mlp.act_fn)):
+        return "an activation other than SiLU"
+    if torch.is_autocast_enabled(kind):
+        return "autocast is on"
+    if _hooks_everywhere():
+        return "a hook on every module"
+    watched = (name for name, module in head.named_modules() if _is_watched(module))
+    if (name := next(watched, None)) is not None:
+        return f"{name or 'head'} has a hook or a forward of its own"
+    return _foreign_tensor(head, head.dtype, head.device, kind)
+
+
 def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
+    if _hooks_everywhere():
+        return "a hook on every module"
     known = {f"{FAMILIES[family]}{part}" for part in PARTS}
     home = f"transformers.models.{family}.modeling_{family}"
     for name, module in model.named_modules():
@@ -51,11 +77,22 @@ def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
         ours = kind.__module__ == home and kind.__name__ in known and kind.forward.__module__.startswith(home)
         if not ours and kind not in PLAIN and not _is_silu(kind):
             return f"{name or 'model'} is a {kind.__name__}"
-        if "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS):
+        if _is_watched(module):
             return f"{name or 'model'} has a hook or a forward of its own"
     if not all(_is_silu(type(layer.mlp.act_fn)) for layer in model.model.layers):
         return "an activation other than SiLU"
+    attentions = {tuple(getattr(layer.self_attn, name) for name in ALIKE) for layer in model.model.layers}
+    if len(attentions) > 1 or not all(layer.self_attn.is_causal for layer in model.model.layers):
+        return "attention that differs between layers, or is not causal"
     return None
+
+
+def _hooks_everywhere() -> bool:
+    return any(getattr(every_module, f"_global{hooks}") for hooks in HOOKS)
+
+
+def _is_watched(module: nn.Module) -> bool:
+    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)
 
 
 def _is_silu(kind: type) -> bool:
@@ -64,8 +101,12 @@ def _is_silu(kind: type) -> bool:
 
 
 def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:
-    dtype, device = model.lm_head.weight.dtype, model.get_input_embeddings().weight.device
-    for name, weight in model.named_parameters():
+    found = _foreign_tensor(model, model.lm_head.weight.dtype, model.get_input_embeddings().weight.device, kind)
+    return "a bias on the logits" if found is None and model.lm_head.bias is not None else found
+
+
+def _foreign_tensor(module: nn.Module, dtype: torch.dtype, device: torch.device, kind: str) -> str | None:
+    for name, weight in module.named_parameters():
         # A quantised or distributed tensor is a subclass with arithmetic of its own.
         if type(weight) is not nn.Parameter or type(weight.data) is not torch.Tensor:
             return f"{name} is no plain tensor"
@@ -75,6 +116,4 @@ def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:
             return f"{name} is on {weight.device}, other weights are on {device}"
         if weight.dtype != dtype or dtype not in DTYPES[kind]:
             return f"{name} is {str(weight.dtype).removeprefix('torch.')}"
-    if model.lm_head.bias is not None:
-        return "a bias on the logits"
     return None

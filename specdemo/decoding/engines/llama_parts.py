@@ -6,9 +6,9 @@ the head norms of Qwen3 where a model has them). For which models: :mod:`specdem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -57,7 +57,7 @@ class Linear:
 Norm = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _norm(module: nn.Module) -> Norm:
+def norm_of(module: nn.Module) -> Norm:
     """Root-mean-square normalisation of the last dimension."""
     weight = module.weight.detach()
     return partial(functional.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
@@ -68,8 +68,8 @@ class Layer:
 
     def __init__(self, layer: nn.Module) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.before_attention = _norm(layer.input_layernorm)
-        self.before_mlp = _norm(layer.post_attention_layernorm)
+        self.before_attention = norm_of(layer.input_layernorm)
+        self.before_mlp = norm_of(layer.post_attention_layernorm)
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
             Linear(linear)
             for linear in (
@@ -77,8 +77,14 @@ class Layer:
                 *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
             )
         )
-        self.head_norms = [_norm(getattr(attention, n)) for n in ("q_norm", "k_norm") if hasattr(attention, n)]
+        self.head_norms = [norm_of(getattr(attention, n)) for n in ("q_norm", "k_norm") if hasattr(attention, n)]
         """Of queries and of keys; empty where the model has none."""
+
+    def add_mlp(self, x: torch.Tensor) -> None:
+        """Add to x (n, width) what the second half of the layer makes of it."""
+        y = self.before_mlp(x)
+        gate = functional.silu(self.gate(y), inplace=True)
+        self.down.add_to(x, gate.mul_(self.up(y)))
 
 
 class RotaryTable:
@@ -104,11 +110,14 @@ Attend = Callable[[int, Layer, torch.Tensor], torch.Tensor]
 """The attention of the layer with this index: its normed input (n, width) gives (n, heads · size)."""
 
 
-class LlamaModel:
-    """The parameters of one model and the sizes of its attention; does not hold the model itself.
+class Attending:
+    """The sizes of an attention and its rotary positions.
 
     Args:
-        model: one that :mod:`specdemo.decoding.engines.llama_check` finds nothing against.
+        attention: transformers' module of one layer.
+        config: of the layers.
+        rotary: transformers' module of the positions.
+        weight: any of the model, for its type and device.
 
     Attributes:
         heads, groups: query heads, and heads of keys and values; ``per_group`` query heads share one of these.
@@ -116,35 +125,49 @@ class LlamaModel:
         scale: factor of the attention scores.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        decoder = model.model
-        self.dtype = model.dtype
-        self._embeddings = decoder.embed_tokens.weight.detach()
-        self.device = self._embeddings.device
-        self.layers = [Layer(layer) for layer in decoder.layers]
-        self._norm = _norm(decoder.norm)
-        self._head = Linear(model.lm_head)
-        self.vocabulary = len(self._head.weight)
-        self.rotary = RotaryTable(decoder.rotary_emb, model.dtype, self.device)
-        attention = decoder.layers[0].self_attn
+    def __init__(self, attention: nn.Module, config: Any, rotary: nn.Module, weight: torch.Tensor) -> None:
+        self.dtype, self.device = weight.dtype, weight.device
+        self.rotary = RotaryTable(rotary, self.dtype, self.device)
         self.size, self.scale = attention.head_dim, attention.scaling
-        self.heads, self.groups = model.config.num_attention_heads, model.config.num_key_value_heads
+        self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
         self.per_group = self.heads // self.groups
 
-    def logits(self, ids: torch.Tensor, attend: Attend, keep: int, layers: int | None = None) -> torch.Tensor:
-        """Logits (keep, vocabulary), in the model's type, of the last tokens.
+
+class LlamaModel(Attending):
+    """The parameters of one model; does not hold the model itself.
+
+    Args:
+        model: one that :mod:`specdemo.decoding.engines.llama_check` finds nothing against.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        decoder = model.model
+        self._embeddings = decoder.embed_tokens.weight.detach()
+        super().__init__(decoder.layers[0].self_attn, model.config, decoder.rotary_emb, self._embeddings)
+        self.layers = [Layer(layer) for layer in decoder.layers]
+        self._norm = norm_of(decoder.norm)
+        self._head = Linear(model.lm_head)
+        self.vocabulary, self.width = len(self._head.weight), self._embeddings.shape[1]
+
+    def run(
+        self, ids: torch.Tensor, attend: Attend, keep: int, layers: int | None = None, taps: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits (keep, vocabulary), in the model's type, of the last tokens, and the tapped hidden states.
 
         Args:
             ids: (n,) on the model's device; one that it has no embedding for is taken for the last.
             attend: the attention of each layer.
             keep: of how many tokens logits are wanted; may be 0.
             layers: run only the first so many, then norm and head.
+            taps: layers whose input is wanted, side by side, of all tokens: (n, taps · width); None without.
         """
         # A padded target can emit an id that a narrower draft has no embedding for: see Forward.
         x = functional.embedding(ids.clamp(max=len(self._embeddings) - 1), self._embeddings)
+        kept = {}
         for index, layer in enumerate(self.layers[:layers]):
+            if index in taps:
+                kept[index] = x.clone()
             layer.output.add_to(x, attend(index, layer, layer.before_attention(x)))
-            y = layer.before_mlp(x)
-            gate = functional.silu(layer.gate(y), inplace=True)
-            layer.down.add_to(x, gate.mul_(layer.up(y)))
-        return self._head(self._norm(x[len(x) - keep :]))
+            layer.add_mlp(x)
+        hidden = torch.cat([kept[tap] for tap in taps], dim=1) if taps else None
+        return self._head(self._norm(x[len(x) - keep :])), hidden

@@ -26,10 +26,10 @@ EXIT_PREFIX = 1
 """The target's own first layers have always seen all but the last token."""
 
 
-def open_target(model: PreTrainedModel, lane: Lane) -> Runner:
-    """What runs the target in this lane."""
-    runner = _open(model, lane, _verify_counts(lane.settings))
-    return _prepared(runner, lane) or _without_graphs(model, lane)
+def open_target(model: PreTrainedModel, lane: Lane, taps: Sequence[int] = ()) -> Runner:
+    """What runs the target in this lane; its outputs have what enters the tapped layers."""
+    runner = _open(model, lane, _verify_counts(lane.settings), taps)
+    return _prepared(runner, lane) or _without_graphs(model, lane, taps)
 
 
 def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraft | None]:
@@ -66,22 +66,25 @@ def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
     return EagerRunner(model, chosen.name, reason=chosen.reason)
 
 
-def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int]) -> Runner:
+def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int], taps: Sequence[int] = ()) -> Runner:
     chosen = choose(model, lane.settings.engine)
+    if chosen.name == "graphs" and lane.settings.drafts_trees:
+        return EagerRunner(model, "eager", reason="draft trees are not captured", taps=taps)
     if chosen.name != "graphs":
-        return EagerRunner(model, chosen.name, reason=chosen.reason)
+        return EagerRunner(model, chosen.name, reason=chosen.reason, taps=taps)
     graphs = graphs_of(model)
     try:
-        return GraphRunner(model, graphs.take(model, _longest(lane) + _widest(lane.settings)), counts)
+        lease = graphs.take(model, _longest(lane) + _widest(lane.settings))
+        return GraphRunner(model, lease, counts, taps=taps)
     except RuntimeError as error:  # memory for the longest text this lane may become; eager takes it bit by bit
         graphs.fail(f"no room for {_longest(lane):,} tokens: {type(error).__name__}")
-        return _without_graphs(model, lane)
+        return _without_graphs(model, lane, taps)
 
 
-def _without_graphs(model: PreTrainedModel, lane: Lane) -> EagerRunner:
+def _without_graphs(model: PreTrainedModel, lane: Lane, taps: Sequence[int] = ()) -> EagerRunner:
     """The model where its graphs failed, which ``choose`` then says."""
     chosen = choose(model, lane.settings.engine)
-    return EagerRunner(model, chosen.name, reason=chosen.reason)
+    return EagerRunner(model, chosen.name, reason=chosen.reason, taps=taps)
 
 
 def _prepared(runner: Runner, lane: Lane) -> Runner | None:

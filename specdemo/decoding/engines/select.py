@@ -7,6 +7,7 @@ is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from specdemo.decoding.engines.eager_forward import Forward
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "direct", "eager"]
 
 
-def open_forward(model: PreTrainedModel, engine: Engine = "auto") -> Forward | DirectForward:
+def open_forward(
+    model: PreTrainedModel, engine: Engine = "auto", taps: Sequence[int] = ()
+) -> Forward | DirectForward:
     """What feeds tokens to ``model`` call by call; ask for ``direct`` only where :func:`choose` chose it."""
     if engine == "direct" or (engine == "auto" and unsupported_reason(model) is None):
-        return DirectForward(model)
-    return Forward(model)
+        return DirectForward(model, taps)
+    return Forward(model, taps)
 
 
 class Choice(NamedTuple):

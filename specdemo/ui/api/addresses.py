@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -66,7 +66,7 @@ class Addresses:
         if scope["type"] == "http":
             said = [value for name, value in scope["headers"] if name == _HEADER]
             headers = [header for header in scope["headers"] if _stays(*header)]
-            if scope["path"].rstrip("/").endswith(("/gradio_api/mcp", "/gradio_api/mcp/http")):
+            if "/gradio_api/mcp" in scope["path"]:  # of either transport
                 headers.append((_HEADER, _SECRET + b" " + peer_of(scope).encode()))
             scope = {**scope, "headers": headers}
             if said and said[0].startswith(_SECRET + b" "):
@@ -76,5 +76,15 @@ class Addresses:
 
 def _stays(name: bytes, value: bytes) -> bool:
     if name in WHERE:  # of several proxies each adds its own
-        return len(value) <= MOST and all(WHERE[name].fullmatch(each.strip()) for each in value.split(b","))
+        return len(value) <= MOST and all(_is_place(WHERE[name], each.strip()) for each in value.split(b","))
     return name != _HEADER
+
+
+def _is_place(pattern: re.Pattern[bytes], value: bytes) -> bool:
+    found = pattern.fullmatch(value)
+    if found and value.startswith(b"["):
+        try:
+            ip_address(found[1][1:-1].decode())
+        except ValueError:
+            return False
+    return found is not None

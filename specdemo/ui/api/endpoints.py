@@ -14,8 +14,14 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.api.requests import parse_race, parse_run, parse_sweep, settings_type
-from specdemo.ui.api.responses import pairs_response, race_response, run_response, sweep_response
+from specdemo.ui.api.requests import parse_advice, parse_race, parse_run, parse_sweep, settings_type
+from specdemo.ui.api.responses import (
+    advice_response,
+    pairs_response,
+    race_response,
+    run_response,
+    sweep_response,
+)
 from specdemo.ui.jobs.job import Job, JobState
 from specdemo.ui.jobs.queue import is_agent, visitor_of
 from specdemo.ui.jobs.runner import JobRunner
@@ -96,8 +102,34 @@ def add_endpoints(runner: JobRunner) -> None:
             report = yield from _follow(runner, parse_sweep(prompts, gammas, repeats, settings, pair), request)
             yield _encoded(request, sweep_response(report, whole=bool(rounds)))
 
+    def advise(
+        prompts: list[str],
+        request: gr.Request,
+        budget_seconds: float = 60.0,
+        methods: list[str] = [],  # noqa: B006
+        kinds: list[str] = [],  # noqa: B006
+        settings: LaneSettings = {},  # noqa: B006
+        pair: str = "builtin",
+        rounds: bool = False,
+    ) -> Iterator[dict]:
+        """Measure every way of drafting that a pair allows, each with many gammas, and recommend one setting.
+
+        Args:
+            prompts: the texts that the models continue.
+            budget_seconds: for all runs together.
+            methods: drafters to try; all unless given.
+            kinds: the kind of each prompt, for advice by kind.
+            settings: of all runs, as for "run"; max_new_tokens is 64 unless given.
+            pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
+            rounds: also return every round that the figures are made of.
+        """
+        with _clear_errors():
+            job = parse_advice(prompts, budget_seconds, methods, kinds, settings, pair)
+            report = yield from _follow(runner, job, request)
+            yield _encoded(request, advice_response(report, whole=bool(rounds)))
+
     gr.api(pairs, api_name="pairs")
-    for endpoint in (run, race, sweep):
+    for endpoint in (run, race, sweep, advise):
         # Their jobs wait in the queues of the page; Gradio's does not tell where one stands.
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
 

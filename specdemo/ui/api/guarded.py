@@ -16,6 +16,7 @@ TAKEN = {
     "pairs": "nothing in it",
     "run": "prompt, and, where you like, settings, pair and rounds",
     "race": "prompt, and, where you like, lanes, pair and rounds",
+    "advise": "prompts, and, where you like, budget_seconds, methods, kinds, settings, pair and rounds",
     "sweep": "prompts, and, where you like, gammas, repeats, settings, pair and rounds",
 }
 """What each endpoint takes."""
@@ -78,7 +79,9 @@ def close_private(page: gr.Blocks) -> None:
 
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": "There is no endpoint of this name, only pairs, run, race and sweep."}, 404)
+    return JSONResponse(
+        {"detail": "There is no endpoint of this name, only pairs, run, race, sweep and advise."}, 404
+    )
 
 
 async def _wrong_names(request: Request, error: Exception) -> JSONResponse:

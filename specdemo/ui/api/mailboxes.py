@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from asyncio import Queue
+from itertools import chain
+from sys import getsizeof
 from time import monotonic
 from typing import Any
 
@@ -19,7 +21,7 @@ class Mailbox(Queue[Any]):
     """Messages to one visitor.
 
     Attributes:
-        size: bytes of those that were not fetched, roughly.
+        size: bytes of those that were not fetched.
     """
 
     def __init__(self) -> None:
@@ -82,8 +84,9 @@ class Mailboxes(LRUCache[str, Queue[Any]]):
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of plain data in memory, roughly: a string has those of its characters, anything else 64."""
-    if isinstance(value, str):
-        return len(value)
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return 64 + sum(map(nbytes, inner))
+    """Bytes of plain data in memory; what stands in it twice counts twice."""
+    if isinstance(value, dict):
+        inner = chain(value, value.values())
+    else:
+        inner = value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(nbytes, inner))

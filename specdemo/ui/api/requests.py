@@ -18,7 +18,7 @@ from specdemo.settings import (
 )
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
-from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
+from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
 from specdemo.ui.jobs.race import RaceJob, race_job
 from specdemo.ui.panel.lane_controls import whole
 from specdemo.ui.panel.server_choice import server_of
@@ -63,6 +63,31 @@ def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: An
     return checked_sweep(SweepJob(texts, lane, at_least_one("repeats", whole("repeats", repeats)), tried))
 
 
+def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: Any, pair: Any) -> AdviceJob:
+    """Advice within the limits.
+
+    Raises:
+        SpecDemoError: it asks for what there is not, or for too much.
+    """
+    texts = [_parse_prompt(p) for p in (prompts if isinstance(prompts, list) else [prompts])]
+    wanted = {"max_new_tokens": SWEEP_TOKENS, **settings} if isinstance(settings, dict) else settings
+    (lane,) = _on_pair(pair, [_parse_settings(wanted)])
+    check_lanes([lane.settings])
+    if isinstance(budget, bool) or not isinstance(budget, int | float):
+        raise SettingsError("budget_seconds", f"must be a number of seconds, not {_kind(budget)}.")
+    names, labels = (_parse_texts(*given) for given in (("methods", methods), ("kinds", kinds)))
+    return checked_advice(AdviceJob(texts, lane, 1, budget, labels or (), names))
+
+
+def _parse_texts(field: str, given: Any) -> tuple[str, ...] | None:
+    """A list of texts, or None for none."""
+    if not given:
+        return None
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise SettingsError(field, f"must be a list of texts, not {_kind(given)}.")
+    return tuple(given)
+
+
 def _parse_prompt(prompt: Any) -> str:
     if not isinstance(prompt, str):
         raise PromptError(f"must be a text, not {_kind(prompt)}.")
@@ -91,7 +116,7 @@ def _parse_lanes(given: Any) -> list[Settings]:
         try:
             lanes.append(_parse_settings(lane))
         except SettingsError as error:
-            raise SpecDemoError(f"Lane {number}: {error}") from error
+            raise SpecDemoError(f"Lane {number}, {error}") from error
     return lanes
 
 

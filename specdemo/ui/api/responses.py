@@ -6,11 +6,14 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.engine_lines import ENGINES
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
 from specdemo.servers.catalog import ServerEntry
 from specdemo.ui.panel.server_choice import offered, pair_name
+from specdemo.view.headline import headline_text
 from specdemo.view.race_value import replay_value
 
 
@@ -33,7 +36,7 @@ def lane_responses(recording: Recording) -> list[dict[str, Any]]:
 
 
 def race_response(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
-    """A race: its lanes, the first lane's speed against the others', the verdict and the reason.
+    """A race: its lanes, the others' speeds against the first lane's, the headline, the verdict and the reason.
 
     Args:
         recording: of the race.
@@ -44,6 +47,7 @@ def race_response(recording: Recording, *, whole: bool = False) -> dict[str, Any
     response = {
         "lanes": lanes,
         "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
+        "headline": headline_text(value["headline"]),
         "verdict": value["verdict"],
         "why": value["why"],
         **_setting(recording),
@@ -63,9 +67,16 @@ def sweep_response(report: SweepReport, *, whole: bool = False) -> dict[str, Any
     return response if whole else {name: value for name, value in response.items() if name != "runs"}
 
 
+def advice_response(report: AdviceReport, *, whole: bool = False) -> dict[str, Any]:
+    """Advice: rows, recommendation and the lines that set it; with ``whole`` every round that they are made of."""
+    code = {engine: report.code(engine) for engine in ENGINES}
+    response = {**json.loads(report.to_json()), "settings": asdict(report.settings()), "code": code}
+    return response if whole else {name: value for name, value in response.items() if name != "runs"}
+
+
 def pairs_response() -> list[dict[str, Any]]:
     """The catalogue, and the configured servers with what they can do; no address."""
-    names = ("id", "label", "target", "draft", "licence", "gated", "memory_gb", "note")
+    names = ("id", "label", "target", "draft", "head", "licence", "gated", "memory_gb", "note")
     pairs = [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
     return [*pairs, *map(_server_response, offered().values())]
 

@@ -75,7 +75,8 @@ class CheckJob(Job):
             in_thread(thread, certifier.step)
             if time.monotonic() - told >= UPDATE_SECONDS and not certifier.done:
                 told = time.monotonic()
-                yield JobState("running", result=certifier.certificate())
+                found = certifier.certificate()
+                yield JobState("running", fraction=found.runs / found.budget, result=found)
         yield _ended(certifier.done, certifier.certificate(), stop)
 
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Iterator[JobState]:

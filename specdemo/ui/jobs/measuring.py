@@ -1,4 +1,4 @@
-"""Measurements as jobs: the γ sweep and the batch sizes, many runs one after the other."""
+"""Measurements as jobs: γ sweep, advisor and batch sizes, many runs one after the other."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Protocol
 
+from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
+from specdemo.runs.advise import LONGEST_BUDGET, AdviceProgress, stream_advice
 from specdemo.runs.batch_sizes import SizeProgress, stream_batch_sizes
 from specdemo.runs.sweep import GAMMAS, SweepProgress, stream_sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
-from specdemo.ui.jobs.limits import check_prompts, check_runs
+from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread
-from specdemo.view.progress_text import counted, left
+from specdemo.view.progress_text import advice_progress, counted, left
 
 UPDATE_SECONDS = 0.25
 STOPPED = "Stopped. What was measured until then is shown."
@@ -135,6 +138,53 @@ class SweepJob(Measurement):
         prompts, repeats = counted(report.prompts, "prompt"), counted(report.repeats, "repeat")
         tokens = counted(report.settings.max_new_tokens, "token")
         return f"Done: {len(report.runs)} runs ({prompts}, {repeats}), interleaved, of at most {tokens} each."
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceJob(Measurement):
+    """Every method that the pair allows, within a budget of seconds; ``kinds`` are those of the prompts."""
+
+    budget_seconds: float
+    kinds: tuple[str, ...] = ()
+    methods: tuple[str, ...] | None = None
+
+    kind = "sweep"
+
+    @property
+    def gpu_seconds(self) -> float:
+        """The budget."""
+        return self.budget_seconds
+
+    def start(self, pair: ModelPair | None, stop: Event) -> Iterator[AdviceProgress]:
+        """As :meth:`Measurement.start`."""
+        kinds, settings = self.kinds or None, self.lane.settings
+        return stream_advice(pair, self.prompts, settings, self.budget_seconds, self.methods, kinds, stop)
+
+    def progress_text(self, progress: AdviceProgress) -> str:
+        """As :meth:`Measurement.progress_text`."""
+        return f"{advice_progress(progress.report, progress.run)}; {left(progress.seconds_left)}"
+
+    def done_text(self, report: AdviceReport) -> str:
+        """As :meth:`Measurement.done_text`."""
+        race = report.race
+        tried, dropped = counted(len(race.entered), "setting"), len(race.dropped)
+        return (
+            f"Done: {tried} in {len(report.runs)} runs, {report.seconds:.0f} of {report.budget_seconds:g} s; "
+            f"{dropped} dropped as beaten."
+        )
+
+
+def checked_advice(job: AdviceJob) -> AdviceJob:
+    """The same advice, if it is within the limits.
+
+    Raises:
+        SpecDemoError: it asks for too much.
+    """
+    check_prompts(job.prompts)
+    most = limits().seconds or LONGEST_BUDGET
+    if not 0 < job.budget_seconds <= most:
+        raise SettingsError("budget", f"must be above 0 and at most {most:,.0f} seconds here; choose less.")
+    return job
 
 
 def checked_sweep(job: SweepJob) -> SweepJob:

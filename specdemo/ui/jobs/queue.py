@@ -18,7 +18,9 @@ STATUS_SECONDS = 1.0
 STOP_SECONDS = 0.1
 """How often somebody who waits is told where they stand, and how soon their Stop is noticed."""
 REMEMBERED = 8
-"""Jobs by whose length the wait is estimated."""
+"""Jobs of a kind by whose length the wait is estimated."""
+SURE = 0.05
+"""How far a job must be for its own pace to say when it ends."""
 AT_ONCE = 2
 """Jobs other than races that have their turn at the same time, where each kind has its own queue."""
 
@@ -47,13 +49,16 @@ class Ticket:
 
     Attributes:
         visitor: whose job it is.
+        kind: of the job; jobs of a kind are taken to be alike long.
+        progress: how far the job says it is, from 0 to 1.
         called: set when its turn has come.
         began: when that was, in seconds; None before.
         alarm: ends the turn when its time is over, where there is a limit.
     """
 
-    def __init__(self, queue: JobQueue, visitor: Visitor) -> None:
-        self._queue, self.visitor = queue, visitor
+    def __init__(self, queue: JobQueue, visitor: Visitor, kind: str = "") -> None:
+        self._queue, self.visitor, self.kind = queue, visitor, kind
+        self.progress = 0.0
         self.called = Event()
         self.began: float | None = None
         self.alarm: Timer | None = None
@@ -93,12 +98,12 @@ class JobQueue:
     def __init__(self, limits: Limits, at_once: int = 1) -> None:
         self._limits, self._at_once = limits, at_once
         self._tickets: list[Ticket] = []  # those that have their turn first
-        self._lengths: deque[float] = deque(maxlen=REMEMBERED)
+        self._lengths: dict[str, deque[float]] = {}
         self._lock = RLock()
 
-    def ticket(self, visitor: Visitor) -> Ticket:
-        """A ticket that is not yet in the queue."""
-        return Ticket(self, visitor)
+    def ticket(self, visitor: Visitor, kind: str = "") -> Ticket:
+        """A ticket that is not yet in the queue, for a job of a kind."""
+        return Ticket(self, visitor, kind)
 
     def enter(self, ticket: Ticket) -> None:
         """Go to the end of the queue.
@@ -120,22 +125,28 @@ class JobQueue:
             if ticket.alarm is not None:
                 ticket.alarm.cancel()
             if ticket.began is not None:
-                self._lengths.append(monotonic() - ticket.began)
+                lengths = self._lengths.setdefault(ticket.kind, deque(maxlen=REMEMBERED))
+                lengths.append(monotonic() - ticket.began)
             self._call()
 
     def status_text(self, ticket: Ticket) -> str:
-        """Where in the queue this is, and about how long it takes until its turn."""
+        """Where in the queue this is, and about how long it takes until its turn, where that can be known."""
         with self._lock:
             if ticket.called.is_set():
                 return "Your turn…"
             before = self._tickets.index(ticket) - self._at_once
-            text = f"Waiting for a turn: number {before + 1} in line"
-            if not self._lengths:
-                return f"{text}…"
-            mean = sum(self._lengths) / len(self._lengths)
-            # Those that run are half done on average.
-            seconds = mean * (before / self._at_once + 0.5)
-            return f"{text}, about {max(1, math.ceil(seconds))}\u00a0s…"
+            running = [self._left(t) for t in self._tickets[: self._at_once]]
+            ahead = [self._length(t.kind) for t in self._tickets[self._at_once : self._at_once + before]]
+            known = None not in running and None not in ahead
+            seconds = min(running) + sum(ahead) / self._at_once if known else None
+            return f"Waiting for a turn: number {before + 1} in line{about(seconds)}…"
+
+    def running_text(self) -> str | None:
+        """When the first of the jobs that run here ends, if any runs and that can be known."""
+        with self._lock:
+            running = [self._left(t) for t in self._tickets if t.called.is_set()]
+            known = [seconds for seconds in running if seconds is not None]
+            return None if not running else about(min(known) if known else None)
 
     def limit(self, ticket: Ticket, stop: Stop) -> None:
         """From now on the job's time runs."""
@@ -148,6 +159,21 @@ class JobQueue:
 
     def __len__(self) -> int:
         return len(self._tickets)
+
+    def _length(self, kind: str) -> float | None:
+        """Seconds that jobs of a kind took; None where none has ended here."""
+        lengths = self._lengths.get(kind)
+        return sum(lengths) / len(lengths) if lengths else None
+
+    def _left(self, ticket: Ticket) -> float | None:
+        """Seconds that a running job still takes: by its own pace, else by others of its kind; None if unknown.
+
+        One that has outlasted the others says nothing any more.
+        """
+        elapsed, usual = monotonic() - ticket.began, self._length(ticket.kind)
+        if ticket.progress >= SURE:
+            return elapsed * (1 - ticket.progress) / ticket.progress
+        return usual - elapsed if usual is not None and usual > elapsed else None
 
     def _call(self) -> None:
         for ticket in self._tickets[: self._at_once]:
@@ -197,9 +223,20 @@ class JobQueues:
             most = replace(most, visitor=max(most.visitor, places), address=max(most.address, places))
         return self._queues.setdefault("servers", JobQueue(most, most.servers))
 
+    def race_text(self) -> str:
+        """Who has the models, for a job that has its turn and must wait for them all the same."""
+        race = self._queues.get("race")
+        seconds = race.running_text() if race is not None else None
+        return f"Waiting for the models: {'another job' if seconds is None else 'a race'} has them{seconds or ''}…"
+
     def busy(self) -> int:
         """Jobs that run or wait."""
         return sum(len(queue) for queue in self._queues.values())
+
+
+def about(seconds: float | None) -> str:
+    """``, about 12 s``; empty where it is not known."""
+    return "" if seconds is None else f", about {max(1, math.ceil(seconds))}\u00a0s"
 
 
 def visitor_of(request: Any) -> Visitor:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
+from specdemo.machine import hardware
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
-from specdemo.recording import Recording
+from specdemo.recording import Hardware, Recording
 from specdemo.runs.encode import pieces
 from specdemo.runs.race import race
 from specdemo.runs.record import record
+from specdemo.servers.catalog import label_of
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
@@ -22,7 +24,7 @@ from specdemo.ui.jobs.limits import check_lanes, check_prompts
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
 from specdemo.view.lane_headers import lane_headers
-from specdemo.view.race_value import RaceView
+from specdemo.view.race_value import RaceView, question
 
 STOPPED = "Stopped. Press Run to start again."
 BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane says why. Press Run to try again."
@@ -35,10 +37,12 @@ class RaceResult:
     Attributes:
         value: of the race view, but for phase and message, which are the state's (:func:`race_value`).
         recording: of a race that is over and in which every lane got somewhere.
+        job: the race itself, to be run again, where all of its lanes came to their end.
     """
 
     value: dict[str, Any]
     recording: Recording | None = None
+    job: RaceJob | None = None
 
 
 def race_value(state: JobState) -> dict[str, Any]:
@@ -78,20 +82,36 @@ class RaceJob(Job):
         """As :meth:`Job.states`; results are of :class:`RaceResult`."""
         view, settings = self._view(), [lane.settings for lane in self.lanes]
         here = next(filter(None, pairs), None)  # the first pair that runs here
+        left = [s.max_new_tokens for s in settings]  # tokens that each lane may still emit
         with closing(in_thread(thread, race, pairs, self.prompt, settings, stop)) as racing:
+            view.question = question(self.prompt, settings, self._places(here))
             if here is not None:
                 view.show_prompt(settings, pieces(here, racing.prompt_ids))
             with closing(gathered(thread, lambda: racing, stop)) as updates:
                 for news in updates:
                     view.add(news)
-                    yield JobState("running", result=RaceResult(view.value()))
+                    for lane, round_ in news:
+                        left[lane] = 0 if round_.stop else left[lane] - len(round_.emitted)
+                    done = 1 - sum(left) / sum(s.max_new_tokens for s in settings)
+                    yield JobState("running", fraction=done, result=RaceResult(view.value()))
             traces = racing.traces()
         view.settle(traces)
         if all(t.rounds for t in traces):
             view.conclude(traces)
         recording = record(here, self.prompt, traces) if view.figures else None
         phase, message = _ended(traces, stop)
-        yield JobState(phase, message, result=RaceResult(view.value(), recording))
+        again = self if phase == "done" and len(traces) > 1 else None
+        yield JobState(phase, message, result=RaceResult(view.value(), recording, again))
+
+    def _places(self, here: ModelPair | None) -> list[str]:
+        """What the lanes run on, for people."""
+        servers = dict.fromkeys(label_of(s.server) for s in (lane.settings for lane in self.lanes) if s.server)
+        if here is None:
+            return [*servers]
+        machine = Hardware(**hardware(here.device, here.threads)).label
+        weights = next((lane.pair.target_quantization for lane in self.lanes if lane.pair), None)
+        precision = here.dtype + (f", {weights} weights" if weights else "")
+        return [here.name, precision, machine, *servers]
 
     def _view(self) -> RaceView:
         weights = [lane.pair and lane.pair.target_quantization for lane in self.lanes]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
 
 from specdemo.models.request import is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.ui.jobs.job import Job, JobState, load_pairs, until_the_end
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import JobQueues, Visitor
+from specdemo.ui.jobs.queue import STOP_SECONDS, JobQueues, StoppedInQueue, Visitor
 from specdemo.ui.jobs.stops import Stop
 from specdemo.ui.jobs.zero_gpu import states_from_gpu
 
@@ -42,10 +42,27 @@ class JobRunner:
             # Before it queues, so that nobody waits for another one's download.
             pairs = yield from load_pairs(job, self._store, stop, stack)
             queue = self._queues.of(job.kind) if needs_models else self._queues.of_servers()
-            ticket = stack.enter_context(queue.ticket(visitor))
+            ticket = stack.enter_context(queue.ticket(visitor, job.noun))
             for text in ticket.wait(stop):
                 yield JobState("loading", text)
             if needs_models and is_zero_gpu():
-                yield from states_from_gpu(job, stop)
+                states = states_from_gpu(job, stop)
             else:
-                yield from job.states(pairs, self._store.thread if needs_models else SERVER_THREADS, stop)
+                if needs_models:
+                    yield from self._models_free(stop)
+                states = job.states(pairs, self._store.thread if needs_models else SERVER_THREADS, stop)
+            with closing(states):
+                for state in states:
+                    ticket.progress = state.fraction
+                    yield state
+
+    def _models_free(self, stop: Stop) -> Iterator[JobState]:
+        """Wait for the models' thread, which a race keeps to its end, whatever the queue of another kind says."""
+        free = self._store.thread.submit(lambda: None)
+        try:
+            while not wait([free], timeout=STOP_SECONDS).done:
+                if stop.is_set():
+                    raise StoppedInQueue
+                yield JobState("loading", self._queues.race_text())
+        finally:
+            free.cancel()

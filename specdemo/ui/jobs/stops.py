@@ -1,4 +1,4 @@
-"""Stop signals: one a job, of which each visitor has at most one on a tab."""
+"""Stop signals: one a job, of which each visitor has at most one of each kind."""
 
 from __future__ import annotations
 
@@ -44,34 +44,46 @@ def reason_of(stop: Event, otherwise: str) -> str:
 
 
 class StopSignals:
-    """Keeps the stop signal of each visitor's run, from the press of Run to its end."""
+    """Keeps the stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
 
     def __init__(self) -> None:
-        self._events: dict[str, Stop] = {}
+        self._events: dict[str, dict[str, Stop]] = {}
         self._lock = Lock()
 
-    def arm(self, session: str) -> None:
-        """A fresh signal for a new run; an older run of the same visitor is told to end."""
+    def arm(self, session: str, kind: str) -> None:
+        """A fresh signal for a new run; an older run of the same kind and visitor is told to end."""
         with self._lock:
-            if session in self._events:
-                self._events[session].set()
-            self._events[session] = Stop()
+            mine = self._events.setdefault(session, {})
+            if kind in mine:
+                mine[kind].set()
+            mine[kind] = Stop()
 
-    def signal(self, session: str) -> Stop:
-        """The signal of the visitor's run."""
+    def signal(self, session: str, kind: str) -> Stop:
+        """The signal of the visitor's run of this kind."""
         with self._lock:
-            return self._events.setdefault(session, Stop())
+            return self._events.setdefault(session, {}).setdefault(kind, Stop())
 
-    def running(self, session: str) -> bool:
-        """Whether the visitor has a run."""
+    def running(self, session: str, kind: str | None = None) -> bool:
+        """Whether the visitor has a run, of this kind if one is named."""
         with self._lock:
-            return session in self._events
+            mine = self._events.get(session, {})
+            return bool(mine) if kind is None else kind in mine
 
     def stop(self, session: str) -> None:
-        """Tell the visitor's run, waiting or going, to end."""
+        """Tell all of the visitor's runs, waiting or going, to end."""
         with self._lock:
-            if session in self._events:
-                self._events[session].set()
+            for stop in self._events.get(session, {}).values():
+                stop.set()
+
+    def end(self, session: str, kind: str) -> None:
+        """The visitor's run of this kind has ended."""
+        with self._lock:
+            mine = self._events.get(session, {})
+            stop = mine.pop(kind, None)
+            if not mine:
+                self._events.pop(session, None)
+        if stop is not None:
+            stop.set()
 
     def sessions(self) -> set[str]:
         """The visitors of whom a signal is kept."""
@@ -79,7 +91,7 @@ class StopSignals:
             return {*self._events}
 
     def forget(self, session: str) -> None:
-        """The visitor left, or their run has ended: nothing goes on and nothing is kept."""
+        """The visitor left: nothing goes on and nothing is kept."""
         self.stop(session)
         with self._lock:
             self._events.pop(session, None)

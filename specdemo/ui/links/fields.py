@@ -9,26 +9,34 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, first_choice
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
 from specdemo.runs.prompts import by_domain
-from specdemo.settings import ACCEPTANCE_RULES, LARGEST_WHOLE, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import (
+    ACCEPTANCE_RULES,
+    LARGEST_WHOLE,
+    MAX_GAMMA,
+    MAX_LOOKUP_NGRAM,
+    MAX_TREE_NODES,
+    Settings,
+)
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.panel.controls import ENGINES, chats
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, PLAIN, local_methods, methods_on, server_choices
 from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as
 from specdemo.ui.panel.prompt_source import DOMAINS, OWN, PANEL
+from specdemo.ui.panel.run_row import TABS
 from specdemo.ui.panel.server_choice import pair_choices, server_of
+from specdemo.ui.tabs.advice_results import COSTS
 from specdemo.ui.tabs.batch import MOST_REPEATS as MOST_BATCH_REPEATS
 from specdemo.ui.tabs.batch import MOST_ROWS
 from specdemo.ui.tabs.losslessness import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.recordings_panel import shipped
-from specdemo.ui.tabs.sweep import MOST_REPEATS
+from specdemo.ui.tabs.sweep import BUDGET, GAMMAS, LONGEST_BUDGET, MOST_REPEATS, VIEWS
 
-TABS = ("race", "sweep", "batch", "losslessness")
-SPEEDS = ("0.25", "0.5", "1", "2", "4", "8")
+SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
 """The player's speeds."""
 
 LONGEST_QUERY = 6000
@@ -38,6 +46,14 @@ SHORT_LANE = 2
 """The lane whose parameters need no number, since it is the first that drafts."""
 
 HELD = ("target-weights", "draft-weights", "dtype", "device")
+
+
+FORMER = {
+    "sweep.tokens": ("sweep", "length"),
+    "batch.tokens": ("batch", "length"),
+    "losslessness.gamma": ("losslessness", "gamma"),
+}
+"""Parameters of links from when tabs had a length or a γ of their own: the tab, and what it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +90,13 @@ class Rule:
 
 def link_fields() -> tuple[Field, ...]:
     """All of them; a field comes after those that its default and its choices depend on."""
+    return (*race_fields(), *_sweep(), *_batch(), *_losslessness(), *_page())
+
+
+def race_fields() -> list[Field]:
+    """Those of the controls that a race reads, in their order."""
     lanes = [field for number in _numbers() for field in _lane(number)]
-    return (*_pair(), *_shared(), *lanes, *_sweep(), *_batch(), *_losslessness(), *_page())
+    return [*_pair(), *_shared(), *lanes]
 
 
 def link_rules() -> tuple[Rule, ...]:
@@ -98,7 +119,12 @@ def table() -> dict[str, Any]:
         {"field": r.field, "text": str(r.value), "negated": r.negated, "defaults": dict(r.defaults)}
         for r in link_rules()
     ]
-    return {"fields": [asdict(f) for f in link_fields()], "rules": rules, "longest": LONGEST_QUERY}
+    return {
+        "fields": [asdict(f) for f in link_fields()],
+        "rules": rules,
+        "former": [*FORMER],
+        "longest": LONGEST_QUERY,
+    }
 
 
 def lane_field(number: int, name: str) -> str:
@@ -117,9 +143,9 @@ def _lanes_of(pair: str) -> dict[str, Any]:
     drafting = [f for f, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first not in (PLAIN, NO_LANE)]
     if pair == CUSTOM:  # its names say whether it has one
         return dict.fromkeys([*drafting, "losslessness.drafter"])
-    if catalog()[pair].draft is not None:
+    spec = first_choice(catalog()[pair].parts)
+    if spec.name == DEFAULT_DRAFTER:
         return {}
-    spec = without("draft")[0]
     return {**dict.fromkeys(drafting, spec.method), "losslessness.drafter": spec.name}
 
 
@@ -168,6 +194,7 @@ def _lane(number: int) -> list[Field]:
         Field("method", "choice", FIRST_LANES[number - 1], choices=methods),
         Field("gamma", "whole", defaults.gamma, least=1, most=MAX_GAMMA),
         Field("adaptive", "switch", False),
+        Field("tree-nodes", "choice", "0", choices=("0", "auto", *map(str, range(2, MAX_TREE_NODES + 1)))),
         Field("acceptance", "choice", defaults.acceptance, choices=tuple(ACCEPTANCE_RULES)),
         Field("accept-top-k", "whole", defaults.accept_top_k, least=1),
         Field("lookup-ngram", "whole", defaults.lookup_ngram, least=1, most=MAX_LOOKUP_NGRAM),
@@ -178,10 +205,13 @@ def _lane(number: int) -> list[Field]:
 
 def _sweep() -> list[Field]:
     return [
+        Field("sweep.view", "choice", GAMMAS, "sweep-view", VIEWS),
+        Field("sweep.budget", "whole", BUDGET, "sweep-budget", least=1, most=LONGEST_BUDGET),
+        Field("sweep.c", "number", COSTS[0], "what-if-c", most=1),
+        Field("sweep.v", "number", COSTS[1], "what-if-v", least=1, most=3),
         Field("sweep.from", "whole", 2, "sweep-from", least=1, most=MAX_GAMMA),
         Field("sweep.to", "whole", 8, "sweep-to", least=1, most=MAX_GAMMA),
         Field("sweep.repeats", "whole", 3, "sweep-repeats", least=1, most=MOST_REPEATS),
-        Field("sweep.tokens", "whole", 64, "sweep-tokens", least=2, most=limits().tokens),
         *_prompts("sweep", PANEL),
     ]
 
@@ -189,7 +219,6 @@ def _sweep() -> list[Field]:
 def _batch() -> list[Field]:
     return [
         Field("batch.rows", "whole", 8, "batch-rows", least=1, most=MOST_ROWS),
-        Field("batch.tokens", "whole", 48, "batch-tokens", least=2, most=limits().tokens),
         Field("batch.repeats", "whole", 3, "batch-repeats", least=1, most=MOST_BATCH_REPEATS),
         *_prompts("batch", DOMAINS),
     ]
@@ -210,7 +239,6 @@ def _losslessness() -> list[Field]:
         Field("mode", "choice", DISTRIBUTION, choices=(DISTRIBUTION, GREEDY)),
         Field("rule", "choice", "sampling", choices=tuple(ACCEPTANCE_RULES)),
         Field("drafter", "choice", DEFAULT_DRAFTER, choices=tuple(DRAFTERS)),
-        Field("gamma", "whole", Settings().gamma, least=1, most=MAX_GAMMA),
         Field("temperature", "number", 1, least=0.05, most=2),
         Field("runs", "whole", RUNS, least=25, most=1000),
         Field("tokens", "whole", TOKENS, least=2, most=64),

@@ -12,11 +12,12 @@ from decimal import ROUND_HALF_UP, Decimal
 from difflib import get_close_matches
 from typing import Any
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
+from specdemo.drafters import first_choice
 from specdemo.models.request import is_public
 from specdemo.models.source import shorten
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.ui.links.fields import (
+    FORMER,
     METHOD_FIELDS,
     SHORT_LANE,
     Field,
@@ -26,7 +27,7 @@ from specdemo.ui.links.fields import (
     link_rules,
 )
 from specdemo.ui.panel.methods import NO_LANE, method_choices
-from specdemo.ui.panel.pair_controls import NONE, has_draft
+from specdemo.ui.panel.pair_controls import NONE, parts_of
 from specdemo.ui.panel.server_choice import server_of
 from specdemo.ui.tabs.losslessness import drafters_of, rules_of
 
@@ -55,7 +56,9 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         query: parameters and their texts, already unescaped.
     """
     fields, rules = link_fields(), link_rules()
-    given, notices = _known(query, [f.name for f in fields])
+    query, notices = _renamed(query)
+    given, unknown = _known(query, [f.name for f in fields])
+    notices += unknown
     values: dict[str, Any] = {}
     for field in fields:
         values[field.name] = _default(field, rules, values)
@@ -81,15 +84,30 @@ def choices_left(field: Field, values: Mapping[str, Any]) -> list[tuple[str, str
     if field.name == "losslessness.rule":
         return rules_of(values["losslessness.mode"])
     if field.name == "losslessness.drafter":
-        return drafters_of(has_model=_has_draft(values))
+        return drafters_of(_parts(values))
     if field.name not in METHOD_FIELDS:
         return None
     return method_choices(
-        has_draft=_has_draft(values),
+        parts=_parts(values),
         quantized=values["target-weights"] != NONE,
         optional=NO_LANE in field.choices,
         server=server_of(values["pair"]),
     )
+
+
+def _renamed(query: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The query with a tab's former length or γ as the one that all tabs share, and a notice for each left out.
+
+    It counts where the link opens its tab, for which it was meant.
+    """
+    renamed, notices = {name: text for name, text in query.items() if name not in FORMER}, []
+    for name, (tab, now) in FORMER.items():
+        if name in query and query.get("tab") == tab:
+            renamed[now] = query[name]
+            renamed.pop(f"lane{SHORT_LANE}.{now}", None)
+        elif name in query:
+            notices.append(f"{name} is ignored; all tabs share {now}.")
+    return renamed, notices
 
 
 def _known(query: Mapping[str, str], names: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -118,7 +136,7 @@ def _default(field: Field, rules: Iterable[Rule], values: Mapping[str, Any]) -> 
             default = rule.defaults[field.name]
     if default is not None:
         return default
-    spec = DRAFTERS[DEFAULT_DRAFTER] if _has_draft(values) else without("draft")[0]
+    spec = first_choice(_parts(values))
     return spec.method if field.name in METHOD_FIELDS else spec.name
 
 
@@ -173,5 +191,5 @@ def _check(field: Field, value: Any, values: Mapping[str, Any]) -> None:
         raise _Unusable("the link opens a recording, which plays by itself.")
 
 
-def _has_draft(values: Mapping[str, Any]) -> bool:
-    return has_draft(values["pair"], values["target"], values["draft"])
+def _parts(values: Mapping[str, Any]) -> frozenset[str]:
+    return parts_of(values["pair"], values["target"], values["draft"])

@@ -7,23 +7,30 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.drafters import PARTS
 from specdemo.errors import SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
 from specdemo.runs.store import PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
-from specdemo.ui.links.fields import METHOD_FIELDS, TABS, Field, link_fields, table
+from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.links.fields import METHOD_FIELDS, Field, link_fields, race_fields, table
+from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import choices_left, from_query
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, nearest_method, wish_of
 from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import LOOKS
+from specdemo.ui.panel.run_row import TABS
 from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.tabs.recordings_panel import GONE
 from specdemo.view.export import script_json
 
 CHOSEN = ("pair", "target", "draft", "target-weights")
 """The fields that decide which methods there are."""
 WEB = Path(__file__).parents[1] / "web"
+SCRIPTS = ("links.js", "panel.js", "tabs.js", "caption.js", "talk.js")
+"""In the order in which they must be loaded."""
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
 MINE = "() => window.SpecDemoLinks.mine()"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
@@ -33,7 +40,7 @@ TOLD = "(said) => { window.SpecDemoLinks.told(said); }"
 def link_head() -> str:
     """For the page's head: the table of links, and the scripts that need it."""
     scripts = [f"window.SpecDemoLinkTable = {script_json(table())};"]
-    scripts += [(WEB / name).read_text(encoding="utf-8") for name in ("links.js", "talk.js")]
+    scripts += [(WEB / name).read_text(encoding="utf-8") for name in SCRIPTS]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 
@@ -83,8 +90,55 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     judged = ready.then(judge, [said, *controls.pair.inputs()], said, **waits)
     judged.then(None, said, None, js=TOLD, **QUIET)
     for tab in (b for b in page.blocks.values() if isinstance(b, gr.Tab) and b.id in TABS):
-        tab.select(None, None, None, js=f"() => {{ window.SpecDemoLinks.set('tab', '{tab.id}'); }}", **QUIET)
+        tab.select(None, None, None, js=f"() => {{ window.SpecDemoTabs.opened('{tab.id}'); }}", **QUIET)
     gr.on([c.change for c in components], None, components, None, js=CHANGED, trigger_mode="multiple", **QUIET)
+
+
+def connect_use(page: gr.Blocks, controls: Controls, use: gr.Button, recordings: SessionRecordings) -> None:
+    """Let ``use`` set the panel to what the visitor's current recording ran with."""
+    query = gr.JSON(value=None, visible=False, elem_id="used-query")
+    found = linked_controls(page)
+    shown = {field.name: found[field.name] for field in race_fields()}
+    methods = [lane.method for lane in controls.lanes]
+
+    def ask(request: gr.Request) -> dict[str, str] | None:
+        recording = recordings.get(request.session_hash or "")
+        if recording is None:
+            gr.Warning(GONE)
+            return None
+        return query_of(recording)
+
+    def read_methods(asked: Any) -> list[Any]:
+        if not isinstance(asked, dict):
+            return [gr.skip()] * (len(methods) + 1)
+        values, _ = from_query(_texts(asked))
+        wished = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_FIELDS]
+        return [*_methods(values, all_of_them=True), wished]
+
+    def read(asked: Any) -> list[Any]:
+        if not isinstance(asked, dict):
+            return [gr.skip()] * len(shown)
+        values, notices = from_query(_texts(asked))
+        if notices:
+            gr.Warning(" ".join(notices))
+        return [values[name] if name not in METHOD_FIELDS else gr.skip() for name in shown]
+
+    def narrow(asked: Any) -> list[Any]:
+        if not isinstance(asked, dict):
+            return [gr.skip()] * len(methods)
+        values, _ = from_query(_texts(asked))
+        return [gr.update(choices=choices_left(f, values)) for f in _method_fields()]
+
+    asked = use.click(ask, None, query, **QUIET)
+    widened = asked.then(read_methods, query, [*methods, controls.wished], **QUIET)
+    filled = widened.then(read, query, list(shown.values()), **QUIET)
+    narrowed = filled.then(narrow, query, methods, **QUIET)
+    narrowed.then(None, None, None, js="() => { window.SpecDemoPanel.used(); }", **QUIET)
+
+
+def _texts(query: dict[str, Any]) -> dict[str, str]:
+    """What of a query that came back from a browser can be one."""
+    return {name: text for name, text in query.items() if isinstance(text, str)}
 
 
 def linked_controls(page: gr.Blocks) -> dict[str, Any]:
@@ -97,13 +151,14 @@ def _method_fields() -> list[Field]:
     return [f for f in link_fields() if f.name in METHOD_FIELDS]
 
 
-def _methods(values: dict[str, Any]) -> list[Any]:
-    """Updates of the lanes' methods, with every method there is as a choice."""
+def _methods(values: dict[str, Any], *, all_of_them: bool = False) -> list[Any]:
+    """Updates of the lanes' methods, with every method as a choice; of those not as at first, or of all."""
     updates = []
     for field in _method_fields():
-        choices = method_choices(has_draft=True, quantized=True, optional=NO_LANE in field.choices)
+        choices = method_choices(parts=PARTS, quantized=True, optional=NO_LANE in field.choices)
         value = values[field.name]
-        updates.append(gr.skip() if value == field.default else gr.update(choices=choices, value=value))
+        skipped = value == field.default and not all_of_them
+        updates.append(gr.skip() if skipped else gr.update(choices=choices, value=value))
     return updates
 
 

@@ -26,9 +26,10 @@ from specdemo.ui.panel.pair_controls import (
     NONE,
     PairControls,
     create_pair_controls,
-    has_draft,
     held_as,
+    parts_of,
 )
+from specdemo.ui.panel.run_row import RunRow, create_run_row
 from specdemo.ui.panel.server_choice import server_chats, server_of
 
 ENGINES = {
@@ -56,8 +57,9 @@ class Controls:
     wished: gr.State
     followed: Dependency
     """A pair was chosen, and the lanes have followed."""
-    run: gr.Button
-    stop: gr.Button
+    note: gr.HTML
+    """Says what is wrong with these values."""
+    row: RunRow
 
     def inputs(self) -> list[gr.components.Component]:
         """What a run reads: see :func:`specdemo.ui.panel.request.panel_request`."""
@@ -70,38 +72,44 @@ def create_controls() -> Controls:
     """Build the panel in the current layout and wire what only concerns itself."""
     defaults = Settings()
     first_prompt = next(iter(by_domain().values()))[0].prompt
-    pair = create_pair_controls()
     prompt = gr.Textbox(first_prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt")
     _example_chips(prompt)
-    lanes = []
-    with gr.Tabs(selected=2, elem_id="lanes"):
-        for number, method in enumerate(FIRST_LANES, start=1):
-            with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
-                lanes.append(create_lane(number, method, optional=number > 1))
-    max_new_tokens = gr.Slider(
-        1, limits().tokens, defaults.max_new_tokens, step=1, label="Length, tokens", elem_id="max-tokens"
-    )
-    with gr.Accordion("Sampling", open=False, elem_id="sampling"):
-        temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature, 0 is greedy", elem_id="temperature")
-        with gr.Row(elem_classes="pairwise"):
-            top_k = gr.Number(0, label="Top-k, 0 is off", precision=0, min_width=110, elem_id="top-k")
-            seed = gr.Number(0, label="Seed", precision=0, min_width=110, elem_id="seed")
-        top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p, 1 is off", elem_id="top-p")
-        chat = gr.Checkbox(True, label="Use the chat template", elem_id="chat")
-        engine = gr.Dropdown(
-            [(label, name) for name, label in ENGINES.items()],
-            value=defaults.engine,
-            label="Engine of single lanes",
-            info="CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so.",
-            elem_id="engine",
+    sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
+    sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **QUIET)
+    with gr.Column(elem_id="settings"):
+        pair = create_pair_controls()
+        lanes, parts = [], parts_of(pair.pair.value, None, None)
+        with gr.Tabs(selected=2, elem_id="lanes"):
+            for number, method in enumerate(FIRST_LANES, start=1):
+                with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
+                    lanes.append(create_lane(number, method, optional=number > 1, parts=parts))
+        max_new_tokens = gr.Slider(
+            1,
+            limits().tokens,
+            defaults.max_new_tokens,
+            step=1,
+            label="Length, tokens",
+            buttons=[],
+            elem_id="max-tokens",
         )
-    with gr.Row(elem_classes="actions", elem_id="run-row"):
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=120)
-        stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
-        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", elem_classes="quiet-button", min_width=60)
-        talk = gr.Button("Talk view", size="sm", elem_id="enter-talk", elem_classes="quiet-button", min_width=60)
-    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
-    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
+        with gr.Accordion("Sampling", open=False, elem_id="sampling"):
+            temperature = gr.Slider(
+                0, 2, 0, step=0.05, label="Temperature, 0 is greedy", buttons=[], elem_id="temperature"
+            )
+            with gr.Row(elem_classes="pairwise"):
+                top_k = gr.Number(0, label="Top-k, 0 is off", precision=0, min_width=110, elem_id="top-k")
+                seed = gr.Number(0, label="Seed", precision=0, min_width=110, elem_id="seed")
+            top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p, 1 is off", buttons=[], elem_id="top-p")
+            chat = gr.Checkbox(True, label="Use the chat template", elem_id="chat")
+            engine = gr.Dropdown(
+                [(label, name) for name, label in ENGINES.items()],
+                value=defaults.engine,
+                label="Engine of single lanes",
+                info="CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so.",
+                elem_id="engine",
+            )
+    note = gr.HTML(value=None, padding=False, elem_id="panel-note")
+    row = create_run_row()
     _couple_temperature(temperature, [lane.acceptance for lane in lanes])
     # Only what a person does triggers these couplings: a link has a value for every control.
     pair.pair.input(chats, pair.pair, chat, **QUIET)
@@ -119,8 +127,8 @@ def create_controls() -> Controls:
         lanes=lanes,
         wished=wished,
         followed=followed,
-        run=run,
-        stop=stop,
+        note=note,
+        row=row,
     )
 
 
@@ -145,7 +153,7 @@ def _example_chips(prompt: gr.Textbox) -> None:
 def _couple_temperature(temperature: gr.Slider, rules: list[gr.Dropdown]) -> None:
     """Above temperature 0, which exact match needs, rejection sampling takes its place."""
     gr.on(
-        [temperature.input, temperature.release],  # the second for the button that resets it
+        temperature.input,
         # A rule that stays is not sent back: a slow answer would undo what was chosen meanwhile.
         lambda t, *chosen: ["sampling" if t and rule == "exact" else gr.skip() for rule in chosen],
         [temperature, *rules],
@@ -177,7 +185,7 @@ def _offer_methods(pair: PairControls, methods: list[gr.Dropdown]) -> tuple[gr.S
         wanted = wishes if server is None else methods_on(server, wishes)
         for number, wish in enumerate(wanted, start=1):
             choices = method_choices(
-                has_draft=has_draft(name, target, draft),
+                parts=parts_of(name, target, draft),
                 quantized=quantization != NONE,
                 optional=number > 1,
                 server=server,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
 import gradio as gr
 
 from specdemo.errors import SettingsError
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, Settings
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, TREE_RULES, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.methods import NO_LANE, find_method, local_methods, method_choices
 
@@ -20,6 +21,7 @@ class LaneControls:
     method: gr.Dropdown
     gamma: gr.Slider
     adaptive_gamma: gr.Checkbox
+    tree_nodes: gr.Dropdown
     acceptance: gr.Dropdown
     accept_top_k: gr.Number
     lookup_ngram: gr.Slider
@@ -30,6 +32,11 @@ class LaneControls:
         return [getattr(self, f.name) for f in fields(self)]
 
 
+TREE_CHOICES = [
+    ("none: one guess a position", "0"),
+    ("auto: what pays here", "auto"),
+    *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
+]
 LANE_INPUTS = len(fields(LaneControls))
 OPTIONS = tuple(f.name for f in fields(LaneControls)[1:])
 
@@ -80,6 +87,7 @@ def shown_options(method: str, acceptance: str) -> list[str]:
     read = {
         "gamma": True,
         "adaptive_gamma": ours or chosen.drafter.needs == "draft",  # transformers adapts to a draft model only
+        "tree_nodes": ours and chosen.drafter.trees and acceptance in TREE_RULES,
         "acceptance": ours,
         "accept_top_k": ours and acceptance == "top_k",
     }
@@ -91,6 +99,9 @@ def _option(name: str, value: Any) -> Any:
         return value
     if name == "adaptive_gamma":
         return bool(value)
+    if name == "tree_nodes":
+        text = str(value).strip()
+        return int(text) if text.isdecimal() else text  # "auto", or what Settings refuses
     number = whole(name, value)
     return None if name == "exit_layer" and number == 0 else number  # 0 leaves the choice to the drafter
 
@@ -102,8 +113,11 @@ def whole(field: str, value: float | None) -> int | float:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
-    """Build one lane's controls in the current layout; only those that its method reads are shown."""
+def create_lane(number: int, method: str, *, optional: bool, parts: Collection[str]) -> LaneControls:
+    """Build one lane's controls in the current layout; only those that its method reads are shown.
+
+    ``parts``: what the pair has besides its target.
+    """
     defaults = Settings()
     shown = shown_options(method, defaults.acceptance)
 
@@ -113,27 +127,37 @@ def create_lane(number: int, method: str, *, optional: bool) -> LaneControls:
 
     def slider(name: str, label: str, most: int, **look: Any) -> gr.Slider:
         value = getattr(defaults, name)
+        look |= {"buttons": []}  # a button that resets it stands in no relation to its use
         return option(gr.Slider, name, label, minimum=1, maximum=most, value=value, step=1, **look)
 
     rules = [(label, name) for name, label in ACCEPTANCE_RULES.items()]
-    lane = LaneControls(
-        method=gr.Dropdown(
-            method_choices(has_draft=True, quantized=False, optional=optional),
+    # What a tab does not use it dims as a whole, by the classes of these columns.
+    with gr.Column(elem_classes="lane-part lane-how"):
+        way = gr.Dropdown(
+            method_choices(parts=parts, quantized=False, optional=optional),
             value=method,
             label="Decodes by",
             elem_id=f"lane{number}-method",
-        ),
-        gamma=slider("gamma", "γ, tokens drafted per round", MAX_GAMMA, info=_note(method)),
-        adaptive_gamma=option(
-            gr.Checkbox, "adaptive_gamma", "Adapt γ in every round", value=False, container=False
-        ),
-        acceptance=option(gr.Dropdown, "acceptance", "Acceptance", choices=rules, value=defaults.acceptance),
-        accept_top_k=option(
-            gr.Number, "accept_top_k", "Accept among the target's top", value=defaults.accept_top_k, precision=0
-        ),
-        lookup_ngram=slider("lookup_ngram", "Longest match, tokens", MAX_LOOKUP_NGRAM),
-        exit_layer=option(gr.Number, "exit_layer", "Layers that draft, 0 for a third", value=0, precision=0),
-    )
+        )
+    with gr.Column(elem_classes="lane-part lane-gamma"):
+        gamma = slider("gamma", "γ, tokens drafted per round", MAX_GAMMA, info=_note(method))
+        adapt = "Adapt γ in every round"
+        adaptive = option(gr.Checkbox, "adaptive_gamma", adapt, value=False, container=False)
+        tree = option(
+            gr.Dropdown,
+            "tree_nodes",
+            "Draft tree, tokens per round",
+            choices=TREE_CHOICES,
+            value="0",
+            allow_custom_value=True,
+        )
+    with gr.Column(elem_classes="lane-part lane-how"):
+        rule = option(gr.Dropdown, "acceptance", "Acceptance", choices=rules, value=defaults.acceptance)
+        top = "Accept among the target's top"
+        accept_top_k = option(gr.Number, "accept_top_k", top, value=defaults.accept_top_k, precision=0)
+        ngram = slider("lookup_ngram", "Longest match, tokens", MAX_LOOKUP_NGRAM)
+        layer = option(gr.Number, "exit_layer", "Layers that draft, 0 for a third", value=0, precision=0)
+    lane = LaneControls(way, gamma, adaptive, tree, rule, accept_top_k, ngram, layer)
 
     def show(method: str, acceptance: str) -> list[Any]:
         shown = shown_options(method, acceptance)

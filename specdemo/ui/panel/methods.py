@@ -6,10 +6,10 @@ registered shows up everywhere. A configured server adds one method for each of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, DrafterSpec, without
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, DrafterSpec, offered_with
 from specdemo.servers.catalog import offered
 from specdemo.ui.panel.server_choice import PREFIX
 
@@ -78,12 +78,12 @@ def runs_here(name: str) -> bool:
 
 
 def method_choices(
-    *, has_draft: bool, quantized: bool, optional: bool, server: str | None = None
+    *, parts: Collection[str], quantized: bool, optional: bool, server: str | None = None
 ) -> list[tuple[str, str]]:
     """(label, name) of the methods that a lane offers, those of the configured servers last.
 
     Args:
-        has_draft: whether the pair has a draft model; without one, methods that need it are left out.
+        parts: what the pair has besides its target; methods that need anything else are left out.
         quantized: whether the target is quantised, so that its unquantised weights are a baseline.
         optional: whether the lane may be off.
         server: the server that is chosen in place of a pair; then only servers have methods.
@@ -91,8 +91,7 @@ def method_choices(
     here = [
         (method.label, name)
         for name, method in local_methods().items()
-        if (has_draft or method.drafter is None or method.drafter.needs != "draft")
-        and (quantized or name != UNQUANTIZED)
+        if (method.drafter is None or method.drafter in offered_with(parts)) and (quantized or name != UNQUANTIZED)
     ]
     off = [("None", NO_LANE)] if optional else []
     return [*off, *(here if server is None else []), *server_choices(server)]
@@ -113,8 +112,9 @@ def server_choices(chosen: str | None = None) -> list[tuple[str, str]]:
 
 def nearest_method(wish: str, names: Sequence[str]) -> str:
     """Of the methods that a lane offers by name, the wished one, or the one that is most like it."""
-    fallback = PLAIN if wish == UNQUANTIZED else without("draft")[0].method
-    return next(name for name in (wish, fallback, *names) if name in names)
+    drafting = sorted(DRAFTERS.values(), key=lambda spec: spec.needs is None)
+    fallbacks = [PLAIN] if wish == UNQUANTIZED else [spec.method for spec in drafting]
+    return next(name for name in (wish, *fallbacks, *names) if name in names)
 
 
 def methods_on(server: str, wishes: Sequence[str]) -> list[str]:

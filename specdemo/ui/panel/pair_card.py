@@ -131,7 +131,8 @@ def _model(model: ModelReport, weights: Footprint) -> str:
     kind = model.quantization or model.dtype
     size = f"{_count(model.parameters)} · {kind} · {gigabytes(weights.nbytes)}{saved}"
     name = model.name.removeprefix("assets:")
-    return f'<p class="model"><span>{model.role}</span> <b>{escape(name)}</b><br>{escape(size)}</p>'
+    detail = f"<br>{escape(model.detail)}" if model.detail else ""
+    return f'<p class="model"><span>{model.role}</span> <b>{escape(name)}</b><br>{escape(size)}{detail}</p>'
 
 
 def _line(text: str) -> str:

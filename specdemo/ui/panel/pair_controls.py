@@ -10,7 +10,9 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
-from specdemo.models.catalog import catalog
+from specdemo.models.catalog import CatalogEntry, catalog
+from specdemo.models.eagle3_config import named_like_head
+from specdemo.models.memory import free_memory
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.server_choice import needs_models, pair_choices, server_of
@@ -74,18 +76,23 @@ def named(pair: str, target: str | None, *_: str) -> bool:
     return pair != CUSTOM or bool((target or "").strip())
 
 
-def has_draft(pair: str, target: str | None, draft: str | None) -> bool:
-    """Whether the chosen pair has a draft model; assumed of a custom one until its target alone is typed in."""
+def parts_of(pair: str, target: str | None, draft: str | None) -> frozenset[str]:
+    """What the chosen pair has besides its target; a draft is assumed until a custom target alone is typed in."""
     if server_of(pair) is not None:  # it drafts by itself
-        return True
-    if pair == CUSTOM:
-        return bool((draft or "").strip()) or not (target or "").strip()
-    return catalog()[pair].draft is not None
+        return frozenset({"draft"})
+    if pair != CUSTOM:
+        return catalog()[pair].parts
+    second = (draft or "").strip()
+    if second and named_like_head(second):
+        return frozenset({"head"})
+    return frozenset({"draft"} if second or not (target or "").strip() else ())
 
 
 def create_pair_controls() -> PairControls:
     """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
-    choices = [*((entry.label, entry.id) for entry in catalog().values()), *pair_choices()]
+    room = free_memory("cuda" if torch.cuda.is_available() else "cpu")
+    local = [(_sized(entry, room), entry.id) for entry in catalog().values()]
+    choices = [*local, *pair_choices()]
     if not is_public():
         choices.append(("Custom: your own models…", CUSTOM))
     first = next(iter(catalog().values()))
@@ -98,7 +105,10 @@ def create_pair_controls() -> PairControls:
             elem_id="custom-target",
         )
         draft = gr.Textbox(
-            label="Draft, may be empty", placeholder="Qwen/Qwen3-0.6B", max_lines=1, elem_id="custom-draft"
+            label="Draft or EAGLE-3 head, may be empty",
+            placeholder="Qwen/Qwen3-0.6B",
+            max_lines=1,
+            elem_id="custom-draft",
         )
     card = gr.HTML(value=None, padding=False, elem_id="pair-card")
     with gr.Row(elem_classes="actions"):
@@ -129,6 +139,13 @@ def create_pair_controls() -> PairControls:
     return controls
 
 
+def _sized(entry: CatalogEntry, room: int) -> str:
+    """A pair of the catalogue in the list: its size, and whether ``room`` bytes are enough."""
+    size = f"{entry.memory_gb:.1f}" if entry.memory_gb < 10 else f"{entry.memory_gb:.0f}"
+    fits = "fits here" if entry.memory_gb * 1e9 <= room else "too large here"
+    return f"{entry.label} · {size} GB, {fits}"
+
+
 def bfloat16_hint() -> str | None:
     """Advice to try bfloat16, on a CPU with instructions for it and without a GPU; else None."""
     instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
@@ -136,7 +153,8 @@ def bfloat16_hint() -> str | None:
         return None
     return (
         f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
-        "compare v(γ) in <i>All figures</i>. On a CPU auto is float32, which is exact."
+        "compare v(γ) in <i>All figures</i>. Here auto is bfloat16 for models from 50M parameters, else float32, "
+        "which is exact."
     )
 
 

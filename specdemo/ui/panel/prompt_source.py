@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import PromptError
-from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_prompts
+from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
 from specdemo.ui.event_options import QUIET
 
 PANEL, DOMAINS, OWN = "panel", "domains", "own"
@@ -68,7 +68,12 @@ def create_prompt_source(tab: str, first: str) -> PromptSource:
     return PromptSource(source, domains, own, file)
 
 
-def chosen_prompts(
+def chosen_prompts(panel_prompt: str, *source: Any, mixed: bool = False) -> list[str]:
+    """The prompts in the order of the page, without their kinds; as :func:`chosen_with_kinds`."""
+    return [prompt for prompt, _ in chosen_with_kinds(panel_prompt, *source, mixed=mixed)]
+
+
+def chosen_with_kinds(
     panel_prompt: str,
     source: str,
     domains: list[str] | None,
@@ -76,8 +81,8 @@ def chosen_prompts(
     file: str | None,
     *,
     mixed: bool = False,
-) -> list[str]:
-    """The prompts in the order of the page.
+) -> list[tuple[str, str]]:
+    """The prompts in the order of the page, each with its domain or the kind that a file names.
 
     Args:
         panel_prompt: the panel's.
@@ -88,16 +93,16 @@ def chosen_prompts(
         PromptError: there is none, or a file cannot be read; says what to do.
     """
     if source == PANEL:
-        return [panel_prompt]
+        return [(panel_prompt, "")]
     if source == DOMAINS:
-        grouped = [[e.prompt for e in by_domain().get(name, [])] for name in domains or []]
+        grouped = [[(e.prompt, e.domain) for e in by_domain().get(name, [])] for name in domains or []]
         turns = zip_longest(*grouped) if mixed else grouped
-        found = [prompt for group in turns for prompt in group if prompt is not None]
+        found = [each for group in turns for each in group if each is not None]
         if not found:
             raise PromptError("no domain is chosen; tick at least one.")
         return found
-    typed = prompt_lines(own) if (own or "").strip() else []
-    uploaded = read_prompts(Path(file)) if file else []
+    typed = [(line, "") for line in prompt_lines(own)] if (own or "").strip() else []
+    uploaded = read_with_kinds(Path(file)) if file else []
     if not typed and not uploaded:
         raise PromptError("there is none; write one a line, or choose a file.")
     if len(typed) + len(uploaded) > MOST_PROMPTS:

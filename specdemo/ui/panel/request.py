@@ -108,7 +108,7 @@ def panel_request(values: Sequence[Any]) -> PanelRequest:
         try:
             settings = lane_settings(method, *options, **shared)
         except SettingsError as error:
-            raise SpecDemoError(f"Lane {number}: {error}") from error
+            raise SpecDemoError(f"Lane {number}, {error}") from error
         if settings is not None:
             lanes.append(PanelLane(number, settings, method == UNQUANTIZED))
     return PanelRequest(tuple(values[:PAIR_INPUTS]), values[PAIR_INPUTS] or "", tuple(lanes))

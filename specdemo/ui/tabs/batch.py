@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from specdemo.drafters import DRAFTERS
+from specdemo.errors import PairError
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
-from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
+from specdemo.ui.jobs.limits import check_prompts, check_runs
 from specdemo.ui.jobs.measuring import SizesJob
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.panel_drafting import say_what_drafts
 from specdemo.ui.panel.prompt_source import (
     DOMAINS,
     SOURCE_INPUTS,
@@ -25,12 +24,19 @@ from specdemo.ui.panel.prompt_source import (
     create_prompt_source,
 )
 from specdemo.ui.panel.request import panel_request
+from specdemo.ui.panel.server_choice import needs_models, server_of
 from specdemo.ui.tabs.batch_results import create_size_results, show_sizes
+from specdemo.ui.tabs.examples import example_sizes, show_example
 from specdemo.ui.tabs.measured import show_measurement
-from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, connect, state_line
+from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
+from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, check_length, connect, state_line
+from specdemo.view.progress_text import counted
 
 MOST_ROWS = 16
 MOST_REPEATS = 20
+ROW_COST = 0.15
+"""What one more row adds to a step of a batch, in steps of one row; roughly, for the time that is announced."""
+UNBATCHED = [spec.name for spec in DRAFTERS.values() if not spec.batchable]
 CONNECT = """
 const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
 watch("value", show);
@@ -43,34 +49,31 @@ class BatchControls:
     """What a person chooses for a batch besides the panel."""
 
     rows: gr.Number
-    tokens: gr.Number
     repeats: gr.Number
     prompts: PromptSource
 
     def inputs(self) -> list[Any]:
         """What the plans read, in their order."""
-        return [self.rows, self.tokens, self.repeats, *self.prompts.inputs()]
+        return [self.rows, self.repeats, *self.prompts.inputs()]
 
 
-OWN_INPUTS = 3 + SOURCE_INPUTS
+OWN_INPUTS = 2 + SOURCE_INPUTS
 
 
-def batch_job(panel: Sequence[Any], rows: float | None, tokens: float | None, _: Any, *source: Any) -> BatchJob:
+def batch_job(panel: Sequence[Any], rows: float | None, _: Any, *source: Any) -> BatchJob:
     """One batch, from the values of the panel (``Controls.inputs()``) and of the tab.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, no lane drafts, or a server is
             chosen.
     """
-    lane, prompts = _drafted(panel, tokens, source)
+    lane, prompts = _drafted(panel, source)
     return BatchJob(lane.pair, prompts, bounded("rows", rows, MOST_ROWS), lane.settings)
 
 
-def sizes_job(
-    panel: Sequence[Any], rows: float | None, tokens: float | None, repeats: float | None, *source: Any
-) -> SizesJob:
+def sizes_job(panel: Sequence[Any], rows: float | None, repeats: float | None, *source: Any) -> SizesJob:
     """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
-    lane, prompts = _drafted(panel, tokens, source)
+    lane, prompts = _drafted(panel, source)
     most = bounded("rows", rows, MOST_ROWS)
     sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
     times = bounded("repeats", repeats, MOST_REPEATS)
@@ -78,18 +81,35 @@ def sizes_job(
     return SizesJob(prompts, lane, times, sizes)
 
 
-def _drafted(panel: Sequence[Any], tokens: float | None, source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
+def _drafted(panel: Sequence[Any], source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
     request = panel_request(panel)
-    pair = request.pair
-    # Speeds begin after the first token, which is the prefill's.
-    length = bounded("tokens a row", tokens, limits().tokens, least=2)
+    lane = LaneRequest(request.drafting_lane().settings, request.pair)
+    check_length(lane.settings)
     prompts = chosen_prompts(request.prompt, *source, mixed=True)
     check_prompts(prompts)
-    return LaneRequest(replace(request.drafting_lane().settings, max_new_tokens=length), pair), prompts
+    return lane, prompts
 
 
-def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
-    """Build the tab in the current layout; returns the visitors' stop signals."""
+def sizes_plan(panel: Sequence[Any], *own: Any) -> Plan:
+    """What a measurement of sizes would run. Raises what :func:`sizes_job` does."""
+    server = server_of(panel[0])
+    if server is not None:
+        raise PairError(needs_models(server))
+    job = sizes_job(panel, *own)
+    lane = panel_request(panel).drafting_lane()
+    batches = {size: job.repeats * -(-max(job.sizes) // size) for size in job.sizes}
+    length = lane.settings.max_new_tokens
+    sizes = ", ".join(map(str, job.sizes))
+    text = (
+        f"{drafts_as(lane, UNBATCHED)} {counted(2 * sum(batches.values()), 'batch', 'batches')} of {sizes} rows, "
+        f"plain and drafted, each row of at most {counted(length, 'token')}."
+    )
+    tokens = length * sum(number * (1 + (size - 1) * ROW_COST) for size, number in batches.items())
+    return Plan(text, job.lane.pair.name, tokens, tokens)
+
+
+def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
+    """Build the tab in the current layout; returns what it says before it starts."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
         gr.HTML(
             "<p>Several prompts decoded together, each keeping its own number of tokens a round: "
@@ -99,10 +119,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
         )
         choices = _create_choices()
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
-        with gr.Row(elem_classes="measuring-actions"):
-            run = gr.Button("Run batch", variant="primary", elem_id="batch-run", min_width=130, scale=0)
-            sizes = gr.Button("Measure sizes", elem_id="batch-measure", min_width=150, scale=0)
-            stop = gr.Button("Stop", interactive=False, elem_id="batch-stop", min_width=84, scale=0)
+        run = gr.Button("Watch one batch, row by row", size="sm", elem_id="batch-run", min_width=130, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="batch-status")
         view = gr.HTML(
             value=None,
@@ -113,7 +130,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
             elem_id="batch-view",
         )
         results = create_size_results()
-    say_what_drafts(controls, note, [spec.name for spec in DRAFTERS.values() if not spec.batchable])
+    show_example(results, show_sizes(results, example_sizes()))
 
     def show_batch(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
@@ -134,13 +151,12 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> StopSignals:
 
     starts = [
         Start(run, lambda *values: batch_job(*own(values)), show_batch),
-        Start(sizes, lambda *values: sizes_job(*own(values)), show_measured),
+        Start(controls.row.starts["batch"], lambda *values: sizes_job(*own(values)), show_measured),
     ]
     inputs = [*controls.inputs(), *choices.inputs()]
-    signals, _ = connect(
-        runner, starts, stop, inputs, [status, view, *results.outputs()], models=controls.pair.pair
-    )
-    return signals
+    outputs = [status, view, *results.outputs()]
+    connect(runner, "batch", starts, controls.row, inputs, outputs, models=controls.pair.pair)
+    return Announcement(note, choices.inputs(), sizes_plan)
 
 
 def _create_choices() -> BatchControls:
@@ -148,6 +164,5 @@ def _create_choices() -> BatchControls:
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
         small: dict[str, Any] = {"min_width": 90}
         rows = gr.Number(8, label=f"Rows, up to {MOST_ROWS}", elem_id="batch-rows", **small)
-        tokens = gr.Number(48, label="Tokens a row", elem_id="batch-tokens", **small)
         repeats = gr.Number(3, label="Repeats, for sizes", elem_id="batch-repeats", **small)
-    return BatchControls(rows, tokens, repeats, create_prompt_source("batch", DOMAINS))
+    return BatchControls(rows, repeats, create_prompt_source("batch", DOMAINS))

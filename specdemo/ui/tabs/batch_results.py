@@ -8,7 +8,7 @@ from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.ui.tabs.measured import Results, create_results
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.charts import HERO, PLAIN, bars, dress, line
-from specdemo.view.measured_table import NOTHING, number, spread, table_html
+from specdemo.view.measured_table import NOTHING, number, rate, spread, table_html
 
 CAPTION = (
     "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars from "
@@ -72,11 +72,11 @@ COLUMNS = (
     ("rows", "decoded together", lambda r: str(r.size)),
     (
         "speed-up",
-        "drafted / plain tokens/s, worst and best repeat",
+        "drafted / plain tokens/s, median, worst and best repeat; the speeds beside it are of the same repeat",
         lambda r: spread(r.speedup, r.speedup_low, r.speedup_high, ".2f", "×"),
     ),
-    ("plain tokens/s", "of the whole batch", lambda r: number(r.plain_tokens_per_second, ".1f")),
-    ("drafted tokens/s", "of the whole batch", lambda r: number(r.tokens_per_second, ".1f")),
+    ("plain tokens/s", "of the whole batch", lambda r: rate(r.plain_tokens_per_second)),
+    ("drafted tokens/s", "of the whole batch", lambda r: rate(r.tokens_per_second)),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     ("τ", "tokens a row keeps of a round", lambda r: number(r.mean_acceptance_length, ".2f")),
     ("padding", "positions that only filled up shorter rows", lambda r: number(r.padding, ".1%")),

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gradio as gr
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, without
+from specdemo.drafters import DEFAULT_DRAFTER, first_choice, offered_with
+from specdemo.errors import PairError
+from specdemo.files import write_whole
 from specdemo.losslessness.certify import RUNS, TOKENS
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
+from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.lane_controls import whole
-from specdemo.ui.panel.pair_controls import PAIR_INPUTS, has_draft, pair_request
+from specdemo.ui.panel.pair_controls import parts_of
+from specdemo.ui.panel.request import panel_request
 from specdemo.ui.panel.server_choice import needs_models, server_of
+from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
+from specdemo.ui.tabs.plans import Announcement, Plan
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
+from specdemo.view.progress_text import counted
 
 DISTRIBUTION, GREEDY = "distribution", "greedy"
+OWN_INPUTS = 6
+PREFILL = 3
+"""What the prefill of a short run takes, in tokens; roughly, for the time that is announced."""
 INTRODUCTION = {
     DISTRIBUTION: "Many short runs of it and of plain decoding continue the panel’s prompt, until a test can tell "
     "the two apart or gives up.",
@@ -33,10 +43,9 @@ INTRODUCTION = {
 MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 
 
-def create_losslessness_tab(controls: Controls, runner: JobRunner) -> StopSignals:
-    """Build the tab in the current layout; returns the visitors' stop signals."""
+def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announcement:
+    """Build the tab in the current layout; returns what it says before it starts."""
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
-    elsewhere = gr.HTML(value=None, padding=False, elem_id="losslessness-elsewhere")
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
         mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
         rule = gr.Dropdown(
@@ -47,49 +56,79 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> StopSignal
             min_width=200,
         )
         drafter = gr.Dropdown(
-            drafters_of(has_model=True),
+            drafters_of(parts_of(controls.pair.pair.value, None, None)),
             value=DEFAULT_DRAFTER,
             label="Drafts with",
             elem_id="losslessness-drafter",
             min_width=150,
         )
     with gr.Row(elem_classes="losslessness-row"):
-        gamma = gr.Slider(
-            1, MAX_GAMMA, Settings().gamma, step=1, label="γ", elem_id="losslessness-gamma", min_width=150
-        )
         temperature = gr.Slider(
-            0.05, 2, 1.0, step=0.05, label="Temperature", elem_id="losslessness-temperature", min_width=150
+            0.05,
+            2,
+            1.0,
+            step=0.05,
+            label="Temperature",
+            elem_id="losslessness-temperature",
+            min_width=150,
+            buttons=[],
         )
         runs = gr.Slider(
-            25, 1000, RUNS, step=25, label="Pairs of runs", elem_id="losslessness-runs", min_width=150
+            25, 1000, RUNS, step=25, label="Pairs of runs", elem_id="losslessness-runs", min_width=150, buttons=[]
         )
         tokens = gr.Slider(
-            2, 64, TOKENS, step=1, label="Tokens a run", elem_id="losslessness-tokens", min_width=150
+            2, 64, TOKENS, step=1, label="Tokens a run", elem_id="losslessness-tokens", min_width=150, buttons=[]
         )
-    with gr.Row(elem_classes="actions", elem_id="losslessness-actions"):
-        start = gr.Button("Check", variant="primary", elem_id="losslessness-start", min_width=120, scale=0)
-        halt = gr.Button("Stop", interactive=False, elem_id="losslessness-stop", min_width=80, scale=0)
-    view = gr.HTML(value=None, padding=False, elem_id="losslessness-view")
+    note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="losslessness-plan")
+    known = render(JobState("done", result=example_certificate()))
+    view = gr.HTML(f"{EXAMPLE}{known}", padding=False, elem_id="losslessness-view")
+    save = gr.DownloadButton(
+        "Save certificate (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
+    )
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
-            yield {view: render(state)}
+            if not state.ended or state.result is None:
+                yield {view: render(state), save: gr.update(visible=False)}
+                continue
+            with TemporaryDirectory(prefix="specdemo-") as folder:
+                file = Path(folder) / "losslessness-certificate.json"
+                write_whole(file, state.result.to_json())
+                yield {view: render(state), save: gr.update(value=str(file), visible=True)}
+
+    def job(*values: Any) -> CheckJob:
+        return check_job(values[:-OWN_INPUTS], *values[-OWN_INPUTS:])
 
     pair = controls.pair.pair
-    panel = [controls.prompt, controls.top_k, controls.top_p, controls.seed, controls.chat, controls.engine]
-    own = [mode, rule, drafter, gamma, temperature, runs, tokens]
-    inputs = [*controls.pair.inputs(), *panel, controls.max_new_tokens, *own]
-    signals, _ = connect(runner, [Start(start, check_job, show)], halt, inputs, [view], models=pair)
-    pair.change(_said_of_servers, pair, elsewhere, **QUIET)
+    own = [mode, rule, drafter, temperature, runs, tokens]
+    start = Start(controls.row.starts["losslessness"], job, show)
+    connect(runner, "losslessness", [start], controls.row, [*controls.inputs(), *own], [view, save], models=pair)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
     mode.input(_swapped, [mode, rule], rule, **QUIET)
     named = [controls.pair.pair, controls.pair.target, controls.pair.draft]
     gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
-    return signals
+    return Announcement(note, own, check_plan)
 
 
-def check_job(*values: Any) -> CheckJob:
+def check_plan(panel: Sequence[Any], *own: Any) -> Plan:
+    """What the check of these values would run. Raises what :func:`check_job` does."""
+    server = server_of(panel[0])
+    if server is not None:
+        raise PairError(needs_models(server))
+    job, lane = check_job(panel, *own), panel_request(panel).drafting_lane()
+    taken = f"γ {job.settings.gamma} is lane {lane.number}’s."
+    if job.settings.greedy:
+        length = job.settings.max_new_tokens
+        return Plan(f"{taken} One run of at most {counted(length, 'token')}.", job.pair.name, 0, length)
+    tokens = job.runs * (job.tokens + PREFILL)
+    text = f"{taken} {counted(2 * job.runs, 'run')} of at most {counted(job.tokens, 'token')}, half of them plain."
+    return Plan(text, job.pair.name, tokens, tokens)
+
+
+def check_job(
+    panel: Sequence[Any], mode: str, rule: str, drafter: str, temperature: float, runs: float, tokens: float
+) -> CheckJob:
     """What the controls of the pair, the panel and the tab ask for.
 
     Raises:
@@ -97,24 +136,20 @@ def check_job(*values: Any) -> CheckJob:
         SettingsError: a value is missing or out of range; names the field.
         SpecDemoError: it asks for too much.
     """
-    prompt, top_k, top_p, seed, chat, engine, max_new_tokens, *own = values[PAIR_INPUTS:]
-    mode, rule, drafter, gamma, temperature, runs, tokens = own
-    settings = Settings(
+    request = panel_request(panel)
+    pair = request.pair
+    settings = replace(
+        request.drafting_lane().settings,
+        strategy="speculative",
+        adaptive_gamma=False,
+        tree_nodes=0,
         acceptance=rule,
         drafter=drafter,
-        gamma=whole("gamma", gamma),
         temperature=0.0 if mode == GREEDY else temperature,
-        top_k=whole("top_k", top_k),
-        top_p=top_p,
-        seed=whole("seed", seed),
-        chat=None if chat else False,
-        engine=engine,
-        max_new_tokens=whole("max_new_tokens", max_new_tokens),
     )
-    check_prompts([prompt or ""])
+    check_prompts([request.prompt])
     check_lanes([settings])
-    pair = pair_request(*values[:PAIR_INPUTS])
-    job = CheckJob(pair, prompt or "", settings, whole("runs", runs), whole("tokens", tokens))
+    job = CheckJob(pair, request.prompt, settings, whole("runs", runs), whole("tokens", tokens))
     if mode == DISTRIBUTION:
         check_runs(2 * job.runs)
     return job
@@ -132,11 +167,6 @@ def _swapped(mode: str, rule: str) -> Any:
     return gr.update(choices=rules_of(mode), value=swapped.get(rule, rule))
 
 
-def _said_of_servers(pair: str) -> str:
-    server = server_of(pair)
-    return "" if server is None else f"<p class='losslessness-intro'>{escape(needs_models(server))}</p>"
-
-
 def _introduced(mode: str) -> str:
     text = f"Does speculation change what comes out? {INTRODUCTION[mode]}"
     return f"<p class='losslessness-intro'>{text}</p>"
@@ -148,12 +178,13 @@ def rules_of(mode: str) -> list[tuple[str, str]]:
 
 
 def _offer_drafters(pair: str, target: str, draft: str, drafter: str) -> Any:
-    """What the pair can draft with; who has no draft model copies from the prompt."""
-    choices = drafters_of(has_model=has_draft(pair, target, draft))
-    kept = drafter if drafter in [name for _, name in choices] else without("draft")[0].name
+    """What the pair can draft with."""
+    parts = parts_of(pair, target, draft)
+    choices = drafters_of(parts)
+    kept = drafter if drafter in [name for _, name in choices] else first_choice(parts).name
     return gr.update(choices=choices, value=kept)
 
 
-def drafters_of(*, has_model: bool) -> list[tuple[str, str]]:
-    """(label, name) of the drafters that a pair offers, by whether it has a draft model."""
-    return [(spec.label, spec.name) for spec in (DRAFTERS.values() if has_model else without("draft"))]
+def drafters_of(parts: Collection[str]) -> list[tuple[str, str]]:
+    """(label, name) of the drafters that a pair offers, by what it has besides its target."""
+    return [(spec.label, spec.name) for spec in offered_with(parts)]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
-from specdemo.files import write_whole
+from specdemo.drafters import DRAFTERS
+from specdemo.files import slug, write_whole
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
 from specdemo.view.charts import figure_head
@@ -30,13 +31,14 @@ class Results:
     figures: gr.Row
     plots: list[gr.Plot]
     table: gr.HTML
+    files: gr.Row
     csv: gr.DownloadButton
     json: gr.DownloadButton
     file_name: str
 
     def outputs(self) -> list[Any]:
         """All of them, for an event."""
-        return [self.area, self.headline, self.figures, *self.plots, self.table, self.csv, self.json]
+        return [self.area, self.headline, self.figures, *self.plots, self.table, self.files, self.csv, self.json]
 
     def shown(self, figure: str, slow: bool, sentence: str, table: str) -> Updates:
         """The area with its headline and table.
@@ -48,29 +50,37 @@ class Results:
             table: as HTML.
         """
         headline = f"<strong{' data-slow' if slow else ''}>{figure}</strong><p>{escape(sentence)}</p>"
-        return {self.area: gr.update(visible=True), self.headline: headline, self.table: table}
+        return {
+            self.area: gr.update(visible=True),
+            self.headline: headline,
+            self.table: table,
+            self.files: gr.update(visible=True),
+        }
 
     def saved(self, report: Any, folder: Path) -> Updates:
         """The report's files in ``folder``, which Gradio copies as it sends the update."""
         files = {self.csv: ("csv", report.to_csv()), self.json: ("json", report.to_json())}
+        settings = report.settings
+        how = f"{DRAFTERS[settings.drafter].label} {settings.acceptance} {settings.max_new_tokens} tokens"
+        name = "-".join(map(slug, ("specdemo", self.file_name, report.pair, how)))
         updates = {}
         for button, (ending, text) in files.items():
-            path = folder / f"{self.file_name}.{ending}"
+            path = folder / f"{name}.{ending}"
             write_whole(path, text)
             updates[button] = str(path)
         return updates
 
 
 def create_results(area_id: str, prefix: str, file_name: str, figures: Sequence[tuple[str, str, str]]) -> Results:
-    """Build the results in the current layout, hidden until there are any.
+    """Build the results in the current layout.
 
     Args:
         area_id: the id of the area.
         prefix: begins the other ids.
-        file_name: of the files, without its ending.
+        file_name: begins the names of the files; the pair and the settings follow.
         figures: name, title and caption of each.
     """
-    with gr.Column(visible=False, elem_id=area_id) as area:
+    with gr.Column(elem_id=area_id) as area:
         headline = gr.HTML(
             value=None, padding=False, elem_id=f"{prefix}-headline", elem_classes="measured-headline"
         )
@@ -82,20 +92,36 @@ def create_results(area_id: str, prefix: str, file_name: str, figures: Sequence[
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
                     gr.HTML(f"<p>{caption}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
-        with gr.Row(elem_classes="measured-files"):
+        with gr.Row(visible=False, elem_classes="measured-files") as files:
             csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id=f"{prefix}-csv")
             json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id=f"{prefix}-json")
-    return Results(area, headline, row, plots, table, csv, json, file_name)
+    return Results(area, headline, row, plots, table, files, csv, json, file_name)
 
 
-def show_measurement(status: gr.HTML, results: Results, shown: Callable[[Results, Any], Updates]) -> Show:
+class Shown(Protocol):
+    """Where reports of one kind are shown."""
+
+    area: gr.Column
+
+    def saved(self, report: Any, folder: Path) -> Updates:
+        """The report's files."""
+
+
+def show_measurement(
+    status: gr.HTML,
+    results: Shown,
+    shown: Callable[[Any, Any], Updates],
+    others: Mapping[type, tuple[Shown, Callable[[Any, Any], Updates]]] | None = None,
+) -> Show:
     """Progress at once, figures now and then, files with them.
 
     Args:
         status: the line under the buttons.
         results: hidden from the beginning of a measurement to its first figures.
         shown: their values for a report, but for the files.
+        others: the same for reports of other kinds, of tabs that measure several things.
     """
+    others = others or {}
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         drawn = time.monotonic()
@@ -103,11 +129,13 @@ def show_measurement(status: gr.HTML, results: Results, shown: Callable[[Results
             report = state.result
             update: Updates = {status: state_line(state)}
             if state.phase == "running" and report is None:
-                update[results.area] = gr.update(visible=False)  # not before: a wrong value should hide nothing
+                for each in (results, *(other for other, _ in others.values())):
+                    update[each.area] = gr.update(visible=False)  # not before: a wrong value should hide nothing
             measured = report is not None and any(row.speedup for row in report.rows)
             if measured and (state.ended or time.monotonic() - drawn > FIGURE_SECONDS):
                 with TemporaryDirectory(prefix="specdemo-") as folder:
-                    yield update | shown(results, report) | results.saved(report, Path(folder))
+                    place, view = others.get(type(report), (results, shown))
+                    yield update | view(place, report) | place.saved(report, Path(folder))
                 drawn = time.monotonic()
             else:
                 yield update

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from specdemo.ui.event_options import UNSEEN
+from specdemo.errors import SpecDemoError
+from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.race import RaceJob, race_job, race_value
+from specdemo.ui.jobs.repeats import RepeatJob, repeat_job
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
-from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.panel.request import panel_request
+from specdemo.ui.tabs.history import create_history
 from specdemo.ui.tabs.recordings_panel import Desk, create_recordings, create_saves
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
+from specdemo.view.headline import headline
+from specdemo.view.lane_headers import trace_headers
+from specdemo.view.race_value import NewsFeed, idle_value, summary
 
 CONNECT = """
-const show = () => window.SpecDemoPlayer.mount(element.querySelector(".race-root")).update(props.value);
-watch("value", show);
-show();
+const root = element.querySelector(".race-root");
+const ask = () => trigger("retry");
+const receive = () => {
+  const { value } = props;
+  // The lanes that are set may arrive late, when something else is shown already.
+  if (value?.phase === "idle" && root.dataset.shows) return;
+  if (value && value.phase !== "idle") root.dataset.shows = value.run;
+  window.SpecDemoFeed.mount(root).receive(value, ask);
+  window.SpecDemoCaption.mount(root).update(value);
+};
+watch("value", receive);
+receive();
+"""
+# The headline of a race that was repeated; small, so that the race's own value is not sent again.
+REPEATED = """
+watch("value", () => { if (props.value) window.SpecDemoVerdict.repeated(props.value); });
 """
 
 
@@ -37,11 +57,11 @@ def race_head() -> str:
 
 
 def create_race_tab(
-    controls: Controls, runner: JobRunner, loading: PairLoading
-) -> tuple[StopSignals, SessionRecordings]:
+    controls: Controls, runner: JobRunner, loading: PairLoading, paces: Paces
+) -> tuple[gr.Button, SessionRecordings]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the visitors' stop signals and recordings, both to be told when one leaves.
+    Returns the button that takes over a recording's settings, and the visitors' recordings.
     """
     view = gr.HTML(
         value=None,
@@ -52,40 +72,94 @@ def create_race_tab(
         elem_id="race",
     )
     recordings, desk = SessionRecordings(limits().kept), Desk()
-    saves = create_saves(recordings, desk)
+    feeds: dict[str, NewsFeed] = {}  # of the runs under way, by session
+    saves, use = create_saves(recordings, desk)
+    history = create_history(view, saves, recordings, desk)
     create_recordings(view, saves, recordings, desk)
 
+    repeated = gr.HTML(
+        value=None, html_template="", js_on_load=REPEATED, visible="hidden", elem_id="race-repeated"
+    )
+    again = gr.Button("Repeat ×5", visible="hidden", elem_id="race-repeat")  # pressed by the view
+    last = gr.State()  # what ran last, as (its job, the name of its run in the view)
+
     def job(*values: Any) -> RaceJob:
-        panel = panel_request(values)
+        panel = panel_request(values[:-1])
         return race_job(panel.prompt, panel.lane_requests())
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
-        for state in states:
-            if state.ended and state.result is not None and state.result.recording is not None:
-                recordings.finish(session, state.result.recording)
-            yield {view: race_value(state)}
+        feed = feeds[session] = NewsFeed()
+        try:
+            for state in states:
+                updates: Updates = {view: feed.sent(race_value(state), whole=state.ended)}
+                if state.ended and state.result is not None and state.result.recording is not None:
+                    recordings.finish(session, state.result.recording, summary(state.result.recording))
+                    paces.learn_race(state.result.recording.traces)
+                    updates[last] = (state.result.job, state.result.value["run"])
+                yield updates
+        finally:
+            if feeds.get(session) is feed:
+                del feeds[session]
+
+    def send_all(request: gr.Request) -> None:
+        if (feed := feeds.get(request.session_hash or "")) is not None:
+            feed.ask()
 
     def begin(session: str) -> Updates:
         recordings.begin(session)
         return {saves: gr.update(visible=False)}
 
+    def job_again(*values: Any) -> RepeatJob:
+        if values[-1] is None or values[-1][0] is None:
+            raise SpecDemoError("There is no race to repeat; press Run first.")
+        return repeat_job(*values[-1])
+
+    def show_again(states: Iterator[JobState], session: str) -> Iterator[Updates]:
+        for state in states:
+            said, found = None, state.result
+            recording = recordings.get(session) if state.ended and found and found.speeds else None
+            if recording is not None:
+                recording = replace(recording, repeats=found.speeds)
+                recordings.finish(session, recording, summary(recording))
+                said = headline(recording.traces, trace_headers(recording.traces), recording.repeats)
+            run = found and found.run
+            yield {repeated: {"run": run, "phase": state.phase, "message": state.message, "headline": said}}
+
+    def begin_again(session: str) -> Updates:
+        recordings.begin(session, afresh=False)
+        return {}
+
     def end(session: str) -> Updates:
         recordings.end(session)
-        return {saves: gr.update(visible=recordings.has(session))}
+        return {saves: gr.update(visible=recordings.has(session)), history: recordings.history(session)}
 
-    signals, (ended,) = connect(
-        runner,
-        [Start(controls.run, job, show)],
-        controls.stop,
-        controls.inputs(),
-        [view],
-        more=[saves],
-        begin=begin,
-        end=end,
-        stop_inputs=controls.pair.inputs(),
-        stopped=loading.leave,
-    )
+    def set_lanes(request: gr.Request, *values: Any) -> Any:
+        session = request.session_hash or ""
+        if recordings.running(session) or recordings.has(session):
+            return gr.skip()
+        try:
+            lanes = panel_request(values).lanes
+        except SpecDemoError:
+            return gr.skip()  # the panel's note says what is wrong
+        return idle_value([lane.settings for lane in lanes])
+
+    lanes = [component for lane in controls.lanes for component in lane.inputs()]
+    # As they are sent, since a method may be one that another pair had.
+    raw: dict[str, Any] = {**QUIET, "preprocess": False, "trigger_mode": "always_last"}
+    gr.on([c.change for c in lanes], set_lanes, controls.inputs(), view, **raw)
+
+    def leave(request: gr.Request, *values: Any) -> None:
+        loading.leave(request.session_hash or "", values)
+
+    starts = [
+        Start(controls.row.starts["race"], job, show, begin),
+        Start(again, job_again, show_again, begin_again),
+    ]
+    inputs, shown = [*controls.inputs(), last], [view, repeated, last]
+    (ended, _) = connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
+    controls.row.stop.click(leave, controls.pair.inputs(), None, **QUIET)  # a run also waits for its pair
+    view.retry(send_all, None, None, **QUIET)
     # A run may have loaded its pair, and put another out of memory.
     card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
     ended.then(lambda *values: loading.now(values), controls.pair.inputs(), card, **UNSEEN)
-    return signals, recordings
+    return use, recordings

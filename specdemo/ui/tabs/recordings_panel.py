@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 
 from specdemo.errors import TraceError
+from specdemo.files import slug
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
 from specdemo.trace import Trace
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
+from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
 
+T = TypeVar("T")
 GALLERY = ASSETS / "recordings"
 PLOTLY: dict[str, Any] = {"script": "plotly.min.js"}
 """Stands for Plotly's script, which the visitor's browser has already."""
@@ -54,18 +58,24 @@ watch("value", async () => {
 
 
 class Desk:
-    """Where recordings are opened and saved, one after another, with rests between them."""
+    """Where recordings are opened and saved, one after another, with rests between them.
+
+    All in one thread: the C library gives each thread a heap, and a long recording leaves holes in its own.
+    """
 
     def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "recordings")
         self._rested = 0.0
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Do something there; waits while the rest goes on. Gradio lets in one thread at a time."""
+    def do(self, work: Callable[[], T]) -> T:
+        """The result of some work there; waits while the rest goes on."""
+        return self._thread.submit(copy_context().run, self._paced, work).result()
+
+    def _paced(self, work: Callable[[], T]) -> T:
         time.sleep(max(0.0, self._rested - time.monotonic()))
         began = time.thread_time()
         try:
-            yield
+            return work()
         finally:
             self._rested = time.monotonic() + REST * (time.thread_time() - began)
 
@@ -76,7 +86,7 @@ class Save:
 
     id: str
     label: str
-    name: str
+    ending: str
     type: str
     parts: Callable[[Recording], list[Any]]
 
@@ -91,10 +101,10 @@ def _table(written: Callable[[Sequence[Trace]], str]) -> Callable[[Recording], l
 
 
 SAVES = (
-    Save("json", "Save recording (JSON)", "specdemo-recording.json", "application/json", lambda r: [r.to_json()]),
-    Save("html", "Save replay (HTML)", "specdemo-replay.html", "text/html", _replay),
-    Save("tokens", "Tokens (CSV)", "specdemo-tokens.csv", "text/csv", _table(tokens_csv)),
-    Save("rounds", "Rounds (CSV)", "specdemo-rounds.csv", "text/csv", _table(rounds_csv)),
+    Save("json", "Save recording (JSON)", ".json", "application/json", lambda r: [r.to_json()]),
+    Save("html", "Save replay (HTML)", "-replay.html", "text/html", _replay),
+    Save("tokens", "Tokens (CSV)", "-tokens.csv", "text/csv", _table(tokens_csv)),
+    Save("rounds", "Rounds (CSV)", "-rounds.csv", "text/csv", _table(rounds_csv)),
 )
 
 
@@ -104,27 +114,34 @@ def shipped() -> tuple[Recording, ...]:
     return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
 
 
-def create_saves(recordings: SessionRecordings, desk: Desk) -> gr.Row:
-    """Build the row of save buttons in the current layout, hidden until there is something to save."""
+def create_saves(recordings: SessionRecordings, desk: Desk) -> tuple[gr.Row, gr.Button]:
+    """Build the row of save buttons in the current layout, hidden until there is something to save.
+
+    Returns the row, and its button that takes over the settings, which the links wire.
+    """
     file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
     def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
         def save(request: gr.Request) -> dict[str, Any] | None:
-            with desk.turn():
-                recording = recordings.get(request.session_hash or "")
-                if recording is None:
-                    gr.Warning(GONE)
-                    return None
-                # The serial lets the browser see that the same file was asked for again.
-                return {"serial": next(_serial), "name": way.name, "type": way.type, "parts": way.parts(recording)}
+            return desk.do(lambda: saved(request.session_hash or ""))
+
+        def saved(session: str) -> dict[str, Any] | None:
+            recording = recordings.get(session)
+            if recording is None:
+                gr.Warning(GONE)
+                return None
+            # The serial lets the browser see that the same file was asked for again.
+            name = file_name(recording) + way.ending
+            return {"serial": next(_serial), "name": name, "type": way.type, "parts": way.parts(recording)}
 
         return save
 
     with gr.Row(visible=False, elem_id="race-saves") as row:
+        use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
         for way in SAVES:
             button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
             button.click(saver(way), None, file, **IN_TURN)
-    return row
+    return row, use
 
 
 def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk) -> None:
@@ -157,8 +174,7 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
 
     def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:
         def show_shipped(request: gr.Request) -> list[Any]:
-            with desk.turn():
-                return show(recording, request.session_hash or "")
+            return desk.do(lambda: show(recording, request.session_hash or ""))
 
         return show_shipped
 
@@ -166,8 +182,7 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
         if path is None:
             return [gr.update(), gr.update(), gr.update(), None]
         try:
-            with desk.turn():
-                return show(Recording.load(path), request.session_hash or "")
+            return desk.do(lambda: show(Recording.load(path), request.session_hash or ""))
         except TraceError as error:
             return [gr.update(), gr.update(), _notice(str(error)), None]
         finally:
@@ -177,6 +192,13 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
     for button, recording in zip(chosen, shipped(), strict=True):
         button.click(shower(recording), None, outputs, **IN_TURN)
     upload.upload(read, upload, outputs, **IN_TURN)
+
+
+def file_name(recording: Recording) -> str:
+    """How the names of a recording's files begin: pair, lanes, the prompt's first words, and the day."""
+    titles = " vs ".join(header["title"] for header in trace_headers(recording.traces))
+    parts = [recording.traces[0].pair, titles, slug(recording.prompt or "", 30), recording.date]
+    return "-".join(filter(None, map(slug, ["specdemo", *parts])))
 
 
 def _caption(recording: Recording) -> str:

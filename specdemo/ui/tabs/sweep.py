@@ -1,38 +1,49 @@
-"""The γ sweep tab: what to measure, Run and Stop, and how far it is."""
+"""The tab that finds a setting: every γ of one method, or every method; what to measure, and how far it is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
+from specdemo.analysis.advice import AdviceReport
 from specdemo.errors import SettingsError
-from specdemo.settings import MAX_GAMMA
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob, checked_sweep
+from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.panel_drafting import say_what_drafts
+from specdemo.ui.panel.methods import find_method
 from specdemo.ui.panel.prompt_source import (
     PANEL,
     SOURCE_INPUTS,
     PromptSource,
     chosen_prompts,
+    chosen_with_kinds,
     create_prompt_source,
 )
 from specdemo.ui.panel.request import panel_request
 from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.tabs.advice_results import create_advice_results, show_advice
+from specdemo.ui.tabs.examples import example_sweep, show_example
 from specdemo.ui.tabs.measured import show_measurement
+from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
 from specdemo.ui.tabs.sweep_results import create_sweep_results, show_sweep
-from specdemo.ui.tabs.tab_parts import Start, bounded, connect
+from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
+from specdemo.view.progress_text import counted
 
 MOST_REPEATS = 20
-LEAD = "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>"
+GAMMAS, METHODS = VIEWS = ("gammas", "methods")
+"""What is tried: every γ of the panel's method, or every method that the pair allows."""
+BUDGET, LONGEST_BUDGET = 120, 3600
+LEADS = {
+    GAMMAS: "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
+    METHODS: "<p>Which method, which γ? All that this pair allows race; the beaten are dropped early.</p>",
+}
 SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
 
 
@@ -40,18 +51,37 @@ SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was s
 class SweepControls:
     """What a person chooses for a sweep besides the panel."""
 
+    view: gr.Radio
+    budget: gr.Number
     first: gr.Number
     last: gr.Number
     repeats: gr.Number
-    tokens: gr.Number
     prompts: PromptSource
 
     def inputs(self) -> list[Any]:
-        """What :func:`sweep_job` reads, in its order."""
-        return [self.first, self.last, self.repeats, self.tokens, *self.prompts.inputs()]
+        """What :func:`setting_job` reads, in its order."""
+        return [self.view, self.budget, self.first, self.last, self.repeats, *self.prompts.inputs()]
 
 
-SWEEP_INPUTS = 4 + SOURCE_INPUTS
+SWEEP_INPUTS = 5 + SOURCE_INPUTS
+
+
+def setting_job(panel: Sequence[Any], view: str, budget: float | None, *own: Any) -> SweepJob | AdviceJob:
+    """What to measure, from the values of the panel (``Controls.inputs()``) and of the tab.
+
+    Raises:
+        SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
+    """
+    if view == GAMMAS:
+        return sweep_job(panel, *own)
+    request = panel_request(panel)
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    check_length(settings)
+    found = chosen_with_kinds(request.prompt, *own[3:], mixed=True)
+    lane = LaneRequest(settings, request.pair if settings.server is None else None)
+    kinds = tuple(kind for _, kind in found)
+    seconds = bounded("budget", budget, LONGEST_BUDGET)
+    return checked_advice(AdviceJob([prompt for prompt, _ in found], lane, 1, seconds, kinds))
 
 
 def sweep_job(
@@ -59,65 +89,102 @@ def sweep_job(
     first: float | None,
     last: float | None,
     repeats: float | None,
-    tokens: float | None,
     *source: Any,
 ) -> SweepJob:
-    """What to measure, from the values of the panel (``Controls.inputs()``) and of the tab.
-
-    Raises:
-        SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
-    """
+    """The sweep among these. Raises what :func:`setting_job` does."""
     low, high = bounded("γ from", first, MAX_GAMMA), bounded("γ to", last, MAX_GAMMA)
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
     request = panel_request(panel)
-    settings = replace(
-        request.drafting_lane().settings,
-        adaptive_gamma=False,
-        max_new_tokens=bounded("tokens a run", tokens, limits().tokens, least=2),
-    )
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    check_length(settings)
     prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
     gammas = range(low, high + 1) if here else SERVERS_OWN
     lane = LaneRequest(settings, request.pair if here else None)
     return checked_sweep(SweepJob(prompts, lane, bounded("repeats", repeats, MOST_REPEATS), gammas))
 
 
-def create_sweep_tab(controls: Controls, runner: JobRunner) -> StopSignals:
-    """Build the tab in the current layout; returns the visitors' stop signals."""
+def sweep_plan(panel: Sequence[Any], *own: Any) -> Plan:
+    """What these values would run. Raises what :func:`setting_job` does."""
+    job = setting_job(panel, *own)
+    lane = panel_request(panel).drafting_lane()
+    if isinstance(job, AdviceJob):
+        rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
+        text = f"Tries every method on {prompts}, {rule}, for {job.budget_seconds:g}\u00a0s at most."
+        return Plan(text, None, 0, 0, job.budget_seconds)
+    each = len(job.prompts) * job.repeats
+    length = lane.settings.max_new_tokens
+    runs = counted(each * (len(job.gammas) + 1), "run")
+    text = f"{drafts_as(lane)} {runs} of at most {counted(length, 'token')}, plain and with every γ."
+    pair = job.lane.pair and job.lane.pair.name
+    return Plan(text, pair, each * length, each * length * len(job.gammas))
+
+
+def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
+    """Build the tab in the current layout; returns what it says before it starts."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
-        lead = gr.HTML(LEAD, padding=False, elem_classes="measuring-lead")
+        lead = gr.HTML(LEADS[GAMMAS], padding=False, elem_classes="measuring-lead")
         choices = _create_choices()
-        drafts = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
-        with gr.Row(elem_classes="measuring-actions"):
-            run = gr.Button("Run sweep", variant="primary", elem_id="sweep-run", min_width=130, scale=0)
-            stop = gr.Button("Stop", interactive=False, elem_id="sweep-stop", min_width=84, scale=0)
+        note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
+        use = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
-        results = create_sweep_results()
-    say_what_drafts(controls, drafts, servers=True)
+        results, advice = create_sweep_results(), create_advice_results()
+    show_example(results, show_sweep(use, results, example_sweep()))
     pair = controls.pair.pair
-    pair.change(_on_server, pair, [lead, choices.first, choices.last], **QUIET)
+    changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
+    gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
 
-    def job(*values: Any) -> SweepJob:
-        return sweep_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
+    def job(*values: Any) -> SweepJob | AdviceJob:
+        return setting_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
 
-    start = Start(run, job, show_measurement(status, results, show_sweep))
+    others = {AdviceReport: (advice, show_advice)}
+    show = show_measurement(status, results, partial(show_sweep, use), others)
     inputs = [*controls.inputs(), *choices.inputs()]
-    signals, _ = connect(runner, [start], stop, inputs, [status, *results.outputs()])
-    return signals
+    starts = [Start(controls.row.starts["sweep"], job, show)]
+    connect(runner, "sweep", starts, controls.row, inputs, [status, *results.outputs(), *advice.outputs(), use])
+    lanes = controls.lanes
+    panel = [part for lane in lanes for part in (lane.gamma, lane.adaptive_gamma)]
+    use.click(_use, [use, *(lane.method for lane in lanes)], [use, *panel], **QUIET)
+    return Announcement(note, choices.inputs(), sweep_plan)
 
 
-def _on_server(pair: str) -> list[Any]:
-    """The question, and whether there is a range of γ: a server's is its own."""
-    here = server_of(pair) is None
-    return [LEAD if here else SERVER_LEAD, *[gr.update(visible=here)] * 2]
+def _use(offered: str, *methods: str) -> list[Any]:
+    """Set the offered γ in the lane that a sweep takes, the first that drafts here; says which."""
+    gamma = int(offered.rsplit(" ", 1)[-1])
+    found = [find_method(method) for method in methods]
+    drafting = [m is not None and m.strategy == "speculative" and m.server is None for m in found]
+    if True not in drafting:
+        return [gr.skip()] * (1 + 2 * len(methods))
+    lane = drafting.index(True)
+    panel = [gr.skip()] * (2 * len(methods))
+    panel[2 * lane : 2 * lane + 2] = gamma, False
+    return [gr.update(value=f"Lane {lane + 1} now drafts γ = {gamma}", interactive=False), *panel]
+
+
+def _fitting(pair: str, view: str) -> list[Any]:
+    """The question, and the numbers that it needs: a server's γ is its own."""
+    here, sweeps = server_of(pair) is None, view == GAMMAS
+    lead = LEADS[view] if here else SERVER_LEAD
+    return [
+        lead,
+        *[gr.update(visible=here and sweeps)] * 2,
+        gr.update(visible=sweeps),
+        gr.update(visible=not sweeps),
+    ]
 
 
 def _create_choices() -> SweepControls:
+    view = gr.Radio(
+        [("Every γ of one method", GAMMAS), ("Every method", METHODS)],
+        value=GAMMAS,
+        show_label=False,
+        elem_id="sweep-view",
+    )
     with gr.Row(elem_classes="measuring-numbers"):
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
         small: dict[str, Any] = {"min_width": 90}
         first = gr.Number(2, label="γ from", elem_id="sweep-from", **small)
         last = gr.Number(8, label="γ to", elem_id="sweep-to", **small)
         repeats = gr.Number(3, label="Repeats", elem_id="sweep-repeats", **small)
-        tokens = gr.Number(64, label="Tokens a run", elem_id="sweep-tokens", **small)
-    return SweepControls(first, last, repeats, tokens, create_prompt_source("sweep", PANEL))
+        budget = gr.Number(BUDGET, label="Budget, seconds", visible=False, elem_id="sweep-budget", **small)
+    return SweepControls(view, budget, first, last, repeats, create_prompt_source("sweep", PANEL))

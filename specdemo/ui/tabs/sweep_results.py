@@ -10,7 +10,7 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.ui.tabs.measured import Results, create_results
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
-from specdemo.view.measured_table import NOTHING, Column, number, spread, table_html
+from specdemo.view.measured_table import NOTHING, Column, number, rate, spread, table_html
 
 FIGURES = (
     ("speedup", "Speed-up, measured and predicted", speedup_figure),
@@ -40,8 +40,13 @@ COLUMNS = (
     ),
     (
         "tokens/s",
-        "decoded tokens / decode time of all prompts; median, slowest and fastest repeat",
-        lambda r: spread(r.tokens_per_second, r.tokens_per_second_low, r.tokens_per_second_high, ".1f"),
+        "decoded tokens / decode time of all prompts, in the repeat whose speed-up is shown",
+        lambda r: rate(r.tokens_per_second),
+    ),
+    (
+        "plain tokens/s",
+        "the same of plain decoding, in the same repeat",
+        lambda r: rate(r.plain_tokens_per_second),
     ),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (
@@ -66,15 +71,20 @@ def create_sweep_results() -> Results:
     return results
 
 
-def show_sweep(results: Results, report: SweepReport) -> Updates:
-    """The report in its components, all but the files."""
+def show_sweep(use: gr.Button, results: Results, report: SweepReport) -> Updates:
+    """The report in its components, all but the files; ``use`` offers the recommended γ."""
     best, on_server = report.best, report.server is not None
-    pays = best is not None and best.speedup >= 1
+    pays = bool(report.pays)
     figure = NOTHING if best is None else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
     table = table_html(_columns(report), report.rows)
     drawn = () if on_server else zip(results.plots, FIGURES, strict=True)
     return {
         **results.shown(figure, best is not None and not pays, report.recommendation, table),
+        use: gr.update(
+            value=f"Use γ = {report.best_gamma}",
+            visible=report.complete and pays and not on_server,
+            interactive=True,
+        ),
         results.figures: gr.update(visible=not on_server),  # they go over γ, and a server has one
         **{plot: draw(report) for plot, (_, _, draw) in drawn},
     }

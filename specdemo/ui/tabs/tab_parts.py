@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -12,23 +12,18 @@ import gradio as gr
 from gradio.events import Dependency
 
 from specdemo.errors import SettingsError, SpecDemoError
+from specdemo.settings import Settings
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.job import WAITING, Job, JobState
+from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import visitor_of
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.lane_controls import whole
+from specdemo.ui.panel.run_row import RunRow
 from specdemo.ui.panel.server_choice import server_of
 
 BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
-# Not an update by the server, which could arrive after the last one of what was stopped and stay.
-STOPPING = """
-(...values) => {
-  const line = document.querySelector("#%s .job-state:has(.bar) p");
-  if (line) line.textContent = "Stopping…";
-  return values;
-}
-"""
 Updates = dict[Any, Any]
 """New values by component."""
 Show = Callable[[Iterator[JobState], str], Iterator[Updates]]
@@ -43,57 +38,57 @@ class Start:
         button: to press.
         job: makes the job of the values of the inputs; raises SpecDemoError where they cannot be run.
         show: shows it.
+        begin: what else changes as it begins, for the visitor's session.
     """
 
     button: gr.Button
     job: Callable[..., Job]
     show: Show
+    begin: Callable[[str], Updates] = lambda session: {}
 
 
 def connect(
     runner: JobRunner,
+    tab: str,
     starts: Sequence[Start],
-    stop: gr.Button,
+    row: RunRow,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     *,
     more: Sequence[Any] = (),
-    begin: Callable[[str], Updates] = lambda session: {},
     end: Callable[[str], Updates] = lambda session: {},
-    stop_inputs: Sequence[Any] = (),
-    stopped: Callable[[str, Sequence[Any]], object] = lambda session, values: None,
     models: gr.Dropdown | None = None,
-) -> tuple[StopSignals, list[Dependency]]:
-    """Wire the buttons of a tab.
+) -> list[Dependency]:
+    """Wire what starts something on a tab, and Stop, which is free while anything of the visitor runs.
 
     Args:
         runner: runs what is started.
+        tab: whose buttons they are; one job of each tab runs at a time.
         starts: the buttons that start something, and what.
-        stop: the button that ends it.
+        row: has Stop, and the signals.
         inputs: what the jobs are made of.
         outputs: what the jobs are shown in; the first shows how far they are.
         more: further components that change as a job begins and ends.
-        begin, end: their new values, for a session.
-        stop_inputs, stopped: what else happens when a session presses Stop.
+        end: their new values as a job has ended, for a session.
         models: the control of the pair, for what servers cannot do: while it names one, the buttons are dimmed.
 
     Returns:
-        The visitors' stop signals, and the events after which the buttons are free again.
+        The events after which the buttons are free again.
     """
-    signals = StopSignals()
+    signals, stop = row.signals, row.stop
     buttons = [start.button for start in starts]
     free = [*buttons, stop, *more]
 
     def buttons_of(session: str, pair: str | None = None) -> Updates:
-        free = not signals.running(session) and server_of(pair) is None
+        free = not signals.running(session, tab) and server_of(pair) is None
         return {button: gr.update(interactive=free) for button in buttons}
 
     def prepare(start: Start) -> Callable[[gr.Request], Updates]:
         def prepared(request: gr.Request) -> Updates:
-            signals.arm(request.session_hash or "")
+            signals.arm(request.session_hash or "", tab)
             shown = next(start.show(iter([JobState("loading", WAITING)]), request.session_hash or ""))
             running = {**buttons_of(request.session_hash or ""), stop: gr.update(interactive=True)}
-            return {**shown, **running, **begin(request.session_hash or "")}
+            return {**shown, **running, **start.begin(request.session_hash or "")}
 
         return prepared
 
@@ -104,12 +99,13 @@ def connect(
             except SpecDemoError as error:
                 yield JobState("error", str(error))
                 return
-            signal = signals.signal(request.session_hash or "")
+            signal = signals.signal(request.session_hash or "", tab)
             yield from runner.run(job, visitor_of(request), signal)
 
         def executed(request: gr.Request, *values: Any) -> Iterator[Updates]:
             with closing(states(request, values)) as found:
-                yield from start.show(found, request.session_hash or "")
+                told = (replace(s, message=in_page_words(s.message)) if s.phase == "error" else s for s in found)
+                yield from start.show(told, request.session_hash or "")
 
         return executed
 
@@ -121,28 +117,27 @@ def connect(
 
     def over(request: gr.Request, *pair: str) -> Updates:
         session = request.session_hash or ""
-        signals.forget(session)
-        return {**buttons_of(session, *pair), stop: gr.update(interactive=False), **end(session)}
+        signals.end(session, tab)
+        return {
+            **buttons_of(session, *pair),
+            stop: gr.update(interactive=signals.running(session)),
+            **end(session),
+        }
 
     def follow(request: gr.Request, pair: str) -> Updates:
         return buttons_of(request.session_hash or "", pair)
 
-    def halt(request: gr.Request, *values: Any) -> None:
-        signals.stop(request.session_hash or "")
-        stopped(request.session_hash or "", values)
-
     ended = []
     for start in starts:
-        prepared = start.button.click(prepare(start), None, [outputs[0], *free], trigger_mode="once", **QUIET)
+        prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **QUIET)
         # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
         done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is Gradio's queue refusing one more event.
-        done.failure(refuse(start), None, outputs[0], **QUIET)
+        done.failure(refuse(start), None, list(outputs), **QUIET)
         ended.append(done.then(over, models, free, **QUIET))
     if models is not None:
         models.change(follow, models, buttons, **QUIET)
-    stop.click(halt, list(stop_inputs) or None, None, js=STOPPING % outputs[0].elem_id, **QUIET)
-    return signals, ended
+    return ended
 
 
 def state_line(state: JobState) -> str:
@@ -161,3 +156,12 @@ def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> in
     if not isinstance(number, int) or not least <= number <= most:
         raise SettingsError(field, f"must be a whole number from {least} to {most:,}, not {number!r:.80}.")
     return number
+
+
+def check_length(settings: Settings) -> None:
+    """Whether the panel's length can be measured: speeds begin after the first token, which is the prefill's.
+
+    Raises:
+        SettingsError: it is too short or too long.
+    """
+    bounded("length", settings.max_new_tokens, limits().tokens, least=2)

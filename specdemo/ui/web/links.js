@@ -12,12 +12,14 @@
   "use strict";
 
   const { make } = window.SpecDemoDom;
-  const { fields, rules, longest } = window.SpecDemoLinkTable;
-  const NAMES = new Set(fields.map((field) => field.name));
+  const { fields, rules, former, longest } = window.SpecDemoLinkTable;
+  const NAMES = new Set([...fields.map((field) => field.name), ...former]);
   const SHORT = /^lane2\./; // parameters of lane 2 are written without the lane
   const SPACE = "https://huggingface.co";
   /** Milliseconds without a change before the address is written; browsers refuse to have it written too often. */
   const PAUSE = 300;
+  /** What the page calls the texts that may be too long. */
+  const LONG = { prompt: "prompt", "sweep.own": "list of prompts of the sweep", "batch.own": "list of prompts of the batch" };
   const THEME = "__theme";
 
   /** The values of the page's controls, in the order of the fields; null until the link was read. */
@@ -25,7 +27,6 @@
   /** The values that no control holds, by name: the tab, the view, the recording. */
   const extra = {};
   let timer = 0;
-  let leftOut = new Set();
   let started = false;
   /** Places of fields that a person is changing, and the values they gave to others, before the link was read. */
   const touched = new Set();
@@ -76,6 +77,14 @@
     return toQuery({ ...values, ...extra });
   }
 
+  /** The part of the query that a race depends on; null before the link was read. */
+  function race() {
+    if (!held) return null;
+    return toQuery(Object.fromEntries(fields.map((field, i) => [field.name, ofRace(field.name) ? held[i] : field.default]))).query;
+  }
+
+  const ofRace = (name) => /^(lane\d\.)?[a-z-]+$/.test(name) && !(name in extra);
+
   const nameOf = (part) => {
     try {
       return decodeURIComponent(part.split("=")[0].replace(/\+/g, " "));
@@ -101,8 +110,7 @@
     clearTimeout(timer);
     timer = 0;
     if (!held) return;
-    const { query, left } = now();
-    tellLeft(left);
+    const { query } = now(); // what it leaves out is said when a person copies it
     const written = search(joined(...others(), query));
     if (written === location.search) return;
     history.replaceState(history.state, "", location.pathname + written + location.hash);
@@ -110,13 +118,6 @@
       const outer = others().filter((part) => !nameOf(part).startsWith("__")); // those are private to the Space's frame
       window.parent.postMessage({ queryString: search(joined(...outer, query)) }, SPACE);
     }
-  }
-
-  /** Says that a text is too long for the address: once, and again only after it was short enough. */
-  function tellLeft(left) {
-    const news = left.filter((name) => !leftOut.has(name));
-    leftOut = new Set(left);
-    if (news.length) notify(news.map((name) => `${name}: too long for a link, so the address leaves it out.`));
   }
 
   /** The controls changed. @param {Array} values in the order of the fields */
@@ -127,6 +128,7 @@
       return;
     }
     held = values;
+    document.dispatchEvent(new Event("specdemo-link"));
     clearTimeout(timer);
     timer = setTimeout(write, PAUSE);
   }
@@ -197,7 +199,7 @@
     const { left } = now();
     const text = address();
     const button = document.getElementById("copy-link");
-    const lines = left.map((name) => `${name}: too long for a link, so it is left out.`);
+    const lines = left.map((name) => `The ${LONG[name] || name} is too long for a link, so the link leaves it out.`);
     if (await copied(text)) {
       button.dataset.said = button.dataset.said || button.textContent;
       button.textContent = "Copied";
@@ -219,6 +221,7 @@
     Object.assign(extra, { ...said.page, ...extra }); // what a person changed meanwhile is newer
     notify(said.notices);
     changed(values);
+    window.SpecDemoPanel.dim();
     if (extra.view === "talk") window.SpecDemoTalk.enter();
     if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   }
@@ -234,20 +237,19 @@
   function told(said) {
     if (!said.page.autorun) return;
     notify(said.notices);
-    if (said.start) document.getElementById("run").click();
+    if (said.start) document.querySelector(`#run-row .on-${document.documentElement.dataset.tab}`).click();
   }
 
   // A press of Run or of a recording changes what a link would show.
   document.addEventListener("click", (event) => {
-    const pressed = event.target.closest?.("#run, #gallery > button");
+    const pressed = event.target.closest?.("#run-row .start, #gallery > button");
     if (!pressed) return;
     if (event.isTrusted) set("autorun", false); // pressed by a person, so the page is no longer what the link began
-    set("tab", "race");
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
   }, true);
 
   /** Whether the controls have the values of the link. */
   const wasRead = () => started;
 
-  window.SpecDemoLinks = { toQuery, changed, mine, set, ready, wasRead, told, copy, address };
+  window.SpecDemoLinks = { toQuery, race, changed, mine, set, ready, wasRead, told, copy, address };
 })();

@@ -8,7 +8,11 @@
   "use strict";
 
   const { ARROWS, make } = window.SpecDemoDom;
-  const KEYS = [["R", "run"], ["S", "stop"], ["space", "pause"], ["← →", "a round"], ["X", "rejected"], ["T", "leave"]];
+  /** Buttons of the view: their keys, what they are called, and whether a small screen has them too. */
+  const BUTTONS = [
+    ["R", "Run", "r", true], ["S", "Stop", "s", true], ["space", "Pause", " ", true], ["←", "a round back", "ArrowLeft"],
+    ["→", "a round on", "ArrowRight"], ["X", "rejected", "x"], ["B", "tree", "b"], ["T", "Leave", "t", true],
+  ];
   const page = document.documentElement;
 
   const active = () => page.classList.contains("talk-view");
@@ -18,24 +22,43 @@
   };
   const player = () => window.SpecDemoPlayer.mount(document.querySelector("#race .race-root"));
 
-  /** Lists the keys in a corner. */
-  function listKeys() {
+  /** Puts the buttons into a corner. */
+  function addButtons() {
     if (document.querySelector(".talk-keys")) return;
-    const line = make("p", "talk-keys", document.body);
-    for (const [key, what] of KEYS) line.append(make("kbd", "", null, key), ` ${what}`);
+    const line = make("div", "talk-keys", document.body, null, { role: "toolbar", "aria-label": "Talk view" });
+    for (const [sign, what, key, small] of BUTTONS) {
+      const button = make("button", small ? "" : "large-only", line, null, { type: "button", "data-key": key });
+      make("kbd", "", button, sign, { "aria-hidden": "true" });
+      make("span", "", button, what);
+      button.addEventListener("click", () => {
+        act(key, false);
+        button.blur(); // else space would press it again
+      });
+    }
   }
 
+  /** Shows the view, or the page; where this is a step of Back, or of the link, it is not remembered. */
   function show(shown) {
+    if (shown === active() && (!shown || document.querySelector(".talk-keys"))) return;
     page.classList.toggle("talk-view", shown);
-    if (shown) listKeys();
+    if (shown) {
+      addButtons();
+      window.SpecDemoTabs.open("race");
+      document.activeElement?.blur(); // the pressed button is hidden now, and must not receive the keys
+      window.scrollTo(0, 0);
+    }
     window.SpecDemoLinks.set("view", shown ? "talk" : "page");
   }
 
+  /** Enters the view; Back leaves it. */
   function enter() {
-    document.querySelector("#stage [role=tab]")?.click(); // the race is the first
-    document.activeElement?.blur(); // the pressed button is hidden now, and must not receive the keys
+    if (!active()) window.SpecDemoTabs.remember({ talk: true, tab: "race" });
     show(true);
-    window.scrollTo(0, 0);
+  }
+
+  function leave() {
+    if (window.SpecDemoTabs.here.talk && window.SpecDemoTabs.here.pushed) history.back();
+    else show(false);
   }
 
   /** Whether a key has another meaning in the element where it was pressed. */
@@ -56,7 +79,8 @@
     else if (key === "r") press("run");
     else if (key === "s") press("stop");
     else if (key === "x") document.querySelector("#race [data-role=show-rejected]").click();
-    else if (key === "t" || key === "Escape") show(false);
+    else if (key === "b") document.querySelector("#race [data-role=show-tree]").click();
+    else if (key === "t" || key === "Escape") leave();
     else return false;
     return true;
   }
@@ -74,5 +98,5 @@
   // At once, so that the page does not flash; the rest follows when the server has read the link.
   if (new URLSearchParams(location.search).get("view") === "talk") page.classList.add("talk-view");
 
-  window.SpecDemoTalk = { enter };
+  window.SpecDemoTalk = { enter, show };
 })();

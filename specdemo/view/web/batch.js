@@ -1,7 +1,7 @@
 /*
  * The batch view: one line for each row, with its text decoded plainly and drafted, and the figures of both batches.
  *
- * A plain script that defines `window.SpecDemoBatch`; it is loaded after race-tokens.js, which draws its tokens.
+ * A plain script that defines `window.SpecDemoBatch`; it is loaded after race-area.js, which shows its tokens.
  *
  * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} Contender
  * @typedef {{run: string, phase: string, prompts: string[], contenders: Contender[], speedup: ?number,
@@ -16,7 +16,8 @@
   const NO_LEAD = /^/;
 
   const { Notice, make, setText, setData, parseRounds, keptTokens, mounting } = window.SpecDemoDom;
-  const { Area, Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Area } = window.SpecDemoArea;
 
   /** One row of one batch. */
   class Cell {
@@ -92,7 +93,6 @@
       this.showTotals(value, running);
       const { figures } = value;
       this.figures.show(value.contenders.slice(0, figures[0]?.values.length).map((each) => each.title), figures);
-      this.cells((cell) => cell.text.scroll());
     }
 
     cells(act) {

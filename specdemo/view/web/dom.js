@@ -5,7 +5,7 @@
  * untrusted: they only ever become text nodes.
  *
  * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
- *   acceptance: ?number, seconds: number}} Token
+ *   acceptance: ?number, seconds: number, parent: (number|undefined)}} Token
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
  *   source: ?number, tokens: Token[]}} Round
  */
@@ -78,11 +78,15 @@
     }
   }
 
-  /**
-   * The rounds of a value. An item may be the JSON of a list of rounds: Gradio copies and walks the whole value at
-   * every update, which takes seconds for thousands of nested tokens and no time for strings.
-   */
-  const parseRounds = (items) => items.flatMap((item) => (typeof item === "string" ? JSON.parse(item) : [item]));
+  /** The rounds in a list of rounds, or of bundles: the JSON of a list of rounds each. */
+  const parseRounds = (items) => items.flatMap((item) => (typeof item === "string" ? JSON.parse(item).map(whole) : [item]));
+
+  /** A round with what its tokens have in common, which is sent once. */
+  function whole(round) {
+    const { index, seconds } = round;
+    round.tokens = round.tokens.map((token) => ({ round: index, seconds, ...token }));
+    return round;
+  }
 
   const keptTokens = (round) => round.tokens.filter((token) => token.kind !== "rejected").length;
 

@@ -3,19 +3,17 @@
  *
  * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js and knows nothing of Gradio. A
  * value without `replay` is a run that happens now, and is handed on at once. When a person pauses such a run, the
- * rounds so far are played like a recording that still grows, until the player has caught up with the run.
- *
- * @typedef {{title: string, label: string, date: string, prompt: ?string, facts: [string, string][]}} Replay
+ * rounds so far are played like a recording that still grows, until the player has caught up with the run; when the
+ * run ends, the player holds all of it, to be seen again.
  */
 (function () {
   "use strict";
 
-  const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
   /** Seconds that may pass between two frames; with more, the page was hidden, and the clock must stand still. */
   const LONGEST_FRAME = 0.25;
-  const HELD = { running: "Paused; decoding goes on behind it", over: "The run that just ended" };
+  const HELD = { running: "Paused; decoding goes on behind it", over: "" };
 
-  const { ARROWS, OVER, make, setText, parseRounds, mounting } = window.SpecDemoDom;
+  const { ARROWS, OVER, parseRounds, mounting } = window.SpecDemoDom;
 
   /** The rounds of a value after the first `known`, by lane clock. The sort keeps the order within each lane. */
   const roundsOf = (value, known = 0) => parseRounds(value.rounds).slice(known).sort((a, b) => a.seconds - b.seconds);
@@ -24,41 +22,13 @@
 
   const within = (value, most) => Math.min(Math.max(0, value), most);
 
-  function button(parent, action, label, title) {
-    const made = make("button", "race-control", parent, null, { type: "button", "data-action": action, title });
-    make("i", "race-glyph", made, null, { "aria-hidden": "true" });
-    make("span", "race-spoken", made, label);
-    return made;
-  }
-
-  /** Play, step, seek and speed, below what was recorded and where. */
-  function buildBar() {
-    const bar = make("section", "race-player", null, null, { "data-role": "player", "aria-label": "Replay" });
-    const about = make("div", "race-about", bar);
-    const label = make("span", "race-recorded", about, null, { "data-role": "recorded" });
-    const title = make("strong", "", about);
-    const prompt = make("q", "race-asked", about, null, { "data-role": "prompt-text" });
-    const controls = make("div", "race-controls", bar);
-    const play = button(controls, "play", "Play", "Play or pause (space)");
-    const back = button(controls, "back", "One round back", "One round back (left arrow)");
-    const forward = button(controls, "forward", "One round forward", "One round forward (right arrow)");
-    const seek = make("input", "race-seek", controls, null, {
-      type: "range", min: 0, max: 1, step: "any", value: 0, "aria-label": "Lane time", "data-role": "seek",
-    });
-    const time = make("span", "race-time", controls, null, { "data-role": "time" });
-    const speed = make("select", "race-speed-choice", controls, null, {
-      "aria-label": "Speed of the replay", title: "Speed; 1× is real time", "data-role": "speed",
-    });
-    for (const times of SPEEDS) make("option", "", speed, times + "×", { value: times });
-    return { bar, label, title, prompt, play, back, forward, seek, time, speed };
-  }
-
   class Player {
     constructor(root) {
       this.view = window.SpecDemoRace.mount(root);
-      this.parts = buildBar();
-      this.facts = make("details", "race-card race-facts", this.view.frame, null, { "data-role": "facts" });
-      this.view.frame.insertBefore(this.parts.bar, this.view.laneRow);
+      this.parts = window.SpecDemoControls.create();
+      this.apart = window.SpecDemoApart.create();
+      this.view.legend.after(this.parts.bar, this.apart.card);
+      this.view.frame.append(this.parts.facts);
       this.value = null;
       this.live = null;
       this.held = false;
@@ -78,6 +48,7 @@
         this.leave();
         this.live = value;
         this.view.update(value);
+        this.stand();
       } else if (this.value?.run !== value.run) {
         this.open(value);
       } else {
@@ -91,15 +62,14 @@
       this.take(value);
       this.shown = null;
       this.shownUntil = 0;
-      this.describe(value.replay);
+      this.parts.describe(value.replay);
       this.show(true);
       if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
       this.view.update(null); // removes the run before, which may have the same name
       this.moveTo(0);
       const { speed = "1", waits = false } = this.opening || {};
       this.opening = null;
-      this.parts.speed.value = speed;
-      this.speed = Number(speed);
+      this.setSpeed(speed);
       if (waits) return;
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.moveTo(this.length);
       else this.play();
@@ -113,34 +83,25 @@
       this.parts.seek.max = this.length || 1;
     }
 
-    describe(replay) {
-      const { label, title, prompt } = this.parts;
-      label.textContent = [replay.label, replay.date].filter(Boolean).join(", ");
-      title.textContent = replay.title || "";
-      title.hidden = !replay.title;
-      prompt.textContent = prompt.title = replay.prompt || "";
-      prompt.hidden = !replay.prompt;
-      const list = make("dl");
-      for (const [name, text] of replay.facts || []) {
-        make("dt", "", list, name);
-        make("dd", "", list, text);
-      }
-      this.facts.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
-    }
-
     /** Ends the replay. */
     leave() {
       this.pause();
       this.value = null;
       this.held = false;
-      this.speed = 1;
-      this.parts.speed.value = "1";
+      this.setSpeed("1");
       this.show(false);
     }
 
     show(shown) {
       this.parts.bar.hidden = !shown;
-      this.facts.hidden = !shown || this.held;
+      this.parts.facts.hidden = !shown || this.held;
+      this.apart.close();
+    }
+
+    /** Stands under a run that has just ended, to show it again. */
+    stand() {
+      if (!OVER.has(this.live?.phase) || !this.hold()) return;
+      this.apart.greet(this.rounds);
     }
 
     // ---- a run that happens now, and is paused -------------------------------------------------------------------
@@ -157,7 +118,7 @@
       this.take(this.live);
       this.shown = this.rounds.length;
       this.clock = this.shownUntil = this.length;
-      this.describe({ label: HELD[this.growing ? "running" : "over"] });
+      this.parts.describe({ label: HELD[this.growing ? "running" : "over"] });
       this.show(true);
       this.showState();
       return true;
@@ -173,22 +134,24 @@
       if (value.run !== this.value.run) { // its rounds were sent anew, now that the server has reported them
         this.take(value);
         this.shown = null;
-        this.parts.label.textContent = HELD.over;
+        this.parts.describe({ label: HELD.over });
         this.moveTo(this.clock);
         return;
       }
       // A lane whose clock is behind may still send rounds of a moment that is already shown. They come next, so
       // that a step back never shows more than before.
       this.take(value, this.rounds);
-      if (!this.growing) this.parts.label.textContent = HELD.over;
+      if (!this.growing) this.parts.describe({ label: HELD.over });
       this.showState();
     }
 
-    /** Shows the run as it happens again. */
+    /** Shows the run as it happens again. Its rounds may have come in another order, of which the view saw nothing. */
     release() {
       const { live } = this;
+      this.take(live, live.run === this.value.run ? this.rounds : []);
       this.leave();
-      this.view.update(live);
+      this.view.update({ ...live, rounds: this.rounds });
+      this.stand();
     }
 
     /** Plays, or pauses what plays or happens now. */
@@ -222,6 +185,11 @@
       this.last = performance.now();
       this.frame = requestAnimationFrame((now) => this.tick(now));
       this.showState();
+    }
+
+    setSpeed(times) {
+      this.parts.speed.value = times;
+      this.speed = Number(times);
     }
 
     pause() {
@@ -277,43 +245,46 @@
       if (!changed) return;
       const over = this.shown === this.rounds.length;
       const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
-      // The rounds of a paused run are counted one by one, so to the view it is another run.
-      const run = this.held ? `${this.value.run} held` : this.value.run;
-      this.view.update({ ...this.value, ...ends, run, rounds: this.rounds.slice(0, this.shown) });
+      this.view.update({ ...this.value, ...ends, seenAgain: !this.growing, rounds: this.rounds.slice(0, this.shown) });
     }
 
     // ---- the controls --------------------------------------------------------------------------------------------
 
     showState() {
-      const { play, back, forward, seek, time } = this.parts;
+      const { parts } = this;
       const end = Boolean(this.value) && this.shown === this.rounds.length;
-      const over = end && !this.growing;
-      play.dataset.state = this.playing ? "playing" : over ? "over" : "paused";
-      setText(play.lastChild, this.playing ? "Pause" : over ? "Play again" : "Play");
-      back.disabled = !this.shown;
-      forward.disabled = end;
-      if (!this.value) return;
-      seek.value = this.clock;
-      setText(time, `${this.clock.toFixed(2)} of ${this.length.toFixed(2)} s`);
-      seek.setAttribute("aria-valuetext", time.textContent);
+      parts.showPlay(this.playing, end && !this.growing);
+      parts.back.disabled = !this.shown;
+      parts.forward.disabled = end;
+      if (this.value) parts.showTime(this.clock, this.length);
     }
 
     listen() {
-      const { play, back, forward, seek, speed } = this.parts;
+      const { play, back, forward, seek, speed, slow, apart } = this.parts;
       play.addEventListener("click", () => this.toggle());
       back.addEventListener("click", () => this.step(-1));
       forward.addEventListener("click", () => this.step(1));
       seek.addEventListener("input", () => this.seek(Number(seek.value)));
-      speed.addEventListener("change", () => { this.speed = Number(speed.value); });
+      speed.addEventListener("change", () => this.setSpeed(speed.value));
+      slow.addEventListener("click", () => {
+        this.pause();
+        this.setSpeed("0.25");
+        this.moveTo(0);
+        this.play();
+      });
+      apart.addEventListener("click", () => {
+        this.pause();
+        if (!this.apart.openLast(this.rounds.slice(0, this.shown))) this.apart.openLast(this.rounds);
+      });
       document.addEventListener("keydown", (event) => this.onKey(event));
     }
 
-    /** Space and arrows, where they have no other meaning. */
+    /** Space and arrows, where they have no other meaning: under a run that has ended they still scroll the page. */
     onKey(event) {
       const { target } = event;
       const { frame } = this.view;
       if (!this.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-      if (target !== document.body && !frame.contains(target)) return;
+      if (!frame.contains(target) && (this.held || target !== document.body)) return;
       if (!frame.getClientRects().length || target.closest('[data-role="tokens"], select')) return;
       if (ARROWS[event.key]) this.step(ARROWS[event.key]);
       else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) this.toggle();

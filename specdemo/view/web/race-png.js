@@ -1,7 +1,7 @@
 /*
  * Saves charts as PNG images, in the colours of the page.
  *
- * A plain script that defines `window.SpecDemoPng`; it is loaded after race-chart.js. Buttons are found by their
+ * A plain script that defines `window.SpecDemoPng`; it is loaded after race-plot.js. Buttons are found by their
  * class, so they work in markup from the server as well as in the race view.
  */
 (function () {
@@ -35,7 +35,7 @@
       layout: {
         ...layout, ...axes, margin, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
         font: { ...layout.font, color: ink },
-        title: { text: window.SpecDemoChart.literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
+        title: { text: window.SpecDemoPlot.literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
           pad: { t: 14 }, font: { family: FONT, size: 15, color: ink, weight: 600 } },
         showlegend: true,
         legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },

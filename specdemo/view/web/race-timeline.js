@@ -1,14 +1,14 @@
 /*
- * The timeline of a race that is over: where every lane's time went, round by round.
+ * The timeline of a race that is over: where every lane's time went, round by round, or by stretches of rounds.
  *
- * A plain script that defines `window.SpecDemoTimeline`; it is loaded after race-chart.js. It waits for Plotly, which
+ * A plain script that defines `window.SpecDemoTimeline`; it is loaded after race-plot.js. It waits for Plotly, which
  * may arrive over a slow connection after a short run has ended.
  */
 (function () {
   "use strict";
 
-  /** Rounds of a lane that are drawn: each is up to three bars, and thousands of bars make the page slow. */
-  const MOST_ROUNDS = 300;
+  /** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
+  const MOST = 60;
   const ROW_HEIGHT = 44;
   const AXIS_HEIGHT = 34;
   const MARGIN = 104;
@@ -20,13 +20,33 @@
     { key: "other", name: "other", colour: (c) => c.plain, opacity: 0.6 },
   ];
 
-  const { OPTIONS, LATE, axis, baseLayout, literal, onTheme, readColours } = window.SpecDemoChart;
+  const { OPTIONS, LATE, axis, baseLayout, literal, onTheme, readColours } = window.SpecDemoPlot;
+  const { keptTokens } = window.SpecDemoDom;
 
-  const describe = (round) => (round.index === 0 ? "prefill" : "round " + round.index);
+  const secondsOf = (rounds, phase) => rounds.reduce((sum, round) => sum + round[`${phase.key}_seconds`], 0);
 
-  /** What the round's tokens were, with rejected ones in brackets. */
-  function quote(tokens) {
-    const texts = tokens.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
+  /** The rounds, or so many consecutive ones at a time that there are few enough. */
+  function stretches(rounds) {
+    const size = Math.ceil(rounds.length / MOST) || 1;
+    return Array.from({ length: Math.ceil(rounds.length / size) }, (_, i) => rounds.slice(i * size, (i + 1) * size));
+  }
+
+  function describe(rounds) {
+    const [first, last] = [rounds[0].index, rounds.at(-1).index];
+    if (first !== last) return `${first ? `rounds ${first}` : "prefill"} to ${first ? "" : "round "}${last}`;
+    return first ? `round ${first}` : "prefill";
+  }
+
+  /** The text of one round, with rejected tokens in brackets; of several the counts. */
+  function quote(rounds) {
+    if (rounds.length > 1) {
+      const drafted = rounds.reduce((sum, round) => sum + round.drafted, 0);
+      const kept = rounds.reduce((sum, round) => sum + keptTokens(round), 0);
+      return `${kept} tokens` + (drafted ? `, ${drafted} drafted` : "");
+    }
+    const { isBranch } = window.SpecDemoTokens; // loaded later
+    const read = rounds[0].tokens.filter((token) => !isBranch(token, rounds[0]));
+    const texts = read.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
     return literal(texts.join("").replace(/\s+/g, " ").slice(0, 90));
   }
 
@@ -45,13 +65,12 @@
       this.lanes = lanes;
       this.rounds = lanes.map(() => []);
       clearTimeout(this.timer);
-      if (this.drawn) window.Plotly.purge(this.host);
-      this.drawn = false;
+      this.drawn = false; // what was drawn stays, hidden, until the next run is drawn: removing it takes long
     }
 
     /** Stores a round; nothing is drawn before the end. */
     add(lane, round) {
-      if (this.rounds[lane].length < MOST_ROUNDS) this.rounds[lane].push(round);
+      this.rounds[lane].push(round);
     }
 
     /** Whether the durations of a lane's phases are known; a server does not report them. */
@@ -63,8 +82,8 @@
     draw() {
       if (!this.lanes.some((_, lane) => this.known(lane))) return false;
       this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
-      if (window.Plotly) this.plot();
-      else this.timer = setTimeout(() => this.draw(), LATE);
+      // The chart is drawn at the same moment: the page may answer between the two.
+      this.timer = setTimeout(() => (window.Plotly ? this.plot() : this.draw()), window.Plotly ? 0 : LATE);
       return true;
     }
 
@@ -74,9 +93,9 @@
       this.drawn = true;
     }
 
-    /** Whether rounds were left out. */
-    get cut() {
-      return this.rounds.some((rounds) => rounds.length === MOST_ROUNDS);
+    /** Rounds in each stretch of the lane with the most. */
+    get size() {
+      return Math.max(1, ...this.rounds.map((rounds) => Math.ceil(rounds.length / MOST)));
     }
 
     bars(phase, colours) {
@@ -85,15 +104,15 @@
         marker: { color: phase.colour(colours), opacity: phase.opacity, line: { width: 0 } },
         hovertemplate: "%{customdata[0]}, " + phase.name + ": %{customdata[1]} ms<br>%{customdata[2]}<extra></extra>",
       };
-      this.rounds.forEach((rounds, lane) => rounds.forEach((round) => {
-        const seconds = round[`${phase.key}_seconds`];
+      this.rounds.forEach((rounds, lane) => stretches(rounds).forEach((some) => {
+        const seconds = secondsOf(some, phase);
         if (!seconds) return;
-        // The phases of a round follow one another, and the last one ends with the round.
-        const rest = PHASES.slice(PHASES.indexOf(phase)).reduce((sum, p) => sum + round[`${p.key}_seconds`], 0);
+        // The phases of a stretch follow one another, and the last one ends with it.
+        const rest = PHASES.slice(PHASES.indexOf(phase)).reduce((sum, p) => sum + secondsOf(some, p), 0);
         trace.x.push(seconds);
-        trace.base.push(round.seconds - rest);
+        trace.base.push(some.at(-1).seconds - rest);
         trace.y.push(lane);
-        trace.customdata.push([describe(round), (1000 * seconds).toFixed(1), quote(round.tokens)]);
+        trace.customdata.push([describe(some), (1000 * seconds).toFixed(1), quote(some)]);
       }));
       return trace;
     }

@@ -1,13 +1,13 @@
 /*
- * What the race view and the batch view share: the text of a lane as tokens, the tooltip of a token, copying from
- * that text, the legend, and the table of figures.
+ * What the race view and the batch view share: tokens as elements, the tooltip of a token, copying, the legend, and
+ * the table of figures.
  *
  * A plain script that defines `window.SpecDemoTokens`; it is loaded after dom.js.
  */
 (function () {
   "use strict";
 
-  const { ARROWS, make, setHidden } = window.SpecDemoDom;
+  const { make, setHidden } = window.SpecDemoDom;
   const KINDS = {
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
     bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
@@ -16,8 +16,9 @@
     ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
     ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
   ];
+  /** The text of one lane. */
+  const AREA = '[data-role="tokens"]';
   const UNNAMED = "the server counts its rejected tokens and does not say which they were";
-  const KEYS = { ...ARROWS, Home: 1, End: -1 };
 
   /** What the tooltip needs to know of each token's element. */
   const records = new WeakMap();
@@ -46,10 +47,28 @@
     return element;
   }
 
-  /** The rejected token that a corrected token replaces. */
+  /** Whether a round drafted several guesses a position; its tokens say then which they follow. */
+  const isTree = (round) => round.tokens.some((token) => token.parent !== undefined);
+
+  /** The rejected token that a corrected token replaces: in a tree the first guess of its position. */
   function replacedBy(token, round) {
     if (token.kind !== "corrected") return null;
-    return round.tokens.find((other) => other.kind === "rejected" && other.position === token.position);
+    return round.tokens.find((other) => other.kind === "rejected" && other.position === token.position
+      && other.parent === token.parent);
+  }
+
+  /** Whether a rejected token is no part of what reads as a chain: a second guess, or behind one. */
+  function isBranch(token, round) {
+    if (token.kind !== "rejected" || token.parent === undefined) return false;
+    return token !== replacedBy(round.tokens.at(-1), round);
+  }
+
+  /** Whether a token was dropped without a look at it. In a server's tree, which has no branches here, nobody can say. */
+  function untested(token, round) {
+    if (token.parent !== undefined) return token.kind === "rejected" && typeof token.acceptance !== "number";
+    const rejected = round.tokens.filter((other) => other.kind === "rejected").map((other) => other.position);
+    const chain = new Set(rejected).size === rejected.length;
+    return token.kind === "rejected" && chain && token.position > Math.min(...rejected);
   }
 
   /**
@@ -68,13 +87,15 @@
    */
   function roundElements(round, boundary, start, places) {
     const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
+    const tree = isTree(round) ? round : null;
     return round.tokens.map((token, i) => {
-      const marks = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
-      const element = tokenElement(token, marks);
+      const begins = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
+      const element = tokenElement(token, begins + (isBranch(token, round) ? " t-branch" : ""));
       records.set(element, {
-        token, drafted: round.drafted, index: start + i,
+        token, drafted: round.drafted, tree, index: start + i,
         dropped: replacedBy(token, round),
         from: copiedFrom(token, round, places),
+        untested: untested(token, round),
         ends: round.stop === "eos" && i === round.tokens.length - 1,
       });
       return element;
@@ -86,9 +107,8 @@
   /** The selected part of the output, without rejected tokens. @param {Range} range */
   function keptText(area, range) {
     let text = "";
-    for (const element of area.children) {
-      const output = records.has(element) && !element.classList.contains("t-rejected");
-      if (!output || !range.intersectsNode(element)) continue;
+    for (const element of area.querySelectorAll(".t:not(.t-rejected)")) {
+      if (!range.intersectsNode(element)) continue;
       const part = document.createRange();
       part.selectNodeContents(element);
       if (range.compareBoundaryPoints(Range.START_TO_START, part) > 0) {
@@ -106,7 +126,7 @@
     if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
     const range = selection.getRangeAt(0);
     const node = range.commonAncestorContainer;
-    const area = (node.nodeType === 1 ? node : node.parentElement).closest('[data-role="tokens"]');
+    const area = (node.nodeType === 1 ? node : node.parentElement).closest(AREA);
     if (!area) return;
     event.clipboardData.setData("text/plain", keptText(area, range));
     event.preventDefault();
@@ -126,25 +146,27 @@
     return text.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)).replace(/[\n\r\t]/g, (c) => marks[c]);
   }
 
-  function roundLine(token, drafted) {
+  function roundLine(token, drafted, tree) {
     if (!token.round) return "round 0, the prompt’s own pass";
     if (token.kind === "streamed") return "";
-    return `round ${token.round}, position ${token.position}` + (drafted ? ` (γ ${drafted})` : "");
+    const of = tree ? ` (tree of ${drafted})` : drafted ? ` (γ ${drafted})` : "";
+    return `round ${token.round}, position ${token.position}${of}`;
   }
 
   /** The lines of a token's tooltip; each is a list of strings and of quoted texts. */
-  function tipLines({ token, dropped, drafted, from, ends }) {
+  function tipLines({ token, dropped, drafted, tree, from, untested: dismissed, ends }) {
     const numbers = (named, mark) => Object.entries(named).filter(([, value]) => typeof value === "number")
       .map(([name, value]) => `${name} ${formatProbability(value)}`).join(mark);
     const text = token.text ? { quote: token.text } : ends ? "end of text"
       : unnamed(token) ? "a drafted token" : "part of a character";
     const lines = [
       [text, " · " + KINDS[token.kind]],
-      [roundLine(token, drafted)],
+      [roundLine(token, drafted, tree)],
       [numbers({ "target p": token.p, "draft q": token.q, acceptance: token.acceptance }, " · ")],
     ];
     if (from) lines.push(["copied from the marked place"]);
     if (unnamed(token)) lines.push([UNNAMED]);
+    else if (dismissed) lines.push([tree ? "dropped: its branch was left" : "dropped: an earlier token of this round was rejected"]);
     if (dropped && unnamed(dropped)) {
       lines.push(["in place of a drafted token, which the server does not name"]);
     } else if (dropped) {
@@ -182,7 +204,7 @@
       this.byKey = false;
       window.addEventListener("resize", () => this.hide());
       document.addEventListener("pointerdown", (event) => {
-        if (!event.target.closest('[data-role="tokens"]')) this.hide();
+        if (!event.target.closest(AREA)) this.hide();
       });
     }
 
@@ -195,24 +217,38 @@
       element.classList.add("current");
       this.source = records.get(element).from;
       this.source?.classList.add("source");
-      element.parentElement.setAttribute("aria-describedby", this.box.id);
+      element.closest(AREA).setAttribute("aria-describedby", this.box.id);
       this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
       this.box.hidden = false;
       if (byKey) this.spoken.textContent = this.box.innerText;
       this.place();
+      this.tell(records.get(element).token.seconds);
+      this.name(element);
+    }
+
+    /** Tells the view which token is pointed at. */
+    name(element) {
+      this.frame.dispatchEvent(new CustomEvent("race-token", { detail: element }));
+    }
+
+    /** Tells the view which moment is pointed at, for the other places where it is shown. */
+    tell(seconds) {
+      this.frame.dispatchEvent(new CustomEvent("race-moment", { detail: seconds }));
     }
 
     hide() {
       if (!this.element) return;
+      this.tell(null);
+      this.name(null);
       this.element.classList.remove("current");
       this.source?.classList.remove("source");
-      this.element.parentElement?.removeAttribute("aria-describedby");
+      this.element.closest(AREA)?.removeAttribute("aria-describedby");
       this.element = null;
       this.box.hidden = true;
     }
 
     isIn(area) {
-      return this.element?.parentElement === area;
+      return area.contains(this.element);
     }
 
     /** Above the token, or below it where there is no space above, and never past an edge. */
@@ -228,132 +264,9 @@
     }
   }
 
-  // ---- the area ------------------------------------------------------------------------------------------------
-
-  /**
-   * The scrolling text of one lane. `add` collects tokens, `flush` inserts them, and `scroll` follows the end: with
-   * the three called for all lanes in turn, the browser computes the layout once.
-   */
-  class Area {
-    constructor(parent, hint, tip) {
-      this.area = make("div", "race-tokens", parent, null, {
-        "data-role": "tokens", "data-hint": hint, tabindex: 0, role: "group",
-      });
-      this.tip = tip;
-      this.elements = [];
-      this.places = [];
-      this.prompted = false;
-      this.waiting = [];
-      this.follow = true;
-      this.lastTop = 0;
-      this.listen();
-    }
-
-    /** Shows the prompt above the output, so that tokens copied from it can point at it. @param {string[]} pieces */
-    showPrompt(pieces) {
-      if (this.places.length) return;
-      const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
-      this.places = pieces.map((piece) => make("span", "", prompt, piece));
-      this.prompted = true;
-      this.area.prepend(prompt);
-    }
-
-    /** @param {Round} round  @param {boolean} boundary whether to mark where the round begins */
-    add(round, boundary) {
-      const places = this.prompted ? this.places : []; // sources count from the prompt's first token
-      const elements = roundElements(round, boundary, this.elements.length, places);
-      this.elements.push(...elements);
-      this.places.push(...elements.filter((element) => records.get(element).token.kind !== "rejected"));
-      this.waiting.push(...elements);
-    }
-
-    flush() {
-      if (!this.waiting.length) return;
-      this.area.append(...this.waiting);
-      this.waiting = [];
-      this.moved = true;
-    }
-
-    scroll() {
-      if (this.moved && this.follow) this.toEnd();
-      this.moved = false;
-    }
-
-    /** Mouse, touch, keys and scrolling: one listener each, however many tokens there are. */
-    listen() {
-      const { area, tip } = this;
-      const token = (event) => event.target.closest(".t");
-      area.addEventListener("pointerover", (event) => {
-        if (event.pointerType === "touch") return;
-        if (token(event)) tip.show(token(event), false);
-        else if (!tip.byKey) tip.hide();
-      });
-      area.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && tip.hide());
-      area.addEventListener("click", (event) => (token(event) ? tip.show(token(event), false) : tip.hide()));
-      area.addEventListener("keydown", (event) => this.onKey(event));
-      area.addEventListener("blur", () => tip.hide());
-      area.addEventListener("scroll", () => this.onScroll(), { passive: true });
-      new ResizeObserver(() => this.follow && this.elements.length && this.toEnd()).observe(area);
-    }
-
-    /** Scrolls to the end. Where the padding below the text has the space, the first visible line is a whole one. */
-    toEnd() {
-      const { area } = this;
-      const style = getComputedStyle(area);
-      const [line, above, below] = [style.lineHeight, style.paddingTop, style.paddingBottom].map(parseFloat);
-      if (below < line) {
-        area.scrollTop = 1e9;
-        return;
-      }
-      const hidden = area.scrollHeight - below - area.clientHeight; // text height that does not fit
-      area.scrollTop = hidden > 0 ? above + Math.ceil((hidden - above) / line) * line : 0;
-    }
-
-    /** Follows the end until the user scrolls up, and again once they are back at the end. */
-    onScroll() {
-      const { area, tip } = this;
-      const top = area.scrollTop;
-      const near = 30 + parseFloat(getComputedStyle(area).paddingBottom);
-      if (area.scrollHeight - top - area.clientHeight < near) this.follow = true;
-      else if (top < this.lastTop - 1) this.follow = false;
-      this.lastTop = top;
-      if (!tip.isIn(area)) return;
-      if (tip.byKey) tip.place();
-      else tip.hide();
-    }
-
-    onKey(event) {
-      const { tip } = this;
-      if (event.key === "Escape" && tip.element) {
-        event.stopPropagation();
-        tip.hide();
-      }
-      if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-      event.preventDefault();
-      const element = this.keyTarget(event.key);
-      if (!element) return;
-      this.follow = element === this.elements.at(-1);
-      tip.show(element, true);
-      element.scrollIntoView({ block: "nearest" });
-      tip.place();
-    }
-
-    /** The token that a key leads to: left and right by token, up and down by round, without hidden ones. */
-    keyTarget(key) {
-      const { elements, tip } = this;
-      const step = KEYS[key];
-      const here = tip.isIn(this.area) && key !== "Home" && key !== "End" ? records.get(tip.element) : null;
-      const sameRound = (element) => here && (key === "ArrowUp" || key === "ArrowDown")
-        && records.get(element).token.round === here.token.round;
-      let i = here ? here.index + step : step > 0 ? 0 : elements.length - 1;
-      while (elements[i] && (!elements[i].getClientRects().length || sameRound(elements[i]))) i += step;
-      return elements[i] || null;
-    }
-  }
-
   // ---- legend and figures --------------------------------------------------------------------------------------
 
-  /** Explains the kinds of tokens, and has the box that shows or hides the rejected ones. */
+  /** Explains the kinds of tokens, and has the box that shows or hides the rejected ones. Returns its element. */
   function buildLegend(frame, tip) {
     const legend = make("div", "race-legend", frame);
     for (const [kind, meaning] of LEGEND) {
@@ -370,6 +283,7 @@
       tip.hide();
       frame.classList.toggle("hide-rejected", !box.checked);
     });
+    return legend;
   }
 
   /** The folded table of all figures; a figure's formula stands under its name, and in the row's tooltip. */
@@ -396,5 +310,7 @@
     }
   }
 
-  window.SpecDemoTokens = { Area, Figures, Tip, buildLegend, onCopy };
+  window.SpecDemoTokens = {
+    Figures, Tip, buildLegend, formatProbability, isBranch, isTree, onCopy, records, roundElements, visible,
+  };
 })();

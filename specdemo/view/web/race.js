@@ -20,35 +20,28 @@
   const STATS = [
     ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs"],
     ["tokens", "tokens", "tokens of the output so far"],
-    ["passes", "target passes", "forwards of the target, the prefill included"],
-    ["tau", "τ", "tokens after the first / target forwards after the prefill"],
+    ["passes", "passes", "forwards of the target, the prefill included"],
+    ["tau", "tokens per pass (τ)", "tokens after the first / target forwards after the prefill"],
     ["acceptance_rate", "accepted", "Σ accepted / Σ drafted tokens"],
     ["gamma", "mean γ", "Σ drafted tokens / rounds"],
   ];
   const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
   const RATIO_FORMULA = "tokens/s of this lane / tokens/s of the first lane";
-  const HERO_FORMULA = "tokens/s of the fastest other lane / tokens/s of the first lane, both measured in this run";
-  const ENDS = { eos: "end of text", context: "context full" };
-  const MESSAGE_ICONS = { stopped: "■", error: "!" };
-  /** What the place of the speed-up, or of the reason, says in each phase while there is none. */
-  const HERO_WAITS = {
-    idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
-  };
   const WHY_WAITS = {
-    idle: "When a run ends, its measurements say here why speculation was faster, or why it was not.",
     loading: "Follows when the run ends.", running: "Follows when the run ends.",
     stopped: "The run ended too early to say.", error: "Nothing was measured.",
     done: "Too few rounds, or too few lanes, to say why.",
   };
   const NOTHING = "–";
-  /** With less decoding than this the speed-up is noise. */
-  const SETTLED = { tokens: 5, seconds: 0.15 };
-  const RATIO = /^[\d.,]+ ?×/;
+  /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
+  const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
 
   const {
     OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, keptTokens, mounting,
   } = window.SpecDemoDom;
-  const { Area, Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Area } = window.SpecDemoArea;
+  const { Hero, formatSpeed, formatRatio } = window.SpecDemoVerdict;
 
   // ---- figures -------------------------------------------------------------------------------------------------
 
@@ -94,12 +87,6 @@
       return this.emitted && seconds > 0 && !this.pieces ? this.emitted / seconds : null;
     }
 
-    settled(over) {
-      if (this.speed === null) return false;
-      const decoded = this.emitted >= SETTLED.tokens && this.clock - this.prefill >= SETTLED.seconds;
-      return over || this.told || decoded;
-    }
-
     /** The figures by name; null where only the server knows them and has not reported them. */
     figures() {
       if (this.told) return this.told;
@@ -114,9 +101,6 @@
       };
     }
   }
-
-  const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
-  const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
 
   /** The texts of a lane's figures. */
   function laneFigures(tally, spec, first) {
@@ -135,36 +119,12 @@
     };
   }
 
-  /** What stands above the lanes: the fastest other lane compared with the first. */
-  function compare(lanes, over) {
-    if (!lanes.every((lane) => lane.tally.settled(over))) return null;
-    if (lanes.some((lane) => lane.spec.broken)) return { figure: "", text: "no speed-up: an answer broke off", trend: "even" };
-    const [plain, ...others] = lanes;
-    if (!others.length) return { figure: formatSpeed(plain.tally.speed), text: "tokens per second", trend: "even" };
-    const fastest = others.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
-    const ratio = fastest.tally.speed / plain.tally.speed;
-    const trend = ratio > 1.03 ? "faster" : ratio < 0.97 ? "slower" : "even";
-    const text = compareText(plain.spec, fastest.spec, trend);
-    return { figure: formatRatio(ratio), text: others.length > 1 ? `${text}, the fastest of ${others.length} others` : text, trend };
-  }
-
-  function compareText(first, second, trend) {
-    const than = trend === "even" ? "about as fast as" : trend + " than";
-    if (first.weights !== second.weights) { // the speed-up then has two causes, and the text must name both
-      return `${second.title} with ${second.weights} is ${than} ${first.title} with ${first.weights}`;
-    }
-    if (first.title === "Plain" && second.title === "Speculative") {
-      return trend === "even" ? "about as fast" : trend + " with speculation";
-    }
-    return `${second.title} is ${than} ${first.title}`;
-  }
-
   // ---- a lane --------------------------------------------------------------------------------------------------
 
-  /** Whether a lane has this figure. */
+  /** Whether a lane has this figure: of one that drafts nothing, passes are tokens, and τ is 1. */
   function hasStat(key, spec) {
-    if (key === "acceptance_rate") return spec.gamma > 0;
-    return key !== "gamma" || Boolean(spec.adaptive);
+    if (key === "gamma") return Boolean(spec.adaptive);
+    return spec.gamma > 0 || key === "seconds" || key === "tokens";
   }
 
   /** The card of one lane. */
@@ -224,20 +184,11 @@
       const figures = laneFigures(this.tally, this.spec, first.tally);
       for (const key in this.stats) setText(this.stats[key], figures[key]);
       setData(this.card, "running", running && !this.tally.stop && "yes");
-      setData(this.text.area, "end", ENDS[this.tally.stop]);
+      setData(this.text.area, "end", this.tally.stop);
     }
   }
 
   // ---- the page ------------------------------------------------------------------------------------------------
-
-  function buildHero(frame) {
-    const hero = make("div", "race-hero", frame);
-    const speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup", title: HERO_FORMULA });
-    const claim = make("div", "race-claim", hero);
-    const comparison = make("p", "race-comparison", claim, null, { "data-role": "comparison" });
-    const verdict = new Notice(claim, "verdict", "race-verdict");
-    return { speedup, comparison, verdict, message: new Notice(claim, "message", "race-message") };
-  }
 
   /** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
   function buildChartCard(parent, heading, className, role) {
@@ -246,7 +197,8 @@
     const title = make("h3", "", head, heading);
     const keys = make("div", "race-lines", head);
     head.append(window.SpecDemoPng.button());
-    return { card, title, keys, plot: make("div", className, card, null, { "data-role": role }) };
+    const ground = make("div", "race-plot", card);
+    return { card, title, keys, plot: make("div", className, ground, null, { "data-role": role }) };
   }
 
   function lineKey(parent, name, className, series) {
@@ -259,23 +211,27 @@
       this.frame = make("div", "specdemo-race");
       this.frame.addEventListener("copy", onCopy);
       this.tip = new Tip(this.frame);
-      this.hero = buildHero(this.frame);
+      this.hero = new Hero(this.frame);
       this.laneRow = make("div", "race-lanes", this.frame);
-      buildLegend(this.frame, this.tip);
+      this.legend = buildLegend(this.frame, this.tip);
+      this.tree = window.SpecDemoTree.create(this.frame, this.legend);
+      this.frame.append(this.tree.card);
       this.buildBelow();
       this.buildAfter();
+      const plots = [this.chart.host, this.timeline.host];
+      window.SpecDemoMoment.link(this.frame, plots, () => this.lanes, () => this.over);
       this.update(null);
     }
 
     /** Under the lanes: the chart, and the reason. */
     buildBelow() {
-      const below = make("div", "race-below", this.frame);
-      const card = buildChartCard(below, "Tokens per second, on each lane’s own clock", "race-chart", "chart");
+      this.below = make("div", "race-below", this.frame);
+      const card = buildChartCard(this.below, "", "race-chart", "chart");
       this.keys = card.keys;
-      this.chart = window.SpecDemoChart.create(card.plot);
-      const reason = make("section", "race-card", below);
+      this.chart = window.SpecDemoChart.create(card);
+      const reason = make("section", "race-card", this.below);
       make("h3", "", reason, "Why");
-      this.why = make("p", "race-why", reason, null, { "data-role": "why" });
+      this.why = make("div", "race-why", reason, null, { "data-role": "why" });
     }
 
     /** What is shown only after a run: where the time went, and all figures. */
@@ -293,19 +249,20 @@
       const rounds = value?.rounds || [];
       const specs = value?.lanes?.length ? value.lanes : IDLE_LANES;
       const run = value ? String(value.run) : null;
-      if (run !== this.run || rounds.length < this.seen || specs.length !== this.lanes.length) this.begin(run, specs);
+      if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
+      if (rounds.length < this.seen) this.rewind(specs, rounds);
       this.lanes.forEach((lane, i) => lane.describe(specs[i]));
       parseRounds(rounds.slice(this.seen)).forEach((round) => this.addRound(round));
       this.seen = rounds.length;
       this.lanes.forEach((lane) => lane.text.flush());
       const phase = value ? value.phase : "idle";
       setData(this.frame, "phase", phase);
+      setHidden(this.below, phase === "idle");
+      setHidden(this.legend, !specs.some((spec) => spec.gamma > 0));
       this.refreshLanes(specs, phase);
-      this.showHero(value, phase);
-      setData(this.why, "empty", !value?.why && "yes");
-      setLead(this.why, value?.why || WHY_WAITS[phase] || "", RATIO);
+      this.hero.show(value, phase, this.lanes);
+      this.showWhy(value?.why, phase, value?.seenAgain);
       if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
-      this.lanes.forEach((lane) => lane.text.scroll()); // after all changes, so that layout happens once
       if (OVER.has(phase) && !this.over) this.finish();
       this.over = OVER.has(phase);
     }
@@ -321,6 +278,7 @@
       this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
       setData(this.laneRow, "lanes", specs.length);
       this.keys.replaceChildren();
+      this.tree.begin();
       for (const lane of this.lanes) lineKey(this.keys, lane.spec.title, "", lane.series);
       this.chart.begin(run === null ? [] : specs);
       this.timeline.begin(specs);
@@ -330,12 +288,32 @@
     addRound(round) {
       const lane = this.lanes[round.lane];
       if (!lane) return;
-      const { tally } = lane;
-      tally.count(round);
+      this.count(lane, round);
+      this.tree.add(round);
       const streamed = round.tokens.some((token) => token.kind === "streamed"); // a chunk is no round
       lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !streamed);
-      if (!tally.pieces) this.chart.add(round.lane, tally.clock, tally.emitted, Boolean(round.stop));
+    }
+
+    count({ tally }, round) {
+      tally.count(round);
+      if (!tally.pieces) this.chart.add(round.lane, tally.clock, tally.kept, Boolean(round.stop));
       this.timeline.add(round.lane, round);
+    }
+
+    /** Goes back to the first rounds of the same run: a lane's text only loses its end. */
+    rewind(specs, rounds) {
+      this.tip.hide();
+      this.over = false;
+      this.after.hidden = true;
+      this.chart.begin(specs);
+      this.timeline.begin(specs);
+      for (const lane of this.lanes) lane.tally = new Tally();
+      for (const round of parseRounds(rounds)) {
+        this.count(this.lanes[round.lane], round);
+        this.tree.add(round);
+      }
+      for (const lane of this.lanes) lane.text.keep(lane.tally.passes);
+      this.seen = rounds.length;
     }
 
     /** The figures of all lanes; those that servers report count once the run has ended. */
@@ -345,14 +323,17 @@
       setHidden(this.frame.querySelector('[data-kind="streamed"]'), !this.lanes.some((lane) => lane.tally.streamed));
     }
 
-    showHero(value, phase) {
-      const { speedup, comparison, verdict, message } = this.hero;
-      const result = value ? compare(this.lanes, phase === "done") : null;
-      setText(speedup, result?.figure || "");
-      setData(speedup, "trend", result?.trend);
-      setText(comparison, result?.text || HERO_WAITS[phase] || "");
-      verdict.showVerdict(value?.verdict);
-      message.show(phase, MESSAGE_ICONS[phase], value?.message);
+    /** The reasons, a line each. */
+    showWhy(why, phase, seenAgain) {
+      setData(this.why, "empty", !why && "yes");
+      const text = why || (seenAgain ? "Stands at the end of the run." : WHY_WAITS[phase]) || "";
+      if (this.reasons === text) return;
+      this.reasons = text;
+      this.why.replaceChildren(...text.split("\n").map((line) => {
+        const paragraph = make("p");
+        setLead(paragraph, line, LEAD);
+        return paragraph;
+      }));
     }
 
     /** Draws what belongs to the end of a run. */
@@ -360,7 +341,8 @@
       this.chart.finish();
       this.after.hidden = false; // first, since Plotly measures the element that it draws in
       this.timing.card.hidden = !this.timeline.draw();
-      setText(this.timing.title, "Where the time went" + (this.timeline.cut ? ", the first rounds" : ""));
+      const { size } = this.timeline;
+      setText(this.timing.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
       this.after.hidden = this.timing.card.hidden && this.figures.card.hidden;
     }
   }

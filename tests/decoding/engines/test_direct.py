@@ -71,7 +71,8 @@ def test_in_16_bit_it_is_no_further_from_the_truth_than_transformers(
         (EagerRunner(model, engine=engine).forward(ids, keep=40).logits - truth).square().mean().sqrt()
         for model, engine in ((run, "auto"), (rounded, "eager"))
     )
-    assert EagerRunner(run).engine == f"direct{COPIES if packed else ''}"
+    copied = packed and packing.unpackable_reason(rounded, "cpu", torch.bfloat16) is None
+    assert EagerRunner(run).engine == f"direct{COPIES if copied else ''}"
     assert ours <= 1.25 * theirs
 
 
@@ -143,6 +144,8 @@ CHANGES: dict[str, Callable[[PreTrainedModel], object]] = {
     "eager attention": lambda model: model.set_attn_implementation("eager"),
     "a parametrisation": lambda model: nn.utils.parametrizations.weight_norm(_layer(model).mlp.up_proj),
     "a quantiser": lambda model: setattr(model, "hf_quantizer", object()),
+    "another scale": lambda model: setattr(_layer(model).self_attn, "scaling", 9.0),
+    "no mask": lambda model: [setattr(layer.self_attn, "is_causal", False) for layer in model.model.layers],
     "dynamic positions": lambda model: setattr(
         model.config, "rope_parameters", {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     ),
@@ -156,6 +159,20 @@ def test_what_is_not_as_it_was_built_is_left_to_transformers(change: str) -> Non
     assert unsupported_reason(model) is None
     CHANGES[change](model)
     assert unsupported_reason(model) is not None
+
+
+def test_what_torch_does_around_every_module_is_left_to_transformers() -> None:
+    """Guards hooks on all modules at once, and ``torch.autocast``."""
+    model = model_of("llama", "grouped")
+    for hook in (
+        nn.modules.module.register_module_forward_hook,
+        nn.modules.module.register_module_forward_pre_hook,
+    ):
+        with hook(lambda *_: None):
+            assert unsupported_reason(model) == "a hook on every module"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert unsupported_reason(model) == "autocast is on"
+    assert unsupported_reason(model) is None
 
 
 def test_a_trace_says_what_ran_whatever_is_changed_around_the_run() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import httpx2
 
 from specdemo.servers.connection import Connection
+from specdemo.servers.failures import Refused
 from specdemo.servers.response import Chunk
 
 MOST_REQUESTS = 1500
@@ -27,7 +28,7 @@ def token_texts(connection: Connection, model: str, chunks: Sequence[Chunk]) -> 
         for chunk in chunks:
             texts.append(_split(detokenizer, before[-CONTEXT:], chunk))
             before += chunk.ids or ()
-    except (httpx2.HTTPError, _Unavailable):
+    except (httpx2.HTTPError, Refused, ValueError, _Unavailable):
         return None
     return texts
 
@@ -80,11 +81,8 @@ class _Detokenizer:
         if ids not in self._known:
             if len(self._known) >= MOST_REQUESTS or time.monotonic() > self._until:
                 raise _Unavailable
-            response = self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)})
-            try:
-                text = response.json()["prompt"] if response.is_success else None
-            except (ValueError, KeyError, TypeError):
-                text = None
+            found = self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)})
+            text = found.get("prompt") if isinstance(found, dict) else None
             if not isinstance(text, str):
                 raise _Unavailable
             self._known[ids] = text

@@ -1,0 +1,214 @@
+"""How sure a race's speed-up is: the interval from within one run, the range of several, and what casts doubt.
+
+Of one prompt under fixed settings the tokens of a round are given; what differs from run to run is how long its
+rounds take. So only times are judged here, each against the usual one of its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import exp, fsum, log, sqrt
+from statistics import fmean, median, stdev
+
+from specdemo.analysis.reasons import LEAST_CHECK
+from specdemo.analysis.wording import ratio
+from specdemo.metrics import RoundCounts, counts_of
+from specdemo.trace import Trace
+
+STUDENT_95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""Two-sided 95 % quantiles of Student's t by degrees of freedom."""
+NORMAL_95 = 1.959964
+MOST_STRETCHES, LEAST_STRETCHES = 10, 4
+LEAST_ROUNDS = 3
+"""Rounds of a stretch, and rounds of one length from which their usual time is known."""
+DRIFT = 1.25
+"""Ratio of a plain lane's slowest stretch to its fastest, by medians, from which on the machine was not the same.
+
+Longer contexts make steps slower too, but by less within one run of this app."""
+APART = 1.15
+"""How far the speed-up at usual step times may be from the measured one."""
+WIDE = 1.3
+"""Ratio of an interval's ends from which on it is part of the answer."""
+HOPELESS = 4.0
+"""The same, from which on it is the whole answer."""
+UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
+TOO_BUSY = "The machine was too busy: one run cannot tell the speed-up. Repeat it, or close what else runs."
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """A lane's decode speed over its baseline's.
+
+    Attributes:
+        ratio: measured in one run, or the median of several.
+        low, high: of one run the 95 % interval that its own rounds allow, or what is left of it where they are too
+            few, from the measured speed-up to the one at usual step times; of several one for their median; None
+            where too little was measured.
+        runs: how many.
+        doubt: a sentence on why it should not be taken at its word; None if nothing speaks against it.
+    """
+
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    runs: int = 1
+    doubt: str | None = None
+
+
+def student_95(freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t for any degrees of freedom, to three digits.
+
+    From 10 on by Cornish and Fisher's expansion: Abramowitz and Stegun, 26.7.5.
+    """
+    if freedom < 2:
+        return 12.706
+    if freedom in STUDENT_95:
+        return STUDENT_95[freedom]
+    z, n = NORMAL_95, freedom
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + (z**3 + z) / 4 / n + second / n**2
+
+
+def speedup_of(baseline: Trace, lane: Trace) -> Speedup | None:
+    """The speed-up of one run; None where a speed is missing.
+
+    Of lanes on servers there is no interval, and doubt only where the plain lane's own steps show it.
+    """
+    speeds = [trace.metrics().tokens_per_second for trace in (baseline, lane)]
+    if None in speeds:
+        return None
+    found = speeds[1] / speeds[0]
+    if baseline.server or lane.server:
+        drift = _drift(stretch_medians(baseline))
+        return Speedup(found, doubt=drift and f"The speed was not steady:{drift} Run it again.")
+    usual = usual_speedup(baseline, lane)
+    bounds = interval(found, counts_of(baseline.rounds), counts_of(lane.rounds)) or (found, found)
+    if usual is None:
+        return Speedup(found)
+    low, high = min(*bounds, usual), max(*bounds, usual)
+    reason = _disturbed(baseline, lane, found, usual)
+    if reason is None and high <= WIDE * low:
+        return Speedup(found, low, high)
+    if high > HOPELESS * low:
+        return Speedup(found, low, high, doubt=TOO_BUSY)
+    text = f"The machine was busy: between {ratio(low)} and {ratio(high)}.{reason or ''}"
+    return Speedup(found, low, high, doubt=text)
+
+
+def speedup_over_repeats(ratios: Sequence[float]) -> Speedup:
+    """Median of the speed-ups of several runs, and an interval of at least 94 % for the median of many.
+
+    Whatever their distribution, the range of n independent runs covers its median with probability 1 − 2^{1−n},
+    94 % for five (David and Nagaraja, Order Statistics, 2003, section 7.1). Where Student's 95 % interval of their
+    logarithms is wider it is taken, since the range of five that are alike by chance is too narrow.
+    """
+    low, high = min(ratios), max(ratios)
+    if len(ratios) > 2:
+        logs = [log(each) for each in ratios]
+        freedom = min(len(ratios) - 1, max(STUDENT_95))
+        half = STUDENT_95[freedom] * stdev(logs) / sqrt(len(ratios))
+        low, high = min(low, exp(fmean(logs) - half)), max(high, exp(fmean(logs) + half))
+    return Speedup(median(ratios), low, high, len(ratios), UNLIKE if high > WIDE * low else None)
+
+
+def interval(
+    speedup: float, plain: Sequence[RoundCounts], drafted: Sequence[RoundCounts]
+) -> tuple[float, float] | None:
+    """The 95 % interval of a speed-up whose lanes took turns; None where the rounds are too few.
+
+    Batch means (Schmeiser, Operations Research 30, 1982): both lanes' clocks are cut into the same stretches.
+    Lanes on their own clocks take turns, so a stretch of both is the same time on the machine, and what slowed
+    both cancels. The variance of the ratio is that of its linear part (Cochran, Sampling Techniques, 1977,
+    section 6.3).
+
+    Args:
+        speedup: the ratio itself.
+        plain, drafted: the rounds of the baseline and of the lane, prefills left out.
+    """
+    shorter = min((plain, drafted), key=lambda rounds: fsum(r.seconds for r in rounds))
+    stretches = min(MOST_STRETCHES, len(shorter) // LEAST_ROUNDS)
+    if stretches < LEAST_STRETCHES:
+        return None
+    width = fsum(r.seconds for r in shorter) / stretches
+    pace = [_slowness(rounds, width) for rounds in (plain, drafted)]
+    longest = max(map(len, pace))
+    parts = [0.0] * longest
+    for sign, values in zip((1, -1), pace, strict=True):
+        mean = fmean(values)
+        for place, value in enumerate(values):
+            parts[place] += sign * (value / mean - 1) / len(values)
+    spread = sqrt(longest / (longest - 1) * fsum(part * part for part in parts))
+    half = STUDENT_95[min(stretches, MOST_STRETCHES) - 1] * spread
+    return speedup * exp(-half), speedup * exp(half)
+
+
+def usual_seconds(rounds: Sequence[RoundCounts]) -> dict[int, float]:
+    """The median time of a round by its number of drafted tokens, where there were enough of them."""
+    by_length = groupby(sorted(rounds, key=lambda r: r.drafted), key=lambda r: r.drafted)
+    times = {drafted: [r.seconds for r in some] for drafted, some in by_length}
+    return {drafted: median(found) for drafted, found in times.items() if len(found) >= LEAST_ROUNDS}
+
+
+def usual_speedup(baseline: Trace, lane: Trace) -> float | None:
+    """The speed-up if every round had taken the usual time of rounds of its length, which no hiccup moves.
+
+    Rounds of a length that was rare keep the time they took.
+    """
+    paces = []
+    for trace in (baseline, lane):
+        rounds = counts_of(trace.rounds)
+        usual = usual_seconds(rounds)
+        seconds = fsum(usual.get(r.drafted, r.seconds) for r in rounds)
+        if not usual or not seconds:
+            return None
+        paces.append(sum(r.emitted for r in rounds) / seconds)
+    return paces[1] / paces[0] if paces[0] else None
+
+
+def stretch_medians(trace: Trace) -> list[float]:
+    """The median target step of each quarter of a plain lane, seconds; empty where it is too short.
+
+    Of a server's lane a step is the time between two tokens, which is all that a client sees.
+    """
+    if trace.server:
+        steps = [later.seconds - earlier.seconds for earlier, later in pairwise(trace.rounds)]
+    else:
+        steps = [r.verify_seconds for r in counts_of(trace.rounds)]
+    quarter = len(steps) // 4
+    if quarter < LEAST_ROUNDS:
+        return []
+    return [median(steps[n * quarter : (n + 1) * quarter]) for n in range(4)]
+
+
+def _disturbed(baseline: Trace, lane: Trace, found: float, usual: float) -> str | None:
+    """A sentence on what shows that the machine did other work meanwhile; None if nothing does."""
+    costs = lane.metrics(baseline)
+    if costs.verify_cost is not None and costs.verify_cost < LEAST_CHECK:
+        return f" Checking several tokens took {costs.verify_cost:.2f} of a plain step, which no target can do."
+    if drift := _drift(stretch_medians(baseline)):
+        return drift
+    if max(found / usual, usual / found) > APART:
+        return f" At the usual times of its steps it would be {ratio(usual)}."
+    return None
+
+
+def _drift(steps: Sequence[float]) -> str | None:
+    """A sentence on plain steps that took unlike times; None where they were alike or unknown."""
+    if not steps or not min(steps) or max(steps) <= DRIFT * min(steps):
+        return None
+    return f" A plain step took {1000 * min(steps):.3g} ms at one time and {1000 * max(steps):.3g} at another."
+
+
+def _slowness(rounds: Sequence[RoundCounts], width: float) -> list[float]:
+    """Time over usual time of each stretch of a lane's clock; what is left over at the end joins the last one."""
+    usual, whole = usual_seconds(rounds), fsum(r.seconds for r in rounds)
+    count, clock = max(1, round(whole / width)), 0.0
+    taken, expected = [0.0] * count, [0.0] * count
+    for round_ in rounds:
+        place = min(int(clock / width), count - 1)
+        clock += round_.seconds
+        taken[place] += round_.seconds
+        expected[place] += usual.get(round_.drafted, round_.seconds)
+    return [t / e for t, e in zip(taken, expected, strict=True) if e]

@@ -1,0 +1,104 @@
+"""The caller's model under wrappers of our own: modules are replaced or watched without changing the caller's.
+
+transformers' ``output_hidden_states`` is not used to read hidden states: it leaves its hooks on the model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+
+
+def layer_list(model: PreTrainedModel) -> str | None:
+    """Dotted name of the list that holds the decoder layers; None for an architecture built otherwise."""
+    count = model.config.get_text_config().num_hidden_layers
+    found = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count
+    ]
+    return min(found, key=lambda name: name.count("."), default=None)
+
+
+def with_layers(model: PreTrainedModel, layers: Sequence[nn.Module]) -> PreTrainedModel:
+    """The same model, weights shared, with other decoder layers in its list.
+
+    ``model`` itself is not touched: the modules on the way to the layers are copied without their weights.
+
+    Raises:
+        ValueError: the layers were not found.
+    """
+    name = layer_list(model)
+    if name is None:
+        raise ValueError(f"{type(model).__name__} keeps its layers in no list of their own")
+    view = parent = _with_own_children(model)
+    *way, last = name.split(".")
+    for step in way:
+        child = _with_own_children(getattr(parent, step))
+        parent._modules[step] = child
+        parent = child
+    parent._modules[last] = nn.ModuleList(layers)
+    return view
+
+
+def observable(module: Any) -> Any:
+    """The same module under a wrapper of its own: it takes hooks that the caller's lacks."""
+    copied = copy.copy(module)
+    for table in HOOK_TABLES:
+        setattr(copied, table, copy.copy(getattr(module, table)))
+    return copied
+
+
+class TappedModel:
+    """A view of a model that keeps what enters some of its layers.
+
+    Args:
+        model: any with its layers in a list.
+        taps: indices of the layers.
+
+    Attributes:
+        view: the model to call.
+    """
+
+    def __init__(self, model: PreTrainedModel, taps: Sequence[int]) -> None:
+        self._taps = tuple(taps)
+        self._kept: dict[int, torch.Tensor] = {}
+        layers = list(model.get_submodule(layer_list(model) or ""))
+        for tap in set(taps):
+            layers[tap] = observable(layers[tap])
+            layers[tap].register_forward_pre_hook(self._keeper(tap), with_kwargs=True)
+        self.view = with_layers(model, layers)
+
+    def _keeper(self, tap: int) -> Any:
+        def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._kept[tap] = args[0] if args else kwargs["hidden_states"]
+
+        return keep
+
+    def take(self) -> torch.Tensor:
+        """(B, n, taps · width) of the last forward, on the device of the last tap; kept no longer."""
+        kept = [self._kept[tap] for tap in self._taps]
+        self._kept.clear()
+        return torch.cat([states.to(kept[-1].device) for states in kept], dim=-1)
+
+
+def _with_own_children(module: nn.Module) -> nn.Module:
+    """A copy that shares everything but the table of its children."""
+    copied = copy.copy(module)
+    copied._modules = dict(module._modules)
+    return copied

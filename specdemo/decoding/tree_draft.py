@@ -1,0 +1,257 @@
+"""Grows a draft tree level by level: one forward of the drafting model for all of a level's tokens that go on.
+
+Two ways to choose. :class:`BestFirst` keeps the tokens with the most likely paths; what it chooses is certain.
+:class:`WithoutReplacement` fixes the shape first and then draws siblings from q, each from what those before it
+left: a drawn token must never be dropped for what it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree import Branches
+from specdemo.models.failures import not_finite
+from specdemo.settings import Settings
+
+KEPT_FIRST, KEPT_NEXT = 0.7, 0.3
+"""How often a drawn token is taken to pass, and each sibling tested after it: they shape a drawn tree."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A token of a growing tree.
+
+    Attributes:
+        path: ids from the root's child down to this token.
+        parent: None if it follows the last committed token.
+        row: of the scores that it was taken from.
+        score: log of its path's probability; of a drawn token, of its place's.
+        children: the places behind a drawn one that are to be filled.
+    """
+
+    path: tuple[int, ...]
+    parent: Node | None
+    row: int
+    score: float = 0.0
+    children: list[Place] = field(default_factory=list)
+
+    @property
+    def ancestors(self) -> list[Node]:
+        """Itself and all it follows."""
+        return [self] if self.parent is None else [*self.parent.ancestors, self]
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A place in a tree whose shape is fixed before its tokens are drawn."""
+
+    score: float
+    children: list[Place] = field(default_factory=list)
+
+
+Step = Callable[[list[Node], torch.Tensor, Branches], torch.Tensor]
+"""(nodes (w,), their tokens (w,), what they look at) → logits (w, V) behind each of them."""
+
+
+class Choice(Protocol):
+    """Chooses the tokens of each level."""
+
+    def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
+        """The nodes whose followers are wanted, given the processed scores (w, V) behind each parent."""
+
+    def proposal(self, scores: torch.Tensor) -> Proposal:
+        """The tree; ``scores`` (rows, V) are all that were given."""
+
+
+def choice_for(settings: Settings, sampler: Sampler, depth: int, nodes: int, width: int | None = None) -> Choice:
+    """How this lane's trees choose: siblings are drawn only where the acceptance rule asks for their q.
+
+    The other rules need none, and the likeliest tokens pass more often than drawn ones.
+    """
+    if settings.acceptance == "sampling" and not settings.greedy:
+        return WithoutReplacement(sampler, depth, nodes)
+    return BestFirst(depth, nodes, width)
+
+
+def grow(
+    sampler: Sampler, committed: Sequence[int], begin: int, logits: torch.Tensor, step: Step, choice: Choice
+) -> Proposal:
+    """Draft a tree behind ``committed``.
+
+    Args:
+        sampler: makes scores of logits, with each path's own history.
+        committed: prompt and output ids.
+        begin: tokens in the drafting model's cache, which all of the tree sees.
+        logits: (1, V) of the drafting model behind ``committed``.
+        step: feeds tokens to the drafting model.
+        choice: of tokens.
+    """
+    parents: list[Node | None] = [None]
+    fed: list[Node] = []
+    rows: list[torch.Tensor] = []
+    while True:
+        logits = logits.to(sampler.device)
+        if sampler.remembers:
+            paths = [() if node is None else node.path for node in parents]
+            each = zip(logits.split(1), paths, strict=True)
+            scores = torch.cat([sampler.scores(row, [*committed, *path]) for row, path in each])
+        else:
+            scores = sampler.scores(logits, committed)
+        frontier = choice.extend(scores, parents, sum(map(len, rows)))
+        rows.append(scores)
+        if not frontier:
+            return choice.proposal(torch.cat(rows))
+        fed += frontier
+        tokens = torch.tensor([node.path[-1] for node in frontier])
+        logits = step(frontier, tokens, _branches(begin, fed, len(frontier)))
+        parents = list(frontier)
+
+
+def _branches(begin: int, fed: Sequence[Node], new: int) -> Branches:
+    slots = {node: slot for slot, node in enumerate(fed)}
+    sees = torch.zeros(new, len(fed), dtype=torch.bool)
+    for row, node in enumerate(fed[-new:]):
+        sees[row, [slots[other] for other in node.ancestors]] = True
+    return Branches(begin, [len(node.path) - 1 for node in fed], sees)
+
+
+class BestFirst:
+    """The ``nodes`` tokens with the most likely paths of at most ``depth`` tokens.
+
+    A level goes on only from tokens that are among the best so far. Since a path only gets less likely, that finds
+    the same tokens as a search that always takes the best token next (arXiv 2604.12989, section 3), with a forward
+    a level instead of one a token.
+
+    Args:
+        depth, nodes: of the tree, at the most.
+        width: tokens of a level that go on, at the most (Li et al., arXiv 2406.16858, section 4.1).
+    """
+
+    def __init__(self, depth: int, nodes: int, width: int | None = None) -> None:
+        self._depth, self._nodes, self._width = depth, nodes, width
+        self._kept: list[Node] = []
+
+    def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
+        logs = scores.log_softmax(-1)
+        best = logs.topk(min(self._nodes, logs.shape[1]))
+        before = torch.tensor([0.0 if node is None else node.score for node in parents], device=logs.device)
+        paths = (best.values + before.unsqueeze(1)).flatten()
+        chosen = paths.topk(min(self._nodes, len(paths)))
+        places = chosen.indices.tolist()
+        tokens = best.indices.flatten()[chosen.indices].tolist()
+        values = chosen.values.tolist()
+        if any(math.isnan(value) for value in values):
+            raise not_finite("draft")
+        found = []
+        for score, place, token in zip(values, places, tokens, strict=True):
+            row = place // best.values.shape[1]
+            parent = parents[row]
+            if score > -torch.inf:  # a token that was cut from q is never drafted
+                path = (token,) if parent is None else (*parent.path, token)
+                # A probability of 1 may be rounded to more, and no path is likelier than its beginning.
+                score = min(score, 0.0 if parent is None else parent.score)
+                found.append(Node(path, parent, first_row + row, score))
+        # Stable: of two alike the one found first stays, so that no token stays without its parent.
+        self._kept = sorted([*self._kept, *found], key=lambda node: -node.score)[: self._nodes]
+        staying = set(self._kept)
+        going_on = [node for node in found if node in staying and len(node.path) < self._depth]
+        return going_on[: self._width]
+
+    def proposal(self, scores: torch.Tensor) -> Proposal:
+        return _proposal(sorted(self._kept, key=lambda node: (len(node.path), -node.score)), scores)
+
+
+class WithoutReplacement:
+    """A tree of a fixed shape whose siblings are drawn from q, each from what the ones before it left.
+
+    The shape does not depend on what is drawn: it is the best for drafts that pass as often as ``KEPT_FIRST`` and
+    ``KEPT_NEXT`` say (after Chen et al., arXiv 2402.12374, section 3.1, whose shapes also are fixed).
+
+    Args:
+        sampler: draws.
+        depth, nodes: of the tree, at the most.
+    """
+
+    def __init__(self, sampler: Sampler, depth: int, nodes: int) -> None:
+        self._sampler = sampler
+        self._first = drawn_shape(depth, nodes)
+        self._nodes: list[Node] = []
+        self._q: list[torch.Tensor] = []
+
+    def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
+        q = self._sampler.probabilities(scores)
+        self._q.append(q)
+        found = []
+        for row, parent in enumerate(parents):
+            places = self._first if parent is None else parent.children
+            # torch draws no more than there are; top-k or top-p may leave one token.
+            count = min(len(places), int((q[row] > 0).sum()))
+            for place, token in zip(places, self._sampler.draw_apart(q[row], count, "draft"), strict=False):
+                path = (token,) if parent is None else (*parent.path, token)
+                found.append(Node(path, parent, first_row + row, place.score, place.children))
+        self._nodes += found
+        return [node for node in found if node.children]
+
+    def proposal(self, scores: torch.Tensor) -> Proposal:
+        return _proposal(self._nodes, scores, torch.cat(self._q))
+
+
+def drawn_shape(depth: int, nodes: int) -> list[Place]:
+    """The places behind the last committed token in the tree of ``nodes`` places that keeps the most tokens."""
+    first: list[Place] = []
+    for _ in _places(first, depth, nodes, KEPT_FIRST, KEPT_NEXT):
+        pass
+    return first
+
+
+def weights(depth: int, nodes: int, first: float, later: float) -> list[float]:
+    """How often each place of that tree is kept, in falling order.
+
+    Args:
+        depth, nodes: of the tree, at the most.
+        first, later: how often a first sibling passes where tested, and each later one.
+    """
+    return [place.score for place in _places([], depth, nodes, first, later)]
+
+
+def _places(root: list[Place], depth: int, nodes: int, first: float, later: float) -> Iterator[Place]:
+    """The places in the order in which they count, put under ``root`` one by one.
+
+    A greedy choice is the best: a place never counts more than its parent, and a sibling no more than the one
+    before, as long as later ones pass no more often than first ones.
+    """
+    heap: list[tuple[float, int, list[Place], float, int]] = [(-first, 0, root, 1 - first, 1)]
+    for count in range(1, nodes + 1):
+        if not heap:
+            return
+        weight, _, siblings, left, level = heapq.heappop(heap)
+        place = Place(-weight)
+        siblings.append(place)
+        yield place
+        # The next sibling is tested where this one failed.
+        heapq.heappush(heap, (-left * later, 2 * count, siblings, left * (1 - later), level))
+        if level < depth:
+            child = place.score * first
+            heapq.heappush(heap, (-child, 2 * count + 1, place.children, place.score - child, level + 1))
+
+
+def _proposal(nodes: Sequence[Node], scores: torch.Tensor, q: torch.Tensor | None = None) -> Proposal:
+    """The nodes, parents first, as what is verified."""
+    if not nodes:
+        return NOTHING_DRAFTED
+    slots: dict[Node | None, int] = {None: 0} | {node: slot for slot, node in enumerate(nodes, start=1)}
+    return Proposal(
+        torch.tensor([node.path[-1] for node in nodes]),
+        q,
+        scores,
+        parents=tuple(slots[node.parent] for node in nodes),
+        rows=tuple(node.row for node in nodes),
+    )

@@ -1,0 +1,292 @@
+"""What the config.json of an EAGLE-3 head says: both published formats, read into one description.
+
+SafeAI's format (SafeAILab/EAGLE, AngelSlim, SpecForge) keeps all keys at the top or in ``eagle_config``; that of
+vllm-project/speculators nests the layer's shape in ``transformer_layer_config``. Nothing here reads a weight.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
+
+from specdemo.errors import PairError
+from specdemo.models.source import is_folder
+
+KINDS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+"""Decoder layers that a head may have, by ``model_type``."""
+SHAPE = ("hidden_size", "intermediate_size", "num_attention_heads")
+LAYER_KEYS = (
+    *("hidden_act", "attention_bias", "mlp_bias", "rms_norm_eps", "max_position_embeddings"),
+    *("head_dim", "rope_parameters", "rope_scaling"),
+)
+"""Taken over as they stand, where they stand."""
+THETA = 10_000.0
+"""Base of the rotary positions where a file names none; the target's is never inherited."""
+LARGEST = 2**31
+REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
+TAP_KEY = "eagle_aux_hidden_state_layer_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """One head's description.
+
+    Attributes:
+        name: of the head, for messages.
+        layer: shape of its one decoder layer, of width H.
+        vocabulary: V, the target's.
+        draft_vocabulary: Vd, of the tokens that it can draft.
+        target_width: Ht, of the target's residual stream.
+        taps: layers of the target whose input it reads, 0 being the embeddings; None, the default, is resolved by
+            :func:`fitted`.
+        norm_before_residual: the layer adds to the normed hidden state instead of the plain one.
+        norm_before_fc: one norm over all taps together stands before ``fc``.
+        fc_norm: a norm for each tap stands before ``fc``.
+        norm_before_head: a norm stands before the output layer.
+        feeds_norm: a draft step reads the normed output of the step before (EAGLE 3.1) instead of the plain one.
+    """
+
+    name: str
+    layer: PreTrainedConfig
+    vocabulary: int
+    draft_vocabulary: int
+    target_width: int
+    taps: tuple[int, ...] | None
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_before_head: bool = True
+    feeds_norm: bool = False
+
+    @property
+    def width(self) -> int:
+        """H."""
+        return self.layer.hidden_size
+
+
+def config_data(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder as plain data; empty where it holds no object.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"its config.json is no JSON ({error})") from error
+    return data if isinstance(data, dict) else {}
+
+
+def is_head(data: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a head, of EAGLE-3 or of another kind, and not that of a model."""
+    return "speculators_model_type" in data or "draft_vocab_size" in data or "eagle" in _architecture(data).lower()
+
+
+def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
+    """The description in either format.
+
+    Raises:
+        PairError: it is no EAGLE-3 head, or one of a kind that is not read here; says which.
+    """
+    kind = data.get("speculators_model_type")
+    if kind not in (None, "eagle3"):
+        raise PairError(f"{name} is a speculator of kind {str(kind)[:40]!r}; choose an EAGLE-3 head.")
+    if not is_head(data) or (kind is None and "draft_vocab_size" not in data and "3" not in _architecture(data)):
+        raise PairError(
+            f"{name} is no EAGLE-3 head: its config.json names neither a draft_vocab_size nor an EAGLE-3 "
+            "architecture; choose the folder or repository of one."
+        )
+    return _of_speculators(data, name) if kind == "eagle3" else _of_safeai(data, name)
+
+
+def shaped_like(
+    target: PreTrainedConfig,
+    name: str,
+    feed_forward: int,
+    draft_vocabulary: int | None = None,
+    taps: tuple[int, ...] | None = None,
+) -> Eagle3Config:
+    """A new head's description: a Llama layer of the target's width and heads, for ``target``.
+
+    Args:
+        target: a text model's description.
+        name: of the head.
+        feed_forward: width of the layer's MLP.
+        draft_vocabulary: Vd; the target's whole vocabulary by default.
+        taps: as in :class:`Eagle3Config`.
+    """
+    layer = LlamaConfig(
+        hidden_size=target.hidden_size,
+        intermediate_size=feed_forward,
+        num_attention_heads=target.num_attention_heads,
+        num_key_value_heads=target.num_key_value_heads,
+        head_dim=target.head_dim,
+        rms_norm_eps=target.rms_norm_eps,
+        max_position_embeddings=target.max_position_embeddings,
+        num_hidden_layers=1,
+    )
+    layer._attn_implementation = "sdpa"
+    size = target.vocab_size
+    return fitted(Eagle3Config(name, layer, size, draft_vocabulary or size, target.hidden_size, taps), target)
+
+
+def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
+    """The description with its taps resolved for a target.
+
+    Raises:
+        PairError: the head does not fit the target: width, vocabulary, or a tap behind its last layer.
+    """
+    text = target.get_text_config()
+    advice = "choose the head that was made for this target"
+    for what, own, its in (
+        ("states of width", config.target_width, text.hidden_size),
+        ("a vocabulary of", config.vocabulary, text.vocab_size),
+    ):
+        if own != its:
+            raise PairError(f"{config.name} reads {what} {own:,}, and the target has {its:,}; {advice}.")
+    layers = text.num_hidden_layers
+    taps = (2, layers // 2, layers - 3) if config.taps is None else config.taps
+    if not all(0 <= tap < layers for tap in taps):
+        raise PairError(
+            f"{config.name} reads the target's layers {', '.join(map(str, taps))}, and the target has "
+            f"{layers} layers; {advice}."
+        )
+    return replace(config, taps=tuple(taps))
+
+
+def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
+    """A fitted head in a line for people: what it was made for, how many tokens it drafts, and what it reads."""
+    verifier = _inner(_inner(data, "speculators_config"), "verifier").get("name_or_path")
+    # Some files name a folder of the machine that trained them.
+    made = f"for {verifier[:80]}, " if isinstance(verifier, str) and re.fullmatch(REPOSITORY, verifier) else ""
+    taps = ", ".join(map(str, config.taps or ()))
+    return (
+        f"{made}drafts {config.draft_vocabulary:,} of {config.vocabulary:,} tokens, reads what enters the "
+        f"target's layers {taps}"
+    )
+
+
+def named_like_head(name: str) -> bool:
+    """Whether a repository's name, or a folder's config.json, says that it holds a head."""
+    if is_folder(name):
+        folder = Path(name).expanduser()
+        try:
+            return is_head(config_data(folder))
+        except (OSError, ValueError):  # no config.json, or none that can be read: loading says so
+            return False
+    return re.search(r"eagle-?3", name.lower()) is not None
+
+
+def _of_safeai(data: Mapping[str, Any], name: str) -> Eagle3Config:
+    nested = _inner(data, "eagle_config")
+    if nested.get("use_aux_hidden_state") is False:
+        raise PairError(f"{name} reads only the target's last state; choose an EAGLE-3 head, which reads three.")
+    # Nested ids name the outputs of layers (SpecForge, SGLang): what leaves layer k enters layer k + 1.
+    taps = _taps(nested.get(TAP_KEY), name, 1) or _taps(data.get(TAP_KEY), name)
+    fc_norm = _flag(data, nested, "fc_norm")
+    # Beside ``fc_norm`` the key has its meaning of EAGLE 3.1 and vLLM. Alone it is SpecForge's, which leaves out
+    # the norm before the output layer where it says false.
+    output = data.get("norm_output")
+    return _config(
+        data,
+        data,
+        name,
+        taps=taps,
+        norm_before_residual=_flag(data, nested, "norm_before_residual"),
+        norm_before_fc=_flag(data, nested, "norm_before_fc"),
+        fc_norm=fc_norm,
+        norm_before_head=fc_norm or output is not False,
+        feeds_norm=fc_norm and output is True,
+    )
+
+
+def _of_speculators(data: Mapping[str, Any], name: str) -> Eagle3Config:
+    return _config(
+        data,
+        _inner(data, "transformer_layer_config"),
+        name,
+        taps=_taps(data.get(TAP_KEY), name),
+        # Files without the key were trained with it on, as vLLM reads them.
+        norm_before_residual=data.get("norm_before_residual") is not False,
+        norm_before_fc=_flag(data, {}, "norm_before_fc"),
+        fc_norm=_flag(data, {}, "fc_norm"),
+        feeds_norm=_flag(data, {}, "norm_output"),
+    )
+
+
+def _config(data: Mapping[str, Any], layer: Mapping[str, Any], name: str, **flags: Any) -> Eagle3Config:
+    vocabulary = _whole(layer, "vocab_size", name)
+    draft_vocabulary = _whole(data, "draft_vocab_size", name, vocabulary)
+    if draft_vocabulary > vocabulary:
+        raise PairError(
+            f"{name} drafts {draft_vocabulary:,} tokens of a vocabulary of {vocabulary:,}; its config.json is "
+            "wrong."
+        )
+    shape = _layer(layer, name)
+    width = _whole(data, "target_hidden_size", name, shape.hidden_size)
+    return Eagle3Config(name, shape, vocabulary, draft_vocabulary, width, **flags)
+
+
+def _layer(data: Mapping[str, Any], name: str) -> PreTrainedConfig:
+    kind = KINDS.get(data.get("model_type", "llama"))
+    if kind is None:
+        known = " or ".join(KINDS)
+        raise PairError(f"{name} has a layer of {str(data['model_type'])[:40]!r}; heads of {known} are read.")
+    if (layers := _whole(data, "num_hidden_layers", name, 1)) != 1:
+        raise PairError(f"{name} has {layers} layers; heads of one layer are read.")
+    if "sliding_attention" in (data.get("layer_types") or ()) or data.get("use_sliding_window") is True:
+        raise PairError(f"{name} has a sliding window; heads that see the whole context are read.")
+    sizes = {key: _whole(data, key, name) for key in SHAPE}
+    heads = sizes["num_attention_heads"]
+    groups = _whole(data, "num_key_value_heads", name, heads)
+    if heads % groups or ("head_dim" not in data and sizes["hidden_size"] % heads):
+        raise PairError(f"{name}: {heads} heads do not go with its other sizes; its config.json is wrong.")
+    kept = {key: data[key] for key in LAYER_KEYS if data.get(key) is not None}
+    kept.setdefault("head_dim", sizes["hidden_size"] // heads)
+    theta = data.get("rope_theta") or THETA
+    if "rope_parameters" in kept:
+        kept["rope_parameters"] = {"rope_theta": theta, **kept["rope_parameters"]}
+    else:
+        kept["rope_theta"] = theta
+    config = kind(**sizes, **kept, num_key_value_heads=groups, num_hidden_layers=1)
+    config._attn_implementation = "sdpa"
+    return config
+
+
+def _taps(ids: Any, name: str, shift: int = 0) -> tuple[int, ...] | None:
+    """The tapped layers that a list of ids names; None where it is not given."""
+    if ids is None:
+        return None
+    whole = isinstance(ids, Sequence) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
+    if not whole or not ids or len(ids) > 16 or min(ids) < 0:
+        raise PairError(f"{name}: {TAP_KEY} must be a list of layers, not {str(ids)[:60]}.")
+    return tuple(i + shift for i in ids)
+
+
+def _whole(data: Mapping[str, Any], key: str, name: str, default: int | None = None) -> int:
+    value = data.get(key)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+        raise PairError(f"{name}: {key} in its config.json must be a whole number above 0, not {str(value)[:40]}.")
+    return value
+
+
+def _flag(data: Mapping[str, Any], nested: Mapping[str, Any], key: str) -> bool:
+    return bool(data.get(key, nested.get(key)))
+
+
+def _inner(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    inner = data.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _architecture(data: Mapping[str, Any]) -> str:
+    named = data.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else ""

@@ -1,0 +1,166 @@
+"""An EAGLE-3 head (Li et al., arXiv 2503.01840): one decoder layer that drafts from its target's hidden states.
+
+Row t of a text pairs the target's features of token t with token t + 1, and predicts token t + 2::
+
+    g = fc(cat(taps))                                   features of the target, or in a draft step the head's own h
+    e, r = input_layernorm(embed(x)), hidden_norm(g)
+    h = residual + attention(cat(e, r))                 residual: r or g
+    h = h + mlp(post_attention_layernorm(h))
+    logits = lm_head(norm(h))                           of draft ids, which ``target_ids`` translates
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from specdemo.models.eagle3_config import Eagle3Config
+from specdemo.models.eagle3_files import load_head
+
+if TYPE_CHECKING:
+    from transformers import Cache, PreTrainedConfig, PreTrainedModel
+
+
+class Eagle3Layer(nn.Module):
+    """The decoder layer, whose queries, keys and values are made of 2H numbers a token."""
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        # Two seconds, so not before there is a head.
+        from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
+        from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP
+
+        super().__init__()
+        llama = config.model_type == "llama"
+        self.self_attn = (LlamaAttention if llama else Qwen3Attention)(config, 0)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            narrow = getattr(self.self_attn, name)
+            wide = nn.Linear(2 * config.hidden_size, narrow.out_features, bias=narrow.bias is not None)
+            setattr(self.self_attn, name, wide)
+        self.mlp = (LlamaMLP if llama else Qwen3MLP)(config)
+        self.hidden_norm, self.input_layernorm, self.post_attention_layernorm = (
+            LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(3)
+        )
+
+
+class Eagle3Head(nn.Module):
+    """A head for one target. It holds nothing of the target, whose embeddings it may read.
+
+    Args:
+        config: its description, with taps; see :func:`specdemo.models.eagle3_config.fitted`.
+        own_embeddings: whether it has a table of embeddings itself.
+
+    Attributes:
+        target_ids: (Vd,) the target's id of each draft id.
+    """
+
+    def __init__(self, config: Eagle3Config, *, own_embeddings: bool = False) -> None:
+        from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
+
+        super().__init__()
+        width, eps, taps = config.width, config.layer.rms_norm_eps, len(config.taps)
+        self.config = config
+        self.fc = nn.Linear(taps * config.target_width, width, bias=False)
+        self.input_norm = LlamaRMSNorm(taps * config.target_width, eps=eps) if config.norm_before_fc else None
+        self.fc_norm = (
+            nn.ModuleList(LlamaRMSNorm(config.target_width, eps=eps) for _ in config.taps)
+            if config.fc_norm
+            else None
+        )
+        self.midlayer = Eagle3Layer(config.layer)
+        self.norm: nn.Module | None = LlamaRMSNorm(width, eps=eps)  # None where nothing reads it
+        self.lm_head = nn.Linear(width, config.draft_vocabulary, bias=False)
+        self.embed_tokens = nn.Embedding(config.vocabulary, width) if own_embeddings else None
+        self.rotary_emb = LlamaRotaryEmbedding(config.layer)
+        self.register_buffer("target_ids", torch.arange(config.draft_vocabulary), persistent=False)
+
+    @staticmethod
+    def load(folder: str | Path, target: PreTrainedModel) -> Eagle3Head:
+        """Read a head from a folder in SafeAI's or the speculators' format, in the target's type, beside it.
+
+        Args:
+            folder: holds config.json and safetensors.
+            target: a model that the head was made for.
+
+        Raises:
+            PairError: it cannot be read, or does not fit the target, which is found out before weights are read.
+        """
+        return load_head(Eagle3Head, folder, target)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """The target's layers whose input the head reads."""
+        return self.config.taps
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.lm_head.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the head runs."""
+        return self.lm_head.weight.device
+
+    def translates(self) -> bool:
+        """Whether draft ids are not the target's own: some of its tokens are left out, or the order is another."""
+        config, ids = self.config, self.target_ids
+        own = torch.arange(len(ids), device=ids.device)
+        return config.draft_vocabulary < config.vocabulary or not torch.equal(ids, own)
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The output layer, as transformers' models call it."""
+        return self.lm_head
+
+    def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
+        """The table (V, H) that tokens are looked up in: its own, or the target's."""
+        table = self.embed_tokens if self.embed_tokens is not None else target.get_input_embeddings()
+        return table.weight.detach()
+
+    def project(self, features: torch.Tensor) -> torch.Tensor:
+        """What the head makes of the target's features: (…, taps · Ht) gives (…, H)."""
+        if self.input_norm is not None:
+            features = self.input_norm(features)
+        if self.fc_norm is not None:
+            parts = features.split(self.config.target_width, dim=-1)
+            features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], dim=-1)
+        return self.fc(features)
+
+    def forward(
+        self,
+        hidden: torch.Tensor,
+        embeddings: torch.Tensor,
+        positions: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> torch.Tensor:
+        """The layer's output h (B, n, H).
+
+        Args:
+            hidden: (B, n, H) projected features, or what :meth:`feed_back` gave.
+            embeddings: (B, n, H) of the tokens that follow.
+            positions: (B, n) of the rows.
+            mask: (B, 1, n, kv) added to the scores; None is causal among the n rows.
+            cache: takes the layer's keys and values.
+        """
+        layer = self.midlayer
+        normed = layer.hidden_norm(hidden)
+        residual = normed if self.config.norm_before_residual else hidden
+        attended, _ = layer.self_attn(
+            torch.cat([layer.input_layernorm(embeddings), normed], dim=-1),
+            position_embeddings=self.rotary_emb(hidden, positions),
+            attention_mask=mask,
+            past_key_values=cache,
+        )
+        h = residual + attended
+        return h + layer.mlp(layer.post_attention_layernorm(h))
+
+    def logits(self, h: torch.Tensor) -> torch.Tensor:
+        """Of the draft vocabulary: (…, H) gives (…, Vd)."""
+        return self.lm_head(self.norm(h) if self.config.norm_before_head else h)
+
+    def feed_back(self, h: torch.Tensor) -> torch.Tensor:
+        """What the next draft step reads in place of the target's features."""
+        return self.norm(h) if self.config.feeds_norm else h

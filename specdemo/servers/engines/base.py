@@ -1,0 +1,132 @@
+"""What a module of an engine has to provide, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self
+
+from specdemo.servers.connection import Connection
+from specdemo.servers.counters import CounterNames
+from specdemo.servers.response import Chunk, Response
+from specdemo.settings import Settings
+
+COUNT_USAGE = "stream_options"
+
+
+class Said:
+    """What a deployment says of itself; a path is asked once, and only if an engine wants to know."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pages: dict[str, Any] = {}
+
+    def json(self, path: str) -> Any:
+        """The JSON at a path; None if there is none.
+
+        Raises:
+            httpx2.HTTPError: nobody is there.
+        """
+        if path not in self._pages:
+            response = self._connection.get(path, alone=True)
+            try:
+                self._pages[path] = response.json() if response.is_success else None
+            except ValueError:
+                self._pages[path] = None
+        return self._pages[path]
+
+    @cached_property
+    def owner(self) -> str:
+        """``owned_by`` of the first model in its list; empty without one. Most engines write their name there."""
+        models = self.json("/v1/models")
+        data = models.get("data") if isinstance(models, dict) else None
+        first = data[0] if isinstance(data, list) and data else None
+        owner = first.get("owned_by") if isinstance(first, dict) else None
+        return owner if isinstance(owner, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a lane wants, whatever the engine.
+
+    Attributes:
+        model: its name in requests.
+        prompt: text, or token ids.
+        chat: whether a text is to be put into the chat template.
+        settings: of the lane.
+        stop: texts that end the output.
+    """
+
+    model: str
+    prompt: str | list[int]
+    chat: bool
+    settings: Settings
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One request for a streamed completion.
+
+    Attributes:
+        path: below the server's root.
+        body: the parameters on which the output depends.
+        optional: parameters that are left out if the server refuses them.
+        prompt_ids: of the prompt, if they are known before; else empty.
+    """
+
+    path: str
+    body: dict[str, Any]
+    optional: dict[str, Any] = field(default_factory=dict)
+    prompt_ids: tuple[int, ...] = ()
+
+    def attempts(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+        """What to send after each refusal, and the names of the parameters that were left out."""
+        yield {**self.body, **self.optional}, ()
+        left_out = tuple(self.optional)
+        if left_out:
+            yield self.body, left_out
+        if COUNT_USAGE in self.body:
+            body = {name: value for name, value in self.body.items() if name != COUNT_USAGE}
+            yield body, (*left_out, COUNT_USAGE)
+
+
+class Engine(Protocol):
+    """One kind of server, as one lane asks it: an object is made for each lane.
+
+    Attributes:
+        name: for people.
+        counters: the names of its counters, if the speculation of a request can be read from them.
+    """
+
+    name: ClassVar[str]
+    counters: ClassVar[CounterNames | None]
+
+    @classmethod
+    def recognized(cls, said: Said) -> Self | None:
+        """An object of this engine if the deployment is one.
+
+        Raises:
+            httpx2.HTTPError: nobody is there.
+        """
+
+    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+        """What to send for a lane. May ask the server small things first, since no clock runs yet.
+
+        Raises:
+            Refused, Malformed, httpx2.HTTPError: the server does not answer these.
+        """
+
+    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+        """The parts of the output in one event of the stream; what else it tells goes into ``response``.
+
+        Raises:
+            Malformed: it is no event of a completion.
+        """
+
+    def rest(self) -> list[Chunk]:
+        """What was held back until now, at the end of the stream or where it broke off."""
+
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+        """What can be known once the output has ended, when no clock runs: at least ``response.speculation``."""

@@ -1,0 +1,173 @@
+"""llama.cpp's server: its native ``/completion``, which tells every token's id and, from its timings, every round.
+
+With ``timings_per_token`` each event says how many tokens were drafted and accepted up to the step that made its
+token. All tokens of a step carry the same numbers, so the differences between them are the steps. Tested with the
+server of build 11549.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+from specdemo.rounds import Kind
+from specdemo.servers.connection import Connection
+from specdemo.servers.counters import CounterNames
+from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.failures import Malformed
+from specdemo.servers.response import Chunk, Response, count, entry, seconds, token_ids
+from specdemo.servers.speculation import Speculation, Step, summed
+
+MILLISECOND = 1e-3
+QUEUED_SECONDS = 0.25
+"""A longer wait than this before the prompt is read was for a free slot."""
+STOPS = {"eos": "stop", "word": "stop", "limit": "length"}
+"""Its reasons for an end, in the words of OpenAI's API."""
+OWN_DEFAULTS = {
+    "min_p": 0.0,
+    "top_n_sigma": -1.0,
+    "typical_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Sampling that a server applies, or can be started with, unless a request overrules it."""
+
+
+class _Progress(NamedTuple):
+    """The server's cumulative numbers at a token."""
+
+    predicted: int = 0
+    milliseconds: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
+
+
+class LlamaCpp:
+    """Holds a step's tokens back until the last of them is there, which takes no time: they come together."""
+
+    name: ClassVar[str] = "llama.cpp"
+    counters: ClassVar[CounterNames | None] = None  # the stream tells more
+
+    def __init__(self, said: Said) -> None:
+        props = said.json("/props")
+        settings = props.get("default_generation_settings") if isinstance(props, dict) else None
+        context = settings.get("n_ctx") if isinstance(settings, dict) else None
+        self._context = context if isinstance(context, int) else 0
+        self._done = _Progress()  # at the end of the last step that was given on
+        self._step = _Progress()  # of the step whose tokens are held
+        self._held: list[tuple[int | None, str]] = []
+        self._seconds = 0.0
+        self._counts_drafts = False
+        self._kind = ""
+
+    @classmethod
+    def recognized(cls, said: Said) -> Self | None:
+        return cls(said) if said.owner == "llamacpp" else None
+
+    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+        ids = wanted.prompt if isinstance(wanted.prompt, list) else _encoded(connection, wanted)
+        settings = wanted.settings
+        body = {
+            **OWN_DEFAULTS,
+            "prompt": ids,
+            "n_predict": settings.max_new_tokens,
+            "temperature": settings.temperature,
+            "top_k": settings.top_k,
+            "top_p": settings.top_p,
+            "repeat_penalty": settings.repetition_penalty,
+            "repeat_last_n": self._context or settings.max_new_tokens + len(ids),
+            "seed": settings.seed % 2**32,
+            "stop": list(wanted.stop),
+            "stream": True,
+            "timings_per_token": True,
+            "cache_prompt": False,  # a prompt that was read before would have no prefill
+        }
+        return CompletionRequest("/completion", body, prompt_ids=tuple(ids))
+
+    def read(self, response: Response, event: dict[str, Any], seconds_: float) -> list[Chunk]:
+        timings = entry(event, "timings", dict) or {}
+        text, ids = entry(event, "content", str), token_ids(event, "tokens")
+        if text is None or ids is None or not timings:
+            raise Malformed("an event has no content, tokens or timings")
+        drafted = count(timings, "draft_n")
+        self._counts_drafts |= drafted is not None
+        now = _Progress(
+            count(timings, "predicted_n") or 0,
+            entry(timings, "predicted_ms", int | float) or 0.0,
+            drafted or 0,
+            count(timings, "draft_n_accepted") or 0,
+        )
+        if entry(event, "stop", bool):
+            self._end(response, event, timings)
+            return self._give(now.predicted)
+        given = []
+        if now[1:] != self._step[1:]:
+            given = self._give(now.predicted - len(ids))
+            self._step = now
+        self._add_unsent(now.predicted - len(ids))
+        self._held += [(i, "") for i in ids[:-1]] + [(i, text) for i in ids[-1:]]
+        self._seconds = seconds_
+        if len(self._held) > self._step.accepted - self._done.accepted:
+            given += self._give(now.predicted)
+        return given
+
+    def rest(self) -> list[Chunk]:
+        return self._give(self._done.predicted + len(self._held))
+
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+        made_by = [c.made_by for c in response.chunks]
+        steps = [m for m in made_by if isinstance(m, Step)]
+        counts = summed(steps, max((s.drafted for s in steps), default=None))
+        if "streamed" not in made_by:
+            response.speculation = Speculation(counts)
+        if self._kind == "none" and wanted.settings.strategy == "speculative":
+            response.notes.append("this server was started without speculation (its flag is --spec-type).")
+        waited = response.chunks[0].seconds - (response.prefill_seconds or 0.0)
+        if response.prefill_seconds is not None and waited > QUEUED_SECONDS:
+            response.notes.append(f"the request waited {waited:.1f} s for a free slot, which its times include.")
+
+    def _give(self, predicted: int) -> list[Chunk]:
+        """The held tokens as one chunk; ``predicted`` tokens are known to have been made up to its end."""
+        self._add_unsent(predicted, most=self._step.accepted - self._done.accepted + 1)
+        if not self._held:
+            return []
+        drafted, accepted = self._step.drafted - self._done.drafted, self._step.accepted - self._done.accepted
+        if not drafted:
+            made_by: Step | Kind = "target"
+        elif 0 <= accepted <= drafted and len(self._held) <= accepted + 1:
+            made_by = Step(drafted, accepted)
+        else:
+            made_by = "streamed"
+        ids, texts = zip(*self._held, strict=True)
+        self._done = self._step._replace(predicted=self._done.predicted + len(ids))
+        self._held = []
+        return [Chunk(ids, texts, self._seconds, made_by)]
+
+    def _add_unsent(self, predicted: int, most: int | None = None) -> None:
+        """Add the tokens that were made but not sent: those inside a character of several tokens."""
+        missing = predicted - self._done.predicted - len(self._held)
+        if most is not None:
+            missing = min(missing, most - len(self._held))
+        self._held += [(None, "")] * missing
+
+    def _end(self, response: Response, event: dict[str, Any], timings: dict[str, Any]) -> None:
+        predicted, asked = count(event, "tokens_predicted"), entry(event, "generation_settings", dict) or {}
+        response.usage = (count(event, "tokens_evaluated"), predicted)
+        stop = entry(event, "stop_type", str) or ""
+        response.finish_reason = STOPS.get(stop, stop or None)
+        response.prefill_seconds = seconds(timings, "prompt_ms", MILLISECOND)
+        response.decode_seconds = seconds(timings, "predicted_ms", MILLISECOND)
+        self._kind = entry(asked, "speculative.types", str) or ""
+
+
+def _encoded(connection: Connection, wanted: Wanted) -> list[int]:
+    """The prompt's token ids, by the server's own tokenizer and chat template."""
+    text = wanted.prompt
+    if wanted.chat:
+        message = {"role": "user", "content": text}
+        # Local lanes switch the thinking of hybrid models off too.
+        asked = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
+        text = entry(connection.post("/apply-template", asked), "prompt", str)
+    ids = token_ids(connection.post("/tokenize", {"content": text, "add_special": True}), "tokens")
+    if not ids:
+        raise Malformed("it made no tokens of the prompt")
+    return list(ids)

@@ -1,0 +1,67 @@
+"""Ollama: its native API, which takes all sampling parameters and tells its own times; nothing of speculation.
+
+Fields: docs/api.md of ollama/ollama. Its OpenAI API would drop ``top_k``, ``min_p`` and ``repeat_penalty`` unsaid.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from specdemo.errors import PromptError
+from specdemo.servers.connection import Connection
+from specdemo.servers.counters import CounterNames
+from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.response import Chunk, Response, count, entry, seconds
+
+NANOSECOND = 1e-9
+
+
+class Ollama:
+    """``/api/generate`` without a template, ``/api/chat`` with the model's."""
+
+    name: ClassVar[str] = "Ollama"
+    counters: ClassVar[CounterNames | None] = None
+
+    @classmethod
+    def recognized(cls, said: Said) -> Self | None:
+        if said.owner != "library":
+            return None
+        version = said.json("/api/version")
+        return cls() if isinstance(version, dict) and isinstance(version.get("version"), str) else None
+
+    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+        if not isinstance(wanted.prompt, str):
+            raise PromptError("Ollama takes no token ids; give text.")
+        settings = wanted.settings
+        options: dict[str, Any] = {
+            "num_predict": settings.max_new_tokens,
+            "temperature": settings.temperature,
+            "top_k": settings.top_k,
+            "top_p": settings.top_p,
+            "min_p": 0.0,
+            "seed": settings.seed,
+            "repeat_penalty": settings.repetition_penalty,
+        }
+        if wanted.stop:
+            options["stop"] = list(wanted.stop)
+        body = {"model": wanted.model, "stream": True, "options": options}
+        if wanted.chat:
+            messages = [{"role": "user", "content": wanted.prompt}]
+            return CompletionRequest("/api/chat", {**body, "messages": messages}, {"think": False})
+        return CompletionRequest("/api/generate", {**body, "prompt": wanted.prompt, "raw": True})
+
+    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+        message = entry(event, "message", dict)
+        text = entry(event, "response", str) if message is None else entry(message, "content", str)
+        if entry(event, "done", bool):
+            response.finish_reason = entry(event, "done_reason", str) or response.finish_reason
+            response.usage = (count(event, "prompt_eval_count"), count(event, "eval_count"))
+            response.prefill_seconds = seconds(event, "prompt_eval_duration", NANOSECOND)
+            response.decode_seconds = seconds(event, "eval_duration", NANOSECOND)
+        return [Chunk(None, (text,), arrived)] if text else []
+
+    def rest(self) -> list[Chunk]:
+        return []
+
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+        """It tells nothing of its speculation."""

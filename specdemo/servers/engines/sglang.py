@@ -1,0 +1,108 @@
+"""SGLang: its native ``/generate``, whose ``meta_info`` has the totals of a request's speculation.
+
+Fields: python/sglang/srt/managers/tokenizer_manager.py of sgl-project/sglang, 0.5.9 and later (the counts were
+renamed twice since). Chats go to its OpenAI API, which does not tell them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from specdemo.server_record import Counts
+from specdemo.servers.connection import Connection
+from specdemo.servers.counters import CounterNames
+from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.engines.openai import OpenAI
+from specdemo.servers.failures import Malformed
+from specdemo.servers.response import Chunk, Response, count, entry, token_ids
+from specdemo.servers.speculation import Speculation
+
+ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+"""The names of one figure, the newest first."""
+
+
+class SGLang:
+    """Every event holds the whole output so far."""
+
+    name: ClassVar[str] = "SGLang"
+    counters: ClassVar[CounterNames | None] = None
+
+    def __init__(self) -> None:
+        self._chat = OpenAI()
+        self._meta: dict[str, Any] = {}
+        self._ids: tuple[int, ...] = ()
+        self._text = ""
+
+    @classmethod
+    def recognized(cls, said: Said) -> Self | None:
+        return cls() if said.owner == "sglang" else None
+
+    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+        if wanted.chat:
+            return self._chat.request(connection, wanted)
+        settings = wanted.settings
+        sampling: dict[str, Any] = {
+            "max_new_tokens": settings.max_new_tokens,
+            "temperature": settings.temperature,
+            "top_k": settings.top_k or -1,
+            "top_p": settings.top_p,
+            "min_p": 0.0,
+            "repetition_penalty": settings.repetition_penalty,
+            "sampling_seed": settings.seed,
+        }
+        if wanted.stop:
+            sampling["stop"] = list(wanted.stop)
+        of_text = isinstance(wanted.prompt, str)
+        body = {"text" if of_text else "input_ids": wanted.prompt, "sampling_params": sampling, "stream": True}
+        return CompletionRequest("/generate", body, prompt_ids=() if of_text else tuple(wanted.prompt))
+
+    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+        if "choices" in event:
+            return self._chat.read(response, event, seconds)
+        self._meta = entry(event, "meta_info", dict) or {}
+        response.usage = (count(self._meta, "prompt_tokens"), count(self._meta, "completion_tokens"))
+        reason = entry(self._meta, "finish_reason", dict)
+        if reason is not None:
+            response.finish_reason = entry(reason, "type", str)
+        text, ids = entry(event, "text", str), token_ids(event, "output_ids")
+        if text is None or ids is None:
+            raise Malformed("an event has no text or no output_ids")
+        if not text.startswith(self._text) or ids[: len(self._ids)] != self._ids:
+            raise Malformed("an event does not begin with the output so far; start it without incremental output")
+        new_ids, new_text = ids[len(self._ids) :], text[len(self._text) :]
+        self._ids, self._text = ids, text
+        return [Chunk(new_ids, (new_text,), seconds)] if new_ids or new_text else []
+
+    def rest(self) -> list[Chunk]:
+        return []
+
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+        if wanted.chat:
+            response.notes.append("SGLang tells its speculation for plain prompts only, not for chats.")
+            return
+        steps, drafted, accepted = (self._figure(names) for names in (("spec_verify_ct",), DRAFTED, ACCEPTED))
+        if steps is None or drafted is None or accepted is None:
+            return
+        histogram = next((h for name in HISTOGRAM if (h := entry(self._meta, name, list))), None)
+        if not _adds_up(steps, drafted, accepted, histogram):
+            complaint = "the server's totals contradict each other"
+            response.speculation = Speculation(complaints=(complaint,))
+            return
+        # Every step proposes equally many: the total is a product in its source.
+        gamma = drafted // steps if steps else None
+        counts = Counts(steps, drafted, accepted, gamma, tuple(histogram) if histogram else None)
+        response.speculation = Speculation(counts)
+
+    def _figure(self, names: tuple[str, ...]) -> int | None:
+        return next((n for name in names if (n := count(self._meta, name)) is not None), None)
+
+
+def _adds_up(steps: int, drafted: int, accepted: int, histogram: list[Any] | None) -> bool:
+    if histogram is None:
+        return accepted <= drafted
+    if not all(isinstance(n, int) and n >= 0 for n in histogram):
+        return False
+    counted = sum(i * n for i, n in enumerate(histogram))
+    return accepted <= drafted and sum(histogram) == steps and counted == accepted

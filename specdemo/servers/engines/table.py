@@ -1,0 +1,25 @@
+"""The engines that are known. To add one: write its module, and add its class here."""
+
+from __future__ import annotations
+
+from specdemo.servers.connection import Connection
+from specdemo.servers.engines.base import Engine, Said
+from specdemo.servers.engines.llama_cpp import LlamaCpp
+from specdemo.servers.engines.lm_studio import LMStudio
+from specdemo.servers.engines.ollama import Ollama
+from specdemo.servers.engines.openai import OpenAI
+from specdemo.servers.engines.sglang import SGLang
+from specdemo.servers.engines.vllm import VLLM
+
+ENGINES: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStudio, OpenAI)
+"""In the order in which they are tried; the last one takes every server."""
+
+
+def detected(connection: Connection) -> Engine:
+    """The engine of a deployment, by what it says of itself.
+
+    Raises:
+        httpx2.HTTPError: nobody is there.
+    """
+    said = Said(connection)
+    return next(engine for kind in ENGINES if (engine := kind.recognized(said)) is not None)

@@ -1,0 +1,133 @@
+"""``python -m specdemo.training.tasks``: trains a target on the tasks, resumable at any point."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from specdemo.files import write_whole
+from specdemo.training.export import export_model
+from specdemo.training.loop import Run
+from specdemo.training.muon import quicker_dtype
+from specdemo.training.tasks.domains import domains
+from specdemo.training.tasks.plan import HEAD_SIZE, Plan, tiny_plan
+from specdemo.training.tasks.tokenizer import train_tokenizer
+from specdemo.training.tasks.train import train
+
+CHECKPOINT_EVERY = 40  # steps: some minutes on one core
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m specdemo.training.tasks", description=__doc__)
+    default = Plan()
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder of the *.txt.gz files of chat and stories"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="checkpoints, log and the finished target; resumed"
+    )
+    parser.add_argument("--layers", type=int, default=default.layers)
+    parser.add_argument("--width", type=int, default=default.width)
+    parser.add_argument("--heads", type=int, help=f"default: one for each {HEAD_SIZE} of the width")
+    parser.add_argument("--feed-forward", type=int, help="default: twice the width")
+    parser.add_argument(
+        "--tokens", type=lambda text: int(float(text)), default=default.tokens, help="such as 100e6"
+    )
+    parser.add_argument("--vocabulary", type=int, default=default.vocab_size)
+    parser.add_argument("--shallow", type=float, default=0.0, help="share of the tokens at half the depth, first")
+    parser.add_argument("--batch", type=int, default=default.batch_tokens, help="tokens of one step")
+    parser.add_argument("--loss", choices=("answers", "all"), default="answers", help="which text is learned")
+    parser.add_argument("--shares", type=json.loads, help='of the tokens, as JSON: {"chat": 0.2, …}')
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="default: the quicker one, measured")
+    parser.add_argument("--threads", type=int, default=1, help="of the processor (1)")
+    parser.add_argument("--no-compile", action="store_true", help="train without torch.compile (no C compiler)")
+    parser.add_argument("--tiny", action="store_true", help="a run of seconds; the shape is then given too")
+    args = parser.parse_args()
+    if args.shares is not None and (unknown := set(args.shares) - set(default.shares)):
+        parser.error(
+            f"--shares: no domain is called {', '.join(sorted(unknown))}; use {', '.join(default.shares)}."
+        )
+    if args.heads is None and args.width % HEAD_SIZE and not args.tiny:
+        parser.error(f"--width: {args.width} is no multiple of {HEAD_SIZE}; give --heads too, such as --heads 4.")
+    return args
+
+
+def planned(args: argparse.Namespace) -> Plan:
+    """The plan that the options ask for."""
+    if args.tiny:
+        return tiny_plan()
+    plan = replace(
+        Plan(),
+        layers=args.layers,
+        width=args.width,
+        heads=args.heads or args.width // HEAD_SIZE,
+        feed_forward=args.feed_forward or 2 * args.width,
+        tokens=args.tokens,
+        vocab_size=args.vocabulary,
+        shallow_share=args.shallow,
+        batch_tokens=args.batch,
+        answers_only=args.loss == "answers",
+        seed=args.seed,
+    )
+    return replace(plan, shares=args.shares) if args.shares else plan
+
+
+def keep_plan(plan: Plan, folder: Path) -> None:
+    """Writes the plan into the folder, or makes sure that the one in it is the same.
+
+    Raises:
+        SystemExit: the folder holds another run.
+    """
+    path = folder / "plan.json"
+    if path.exists():
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        differs = sorted(key for key, value in plan.as_dict().items() if stored.get(key) != value)
+        if differs:
+            raise SystemExit(f"--out: {folder} holds a run with other {', '.join(differs)}; use another folder.")
+    else:
+        write_whole(path, json.dumps(plan.as_dict(), indent=1) + "\n")
+
+
+def main() -> None:
+    args = arguments()
+    plan = planned(args)
+    every = domains(args.corpus)
+    args.out.mkdir(parents=True, exist_ok=True)
+    keep_plan(plan, args.out)
+    if args.device == "cpu":
+        torch.set_num_threads(args.threads)
+    device = torch.device(args.device)
+    started = time.monotonic()
+
+    def log(message: str) -> None:
+        line = f"[{(time.monotonic() - started) / 60:6.1f} min] {message}"
+        print(line, flush=True)
+        with (args.out / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    dtype = getattr(torch, args.dtype) if args.dtype else quicker_dtype(device)
+    run = Run(args.out, device, dtype, not args.no_compile, log, 2 if args.tiny else CHECKPOINT_EVERY)
+    folder = args.out / "tokenizer"
+    if not (folder / "tokenizer.json").exists():
+        log("tokenizer: training")
+        tokenizer = train_tokenizer(
+            every, plan.sample_shares(), plan.vocab_size, plan.context, plan.sample_characters
+        )
+        tokenizer.save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    log(f"start in {dtype} on {device}")
+    target = train(plan, every, tokenizer, run)
+    export_model(target, tokenizer, args.out / "target", plan.recipe())
+    log(f"written to {args.out / 'target'}")
+
+
+if __name__ == "__main__":
+    main()

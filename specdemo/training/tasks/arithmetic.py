@@ -1,0 +1,125 @@
+"""Arithmetic: sums worked digit by digit, and word problems worked in steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task
+from specdemo.training.tasks.word_problems import PROBLEMS
+
+name = "arithmetic"
+longest = 140
+
+_STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
+_FINAL = re.compile(r"The answer is (\d+)")
+ASKS = ("What is {}?", "Work out {}.", "Compute {}.", "{} = ?", "How much is {}?", "Find {}.", "Please solve {}.")
+
+
+def added(a: int, b: int) -> str:
+    """Digit by digit from the right, with carries."""
+    lines, carry = [], 0
+    width = max(len(str(a)), len(str(b)))
+    for x, y in zip(reversed(f"{a:0{width}}"), reversed(f"{b:0{width}}"), strict=True):
+        total = int(x) + int(y) + carry
+        lines.append(f"{x} + {y}{f' + {carry}' if carry else ''} = {total}, write {total % 10}")
+        carry = total // 10
+        lines[-1] += f", carry {carry}" if carry else ""
+    if carry:
+        lines.append(f"write {carry}")
+    return "\n".join([*lines, f"The answer is {a + b}."])
+
+
+def subtracted(a: int, b: int) -> str:
+    """Digit by digit from the right; a borrowed ten is shown in the upper digit and taken from the next."""
+    lines, borrow = [], 0
+    for x, y in zip(reversed(str(a)), reversed(f"{b:0{len(str(a))}}"), strict=True):
+        upper = int(x) - borrow
+        if borrow:
+            lines.append(f"{x} - 1 = {upper}" if upper >= 0 else f"1{x} - 1 = {upper + 10}")
+        short = upper < int(y)
+        shown = upper + 10 if short else upper
+        lines.append(f"{shown} - {y} = {shown - int(y)}, write {shown - int(y)}{', borrow 1' if short else ''}")
+        borrow = int(short)
+    return "\n".join([*lines, f"The answer is {a - b}."])
+
+
+def multiplied(a: int, b: int) -> str:
+    """Place by place: ``b`` has one digit."""
+    digits = [int(d) * 10**i for i, d in enumerate(reversed(str(a)))][::-1]
+    parts = [d for d in digits if d]
+    lines = [f"{part} * {b} = {part * b}" for part in parts]
+    total = parts[0] * b
+    for part in parts[1:]:
+        lines.append(f"{total} + {part * b} = {total + part * b}")
+        total += part * b
+    return "\n".join([*lines, f"The answer is {total}."])
+
+
+def divided(a: int, b: int) -> str:
+    """An exact division, checked by the product."""
+    return f"{a} / {b} = {a // b}\n{a // b} * {b} = {a}\nThe answer is {a // b}."
+
+
+def _sum(draw: Draw) -> Task:
+    high = draw.one((99, 99, 999))
+    a, b = draw.new("+", lambda: (draw.number(10, high), draw.number(2, high)))
+    return _asked(draw, "sum", draw.one(("{} + {}", "{} + {}", "{} plus {}", "the sum of {} and {}")), a, b, added)
+
+
+def _difference(draw: Draw) -> Task:
+    high = draw.one((99, 99, 999))
+    a, b = draw.new("-", lambda: _descending(draw.number(2, high), draw.number(10, high)))
+    return _asked(draw, "difference", draw.one(("{} - {}", "{} - {}", "{} minus {}")), a, b, subtracted)
+
+
+def _descending(a: int, b: int) -> tuple[int, int]:
+    return max(a, b), min(a, b)
+
+
+def _product(draw: Draw) -> Task:
+    a, b = draw.new("*", lambda: (draw.number(11, draw.one((99, 99, 299))), draw.number(2, 9)))
+    return _asked(draw, "product", draw.one(("{} * {}", "{} * {}", "{} times {}")), a, b, multiplied)
+
+
+def _quotient(draw: Draw) -> Task:
+    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
+    return _asked(draw, "quotient", draw.one(("{} / {}", "{} / {}", "{} divided by {}")), a * b, b, divided)
+
+
+def _asked(draw: Draw, kind: str, form: str, a: int, b: int, work: Callable[[int, int], str]) -> Task:
+    return Task(kind, draw.one(ASKS).format(form.format(a, b)), work(a, b))
+
+
+def _problem(draw: Draw) -> Task:
+    prompt, lines, result = draw.one(PROBLEMS)(draw)
+    return Task("word problem", prompt, "\n".join([*lines, f"The answer is {result}."]))
+
+
+def task(draw: Draw) -> Task:
+    make = draw.rng.choices((_problem, _sum, _difference, _product, _quotient), (12, 3, 3, 3, 1))[0]
+    return draw.task(make)
+
+
+def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+    """The final number, and the single steps: a step is right if its equation holds.
+
+    A step that is missing counts as wrong.
+    """
+    graded = []
+    for t, answer in zip(tasks, answers, strict=True):
+        final, wanted = _FINAL.findall(answer.text), _FINAL.findall(t.answer)
+        steps = _STEP.findall(answer.text)
+        count = max(len(steps), len(_STEP.findall(t.answer)))
+        right = int(answer.ended and final == wanted)
+        graded.append({"final number": (right, 1), "steps": (sum(map(_holds, steps)), count)})
+    return graded
+
+
+def _holds(step: tuple[str, ...]) -> bool:
+    a, sign, b, more, c, result = step
+    left, right = int(a), int(b)
+    if sign == "/":
+        return left == right * int(result)
+    value = {"+": left + right, "-": left - right, "*": left * right}[sign]
+    return value + (int(f"{more}{c}") if more else 0) == int(result)

@@ -1,0 +1,104 @@
+"""The training stream: windows packed with whole tasks, made anew for every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from specdemo.training.tasks.task import Domain, Draw, Task
+from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID, document
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Windows of tokens with the positions to learn from.
+
+    Attributes:
+        ids: int64 of shape (rows, window).
+        targets: int64 of the same shape: the token after each position.
+        learned: bool of the same shape: whether the target counts for the loss.
+    """
+
+    ids: torch.Tensor
+    targets: torch.Tensor
+    learned: torch.Tensor
+
+    def split(self, rows: int) -> list[Batch]:
+        """Parts of so many rows."""
+        parts = (tensor.split(rows) for tensor in (self.ids, self.targets, self.learned))
+        return [Batch(*tensors) for tensors in zip(*parts, strict=True)]
+
+
+class TaskStream:
+    """Batches of packed tasks; each a pure function of seed and step, so that a resumed run repeats them.
+
+    Args:
+        domains: by name.
+        shares: of the tokens, by name of the domain.
+        answers_only: learn from the assistant's turns only, their end tokens included; else from all text.
+    """
+
+    def __init__(
+        self,
+        domains: Mapping[str, Domain],
+        shares: Mapping[str, float],
+        tokenizer: PreTrainedTokenizerFast,
+        seed: int,
+        answers_only: bool,
+    ) -> None:
+        self._domains, self._shares, self._seed, self._answers_only = domains, shares, seed, answers_only
+        self._tokenizer = tokenizer.backend_tokenizer
+
+    def batch(self, step: int, rows: int, window: int) -> Batch:
+        """Whole tasks, the longest first, each into the first window with room; the rest is cut to fill gaps."""
+        tasks = self.tasks(step, rows * (window + 1))
+        documents = sorted((self._ids(task)[: window + 1] for task in tasks), key=len, reverse=True)
+        packed: list[list[int]] = [[] for _ in range(rows)]
+        over = []
+        for ids in documents:
+            row = next((row for row in packed if len(row) + len(ids) <= window + 1), None)
+            if row is None:
+                over.append(ids)
+            else:
+                row.extend(ids)
+        order = np.random.default_rng([self._seed, step])
+        for row in packed:
+            while len(row) < window + 1 and over:
+                row.extend(over.pop(int(order.integers(len(over))))[: window + 1 - len(row)])
+            row.extend([BOS_ID] * (window + 1 - len(row)))
+        return self._with_targets(np.asarray(packed, dtype=np.int64))
+
+    def tasks(self, step: int, tokens: int) -> list[Task]:
+        """Tasks of at least so many tokens together, always one of the domain that lacks most of its share."""
+        taken = dict.fromkeys(self._shares, 0)
+        made: list[Task] = []
+        while sum(taken.values()) < tokens:
+            name = min(taken, key=lambda n: taken[n] / self._shares[n])
+            task = self._domains[name].task(Draw(f"{self._seed} {step} {len(made)}"))
+            made.append(task)
+            taken[name] += len(self._ids(task))
+        return made
+
+    def held_out(self, tasks: list[Task], window: int) -> Batch:
+        """One task in each window, the rest padding that does not count; for held-out loss."""
+        rows = [self._ids(task)[: window + 1] for task in tasks]
+        padded = [ids + [BOS_ID] * (window + 1 - len(ids)) for ids in rows]
+        return self._with_targets(np.asarray(padded, dtype=np.int64))
+
+    def _ids(self, task: Task) -> list[int]:
+        return self._tokenizer.encode(document(task), add_special_tokens=False).ids
+
+    def _with_targets(self, packed: np.ndarray) -> Batch:
+        """Splits (rows, window + 1) into ids and targets; an answer goes from its token to its end token."""
+        if self._answers_only:
+            opened, closed = packed == ASSISTANT_ID, packed == END_ID
+            inside = np.cumsum(opened, axis=1) > np.cumsum(closed, axis=1)  # at the token, an end token excluded
+            learned = inside[:, :-1]
+        else:
+            learned = packed[:, 1:] != BOS_ID
+        arrays = (packed[:, :-1], packed[:, 1:], learned)
+        return Batch(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))

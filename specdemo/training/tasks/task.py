@@ -1,0 +1,127 @@
+"""A task, what is known of an answer, and the draws that keep held-out tasks apart from those trained on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+from zlib import crc32
+
+HELD_OUT_SHARE = 6  # one composition of so many is held out
+
+T = TypeVar("T")
+Grade = dict[str, tuple[int, int]]
+"""What is counted of one answer: name → (right, of how many). The first name is the domain's figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A prompt with its answer.
+
+    Attributes:
+        kind: which of the domain's generators made it.
+        prompt: the user's first turn.
+        answer: the assistant's, as trained on; in chat and stories one of many good ones.
+        more: further turns of a dialogue, by turns the user's and the assistant's.
+    """
+
+    kind: str
+    prompt: str
+    answer: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answered: the text, whether it ended with the end token, and the ids of the text."""
+
+    text: str
+    ended: bool = True
+    ids: tuple[int, ...] = ()
+
+
+class Domain(Protocol):
+    """A generator and its checker.
+
+    Attributes:
+        name: as in the table of right answers.
+        longest: tokens that an answer may take in a check.
+    """
+
+    name: str
+    longest: int
+
+    def task(self, draw: Draw) -> Task:
+        """A task that depends on ``draw`` alone."""
+        ...
+
+    def grades(self, tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+        """One grade for each answer."""
+        ...
+
+
+class NoneOnThisSide(Exception):
+    """Every composition that could still be made is on the other side of the split: draw anew from the start."""
+
+
+class Draw:
+    """Seeded choices, with every composition on one side of the split.
+
+    A composition is a tuple of choices, such as a template with a name, or the numbers of a sum. Its hash says on
+    which side it is. So a held-out prompt is made of known words and phrases, put together as in no training text.
+
+    Args:
+        seed: any text; the same seed gives the same task.
+        held_out: which side to draw from.
+    """
+
+    def __init__(self, seed: str, held_out: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.held_out = held_out
+
+    def new(self, topic: str, make: Callable[[], T]) -> T:
+        """The first composition from ``make`` on this side; its ``repr`` is what is hashed.
+
+        Raises:
+            NoneOnThisSide: a hundred in a row were on the other.
+        """
+        for _ in range(100):
+            made = make()
+            if is_held_out(topic, made) == self.held_out:
+                return made
+        raise NoneOnThisSide(topic)
+
+    def phrase(self, options: Sequence[str], context: object) -> str:
+        """A phrase that goes with ``context`` on this side: the composition is the two of them.
+
+        Raises:
+            NoneOnThisSide: none of them does.
+        """
+        mine = [option for option in options if is_held_out(option, context) == self.held_out]
+        if not mine:
+            raise NoneOnThisSide(context)
+        return self.one(mine)
+
+    def task(self, make: Callable[[Draw], T]) -> T:
+        """What ``make`` gives when it finds all its compositions on this side."""
+        while True:
+            try:
+                return make(self)
+            except NoneOnThisSide:
+                continue
+
+    def one(self, options: Sequence[T]) -> T:
+        return self.rng.choice(options)
+
+    def some(self, options: Sequence[T], count: int) -> list[T]:
+        """``count`` different ones, in random order."""
+        return self.rng.sample(options, count)
+
+    def number(self, low: int, high: int) -> int:
+        """Both ends included."""
+        return self.rng.randint(low, high)
+
+
+def is_held_out(topic: str, composition: object) -> bool:
+    return crc32(f"{topic} {composition!r}".encode()) % HELD_OUT_SHARE == 0

@@ -1,0 +1,69 @@
+"""Run and Stop: each tab has a button that starts it, and the page shows the open tab's; Stop is one for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gradio as gr
+
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.stops import StopSignals
+
+TABS = ("race", "sweep", "batch", "losslessness")
+"""The tabs by id, in the order of the page."""
+STARTS = {
+    "race": ("Run race", "run"),
+    "sweep": ("Measure", "sweep-run"),
+    "batch": ("Measure sizes", "batch-measure"),
+    "losslessness": ("Check", "losslessness-start"),
+}
+"""Label and element of each tab's button; page.css shows the one of the tab that is open."""
+
+# Not an update by the server, which could arrive after the last one of what was stopped and stay.
+STOPPING = """
+() => {
+  for (const line of document.querySelectorAll(".job-state:has(.bar) p")) line.textContent = "Stopping…";
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """The buttons, and the stop signals of what they started.
+
+    Attributes:
+        starts: the button of each tab.
+        stop: ends everything that its visitor runs, on whichever tab it was started.
+        signals: of all tabs.
+    """
+
+    starts: dict[str, gr.Button]
+    stop: gr.Button
+    signals: StopSignals
+
+
+def create_run_row() -> RunRow:
+    """Build the buttons in the current layout; what they start is wired by the tabs."""
+    signals = StopSignals()
+
+    def halt(request: gr.Request) -> None:
+        signals.stop(request.session_hash or "")
+
+    with gr.Column(elem_id="run-dock"):
+        with gr.Row(elem_classes="actions", elem_id="run-row"):
+            starts = {
+                tab: gr.Button(
+                    label, variant="primary", elem_id=element, elem_classes=["start", f"on-{tab}"], min_width=120
+                )
+                for tab, (label, element) in STARTS.items()
+            }
+            stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
+        with gr.Row(elem_id="quiet-row"):
+            copy, talk = (
+                gr.Button(label, size="sm", elem_id=element, elem_classes="quiet-button", min_width=60)
+                for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
+            )
+    stop.click(halt, None, None, js=STOPPING, **QUIET)
+    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
+    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
+    return RunRow(starts, stop, signals)

@@ -1,0 +1,161 @@
+"""What a tab says before anything starts: what it will do, how many runs that is, and about how long they take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from specdemo.drafters import DRAFTERS
+from specdemo.errors import SpecDemoError
+from specdemo.servers.catalog import label_of
+from specdemo.settings import ACCEPTANCE_RULES, Settings
+from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.pace import Paces
+from specdemo.ui.page_words import in_page_words
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.request import PanelLane, panel_request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a press of the tab's button would do.
+
+    Attributes:
+        text: what is run, in a sentence.
+        pair: the name of the pair, for its pace; None on a server.
+        budget: seconds, where the runs are as many as fit into them.
+        plain, drafted: tokens that all runs decode at most, such that a batch counts as so many tokens one by one.
+    """
+
+    text: str
+    pair: str | None
+    plain: float
+    drafted: float
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A tab's note, and what it is made of.
+
+    Attributes:
+        note: where it is said.
+        own: the tab's controls.
+        plan: makes the plan of the values of the panel and of ``own``; raises SpecDemoError where they cannot be
+            run; None where there is nothing to say.
+    """
+
+    note: gr.HTML
+    own: Sequence[gr.components.Component]
+    plan: Callable[..., Plan | None]
+
+
+def race_announcement(controls: Controls) -> Announcement:
+    """The panel's own note, which says what is wrong in it before Run is pressed."""
+
+    def nothing_to_say(panel: Sequence[Any]) -> None:
+        panel_request(panel)
+
+    return Announcement(controls.note, [], nothing_to_say)
+
+
+def announce(controls: Controls, announcements: Sequence[Announcement], paces: Paces) -> None:
+    """Keep the notes of all tabs saying what their buttons would do, by one event for every change."""
+    panel = controls.inputs()
+    own = [component for each in announcements for component in each.own]
+    notes = [each.note for each in announcements]
+
+    def say(*sent: Any) -> list[str]:
+        values = [_as_sent(component, value) for component, value in zip(inputs, sent, strict=True)]
+        texts, begin = [], len(panel)
+        for each in announcements:
+            mine = values[begin : begin + len(each.own)]
+            if any(isinstance(c, gr.File) and v for c, v in zip(each.own, sent[begin:], strict=False)):
+                texts.append("<p>The prompts of a file are counted when it starts.</p>")
+            else:
+                texts.append(_note(lambda each=each, mine=mine: each.plan(values[: len(panel)], *mine), paces))
+            begin += len(each.own)
+        return texts
+
+    # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
+    # them, which Gradio would answer with an error. Notes are made again once the lanes have followed the pair.
+    raw: dict[str, Any] = {**QUIET, "preprocess": False}
+    inputs = [*panel, *own]
+    # A text is taken when it is left: each key would send all that was written.
+    changes = [c.blur if isinstance(c, gr.Textbox) else c.change for c in inputs]
+    gr.on(changes, say, inputs, notes, trigger_mode="always_last", **raw)
+    controls.followed.then(say, inputs, notes, **raw)
+    for note, text in zip(notes, say(*(c.value for c in inputs)), strict=True):
+        note.value = text
+
+
+def _as_sent(component: gr.components.Component, value: Any) -> Any:
+    """A value as the plan may read it. A file is not: its path would be whatever a stranger sends."""
+    if isinstance(component, gr.File):
+        return None
+    if isinstance(component, gr.Textbox):
+        return value if isinstance(value, str) else ""
+    if isinstance(component, gr.Dropdown):
+        return f"{value}"
+    if isinstance(component, gr.Radio | gr.CheckboxGroup):
+        choices = [name for _, name in component.choices]
+        if isinstance(component, gr.Radio):
+            return value if isinstance(value, str) and value in choices else choices[0]
+        return [name for name in value if name in choices] if isinstance(value, list) else []
+    return value
+
+
+def _note(plan: Callable[[], Plan | None], paces: Paces) -> str:
+    try:
+        found = plan()
+    except SpecDemoError as error:
+        return f'<p class="refused">{escape(in_page_words(str(error)))}</p>'
+    if found is None:
+        return ""
+    return f"<p>{escape(found.text)} {escape(_time(found, paces))}</p>"
+
+
+def _time(plan: Plan, paces: Paces) -> str:
+    if plan.budget is not None:
+        return ""
+    seconds = None if plan.pair is None else paces.seconds(plan.pair, plan.plain, plan.drafted)
+    if seconds is None:
+        return "How long they take is known once they have begun."
+    most = limits().seconds
+    over = "" if most is None or seconds < most else f" A job here may take {most:.0f} s; the rest is left out."
+    return f"They take about {_rounded(seconds)} at most.{over}"
+
+
+def _rounded(seconds: float) -> str:
+    """One digit and a half: no more is known."""
+    if seconds < 90:
+        return f"{max(1, seconds if seconds < 10 else 5 * math.ceil(seconds / 5)):.0f}\u00a0s"
+    return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
+
+
+def drafts_as(lane: PanelLane, without: Sequence[str] = ()) -> str:
+    """Which lane of the panel a measurement takes its settings from.
+
+    Raises:
+        SpecDemoError: it drafts in one of the ways that the tab does ``without``.
+    """
+    settings = lane.settings
+    if settings.server is not None:
+        return f"Measures {label_of(settings.server)} as it was started, {_warmth(settings)}: its γ is its own."
+    how = DRAFTERS[settings.drafter].label
+    if settings.drafter in without:
+        raise SpecDemoError(
+            f"Lane {lane.number} of the panel drafts by {how}, which does not work here; choose another."
+        )
+    rule = ACCEPTANCE_RULES[settings.acceptance]
+    return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {_warmth(settings)}."
+
+
+def _warmth(settings: Settings) -> str:
+    return "greedy" if settings.greedy else f"temperature {settings.temperature:g}"

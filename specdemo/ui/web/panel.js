@@ -1,0 +1,80 @@
+/*
+ * The panel: what of it the open tab does not use, and on small screens the sheet with the settings.
+ *
+ * A plain script that defines `window.SpecDemoPanel`.
+ */
+(function () {
+  "use strict";
+
+  const page = document.documentElement;
+  /** Where the panel stands above the stage; the same width as in page.css. */
+  const SMALL = matchMedia("(max-width: 860px)");
+  /** What a tab does not use: elements of the panel, why, and in which state of the tab. */
+  const UNUSED = [
+    ["sweep", ".lane-gamma", "This tab tries every γ of its own range."],
+    ["sweep", "#prompt", "This tab has prompts of its own.", "#sweep-source input:not([value=panel]):checked"],
+    ["batch", "#prompt", "The batch has prompts of its own.", "#batch-source input:not([value=panel]):checked"],
+    ["losslessness", ".lane-how", "The check has a rule and a drafter of its own."],
+    ["losslessness", "#temperature", "The check has a temperature of its own."],
+    ["losslessness", "#max-tokens", "Sampled runs are as short as “Tokens a run” says.",
+      "#losslessness-mode input[value=distribution]:checked"],
+  ];
+  const DIMMED = [...new Set(UNUSED.map(([, elements]) => elements))].join(", ");
+
+  /** Dims what the open tab does not use; its reason stands above it, and the keyboard passes over it. */
+  function dim() {
+    const { tab } = page.dataset;
+    const unused = new Map();
+    for (const [on, elements, reason, state] of UNUSED) {
+      if (on !== tab || (state && !document.querySelector(state))) continue;
+      for (const element of document.querySelectorAll(`#panel :is(${elements})`)) unused.set(element, reason);
+    }
+    for (const element of document.querySelectorAll(`#panel :is(${DIMMED})`)) {
+      const reason = unused.get(element) || null;
+      element.inert = reason !== null;
+      window.SpecDemoDom.setData(element, "unused", reason);
+    }
+  }
+
+  for (const kind of ["change", "click"]) {
+    document.addEventListener(kind, () => requestAnimationFrame(dim));
+  }
+
+  /** Opens or closes the settings, which a small screen keeps in a sheet. */
+  function toggleSettings(open = page.dataset.settings !== "open") {
+    page.dataset.settings = open ? "open" : "closed";
+    document.getElementById("settings-toggle")?.setAttribute("aria-expanded", String(open));
+  }
+
+  /** A run has begun: where the panel stands above the stage, the stage comes into view. */
+  function showStage() {
+    if (!SMALL.matches) return;
+    toggleSettings(false);
+    document.getElementById("stage")?.scrollIntoView({ behavior: "smooth", block: "start" });
+  }
+
+  /** The panel has taken over the settings of a recording, and says so for a moment. */
+  function used() {
+    const button = document.getElementById("use-settings");
+    if (!button) return;
+    const said = button.textContent;
+    button.textContent = "The panel has them now";
+    setTimeout(() => { button.textContent = said; }, 1600);
+    dim();
+  }
+
+  document.addEventListener("click", (event) => { if (event.target.closest?.("#run-row .start")) showStage(); }, true);
+  page.dataset.settings = "closed";
+
+  // Tab leaves a list. Gradio, which takes it for a key that opens the list, must not hear of it.
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    if (key !== "Tab" || !target.matches?.("[role=combobox]")) return;
+    event.stopImmediatePropagation();
+    // The list is gone a moment later; it scrolls, so the browser would give it the focus and lose it with the list.
+    for (const list of document.querySelectorAll(".options, .options > ul")) list.tabIndex = -1;
+    target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
+  }, true);
+
+  window.SpecDemoPanel = { dim, toggleSettings, used };
+})();

@@ -1,0 +1,220 @@
+"""The advisor's report as a table, as a chart of intervals, as Markdown and as one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from html import escape
+from typing import Any
+
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.advice_rows import AdviceRow
+from specdemo.analysis.engine_lines import ENGINES
+from specdemo.analysis.what_if import Acceptance, predict
+from specdemo.drafters import DRAFTERS
+from specdemo.settings import Settings
+from specdemo.view.assets import WEB
+from specdemo.view.export import PAGE_CSS, script_json
+from specdemo.view.measured_table import NOTHING, Column, number, rate, table_html
+
+MOST_IN_CHART = 16
+OWN_CHOICE = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")
+"""Settings that the advisor chooses."""
+COLUMNS: tuple[Column, ...] = (
+    ("method", "who drafts, and how many tokens a round (γ)", lambda r: r.name),
+    (
+        "speed-up",
+        "geometric mean over the prompts of tokens/s over those of plain decoding in the same block; in brackets "
+        "the 95 % interval",
+        lambda r: _speedup(r),
+    ),
+    ("tokens/s", "decoded tokens / decode time of all its runs", lambda r: rate(r.tokens_per_second)),
+    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".0%")),
+    ("τ", "tokens emitted / rounds", lambda r: number(r.mean_acceptance_length, ".2f")),
+    ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
+    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
+    ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
+    ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
+    ("seconds", "of the budget", lambda r: number(r.seconds, ".1f")),
+    ("verdict", "and why it was dropped", lambda r: f"{r.verdict}: {r.dropped}" if r.dropped else r.verdict),
+)
+KIND_COLUMNS: tuple[Column, ...] = (
+    ("kind", "of the prompts", lambda r: r.kind),
+    ("prompts", "of this kind that were decoded", lambda r: number(r.prompts, "d")),
+    ("fastest", "on the prompts of this kind", lambda r: r.method),
+    ("speed-up", "as in the table above, of these prompts", lambda r: _speedup(r)),
+)
+
+
+def advice_tables(report: AdviceReport) -> str:
+    """The table of rows, and the one by kind where there are kinds, as HTML."""
+    kinds = table_html(KIND_COLUMNS, report.by_kind) if report.by_kind else ""
+    return table_html(COLUMNS, report.rows) + kinds
+
+
+def forest(report: AdviceReport) -> str:
+    """A chart of speed-ups with their intervals, one line a contender, as HTML without scripts."""
+    rows = [row for row in report.rows if row.speedup is not None][:MOST_IN_CHART]
+    top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
+    lines = "".join(_line(row, top) for row in rows)
+    plain = f'<i class="plain" style="left:{100 / top:.2f}%"></i>'
+    axis = f'{plain}<em style="left:{100 / top:.2f}%">1×</em>'
+    axis = f'<div class="axis"><span></span><span class="track">{axis}</span><span></span></div>'
+    return f'<div class="advice-forest">{lines}{axis}</div>'
+
+
+def predictions_html(known: Sequence[Acceptance], draft_cost: float, verify_cost: float) -> str:
+    """What would be for other costs, clearly as a prediction."""
+    found = predict(known, draft_cost, verify_cost)
+    items = "".join(f"<li><strong>{p.speedup:.2f}×</strong> {escape(p.method)}, γ {p.gamma}</li>" for p in found)
+    return f'<div class="advice-what-if"><p><strong>Prediction</strong>, not measured:</p><ol>{items}</ol></div>'
+
+
+def command(report: AdviceReport) -> str:
+    """The command line that repeats the measurement, prompts apart."""
+    base, usual = asdict(report.base), asdict(Settings())
+    flags = [_flag(name, value) for name, value in base.items() if value != usual[name] and name not in OWN_CHOICE]
+    words = [f"--pair {shlex.quote(report.pair)}", f"--budget {report.budget_seconds:g}", *flags]
+    return f"python -m specdemo advise --prompts-file prompts.jsonl {' '.join(words)}"
+
+
+def markdown(report: AdviceReport) -> str:
+    """The whole report as Markdown; model names and kinds are data, so their pipes are escaped."""
+    sections = [
+        "# Which setting?",
+        report.recommendation,
+        _about(report),
+        _markdown_table(COLUMNS, report.rows),
+        *([_markdown_table(KIND_COLUMNS, report.by_kind)] if report.by_kind else []),
+        "## Per prompt",
+        _per_prompt(report),
+        "## To take away",
+        *(f"{name}:\n\n```\n{report.code(engine).rstrip()}\n```" for engine, name in ENGINES.items()),
+        "## Again",
+        f"```\n{command(report)}\n```",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def advice_html(report: AdviceReport) -> str:
+    """The whole report as one HTML file, which asks for nothing from outside and loads one script, its own."""
+    script = (WEB / "advice-what-if.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
+    code = "".join(
+        f"<h3>{escape(name)}</h3><pre>{escape(report.code(engine))}</pre>" for engine, name in ENGINES.items()
+    )
+    kinds = f"<h2>By kind of prompt</h2>{table_html(KIND_COLUMNS, report.by_kind)}" if report.by_kind else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Which setting?</title>'
+        f"<style>{PAGE_CSS}{(WEB / 'advice.css').read_text(encoding='utf-8')}</style></head>\n"
+        '<body class="advice-page"><main><h1>Which setting?</h1>'
+        f'<p class="lead">{escape(report.recommendation)}</p><p>{escape(_about(report))}</p>'
+        f"{forest(report)}<h2>Measured</h2>{table_html(COLUMNS, report.rows)}{kinds}"
+        f"<h2>Per prompt</h2>{table_html(*_prompt_table(report))}"
+        '<h2>What if?</h2><div class="advice-what-if" id="what-if"></div>'
+        f"<h2>To take away</h2>{code}<h2>Again</h2><pre>{escape(command(report))}</pre></main>\n"
+        f'<script type="application/json" id="acceptance">{script_json(_what_if_data(report))}</script>\n'
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def _what_if_data(report: AdviceReport) -> list[dict[str, Any]]:
+    """What the script predicts from."""
+    return [
+        {
+            "method": DRAFTERS[each.family].label,
+            "model": DRAFTERS[each.family].needs is not None,
+            **asdict(each),
+        }
+        for each in report.acceptance
+    ]
+
+
+def _ends(row: AdviceRow) -> list[float]:
+    return row.interval or [row.speedup, row.speedup]
+
+
+def _line(row: AdviceRow, top: float) -> str:
+    low, high = (100 * min(end, top) / top for end in _ends(row))
+    state = row.verdict.split(",")[0].replace(" ", "-")
+    place = 100 * min(row.speedup, top) / top
+    track = (
+        f'<i class="range" style="left:{low:.2f}%;width:{max(high - low, 0):.2f}%"></i>'
+        f'<b class="dot" style="left:{place:.2f}%"></b>'
+    )
+    return (
+        f'<div data-verdict="{state}"><span>{escape(row.name)}</span><span class="track">{track}</span>'
+        f"<span>{row.speedup:.2f}×</span></div>"
+    )
+
+
+def _speedup(row: Any) -> str:
+    if row.speedup is None or not row.interval:
+        return number(row.speedup, ".2f", "×")
+    return f"{row.speedup:.2f}× [{row.interval[0]:.2f}, {row.interval[1]:.2f}]"
+
+
+def _about(report: AdviceReport) -> str:
+    machine = report.machine or {}
+    where = ", ".join(f"{name} {value}" for name, value in machine.items())
+    weights = report.quantization or "not quantised"
+    return (
+        f"{report.pair}, {report.dtype}, {weights}; {report.prompts} prompts, at most "
+        f"{report.base.max_new_tokens} tokens each; {len(report.runs)} runs in {report.seconds:.0f} of "
+        f"{report.budget_seconds:g} s. The fastest is dropped with chance of at most {report.error:.0%}. {where}."
+    )
+
+
+def _prompt_table(report: AdviceReport) -> tuple[list[Column], list[dict[str, Any]]]:
+    """The plain and the recommended speed on each prompt."""
+    race, plain = report.race, 0
+    speeds: dict[int, dict[int, list[tuple[int, float]]]] = {}
+    for run in report.runs:
+        if run.place in (plain, race.leader):
+            of_prompt = speeds.setdefault(run.run.prompt, {})
+            of_prompt.setdefault(run.place, []).append((run.run.emitted, run.run.seconds))
+    rows = [
+        {
+            "prompt": f"{number_ + 1}{f' ({report.kind_of(number_)})' if report.kinds else ''}",
+            "plain": _pace(found.get(plain)),
+            "best": _pace(found.get(race.leader)),
+            "loops": "loops" if number_ + 1 in report.looping else "",
+        }
+        for number_, found in sorted(speeds.items())
+    ]
+    columns: list[Column] = [
+        ("prompt", "its number, and its kind", lambda r: r["prompt"]),
+        ("plain tokens/s", "plain decoding", lambda r: rate(r["plain"])),
+        ("recommended tokens/s", report.names[race.leader], lambda r: rate(r["best"])),
+        ("plain output", "whether it loops", lambda r: r["loops"]),
+    ]
+    return columns, rows
+
+
+def _pace(runs: list[tuple[int, float]] | None) -> float | None:
+    seconds = sum(s for _, s in runs) if runs else 0.0
+    return sum(n for n, _ in runs) / seconds if seconds else None
+
+
+def _per_prompt(report: AdviceReport) -> str:
+    return _markdown_table(*_prompt_table(report))
+
+
+def _markdown_table(columns: Any, rows: Any) -> str:
+    names = [name for name, _, _ in columns]
+    cells = [[read(row).replace("|", "\\|") for _, _, read in columns] for row in rows]
+    lines = [names, ["---"] * len(names), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _flag(name: str, value: Any) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag if value else f"--no-{name.replace('_', '-')}"
+    return f"{flag} {shlex.quote(str(value))}"

@@ -1,0 +1,138 @@
+"""How sure a speed-up is: intervals by simulation, and what makes a run doubtful."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from made_traces import PLAIN, lane_of
+
+from specdemo import Settings, Trace
+from specdemo.analysis.lanes import compared
+from specdemo.analysis.speedup import Speedup, interval, speedup_of, speedup_over_repeats, usual_speedup
+from specdemo.metrics import RoundCounts, counts_of
+from specdemo.server_record import ServerRecord
+from specdemo.view.headline import headline, headline_text
+from specdemo.view.lane_headers import trace_headers
+
+STEP, ROUND, KEPT = 0.01, 0.018, 3
+"""Seconds of a plain step and of a round on a machine at rest, and drafted tokens kept in each round."""
+TRUE = (KEPT + 1) * STEP / ROUND
+
+
+def moods(rng: Random, busy: float) -> list[float]:
+    """How slow the machine is in each tenth of a second, 1 at rest: other work comes and goes."""
+    found, working = [], False
+    for _ in range(80):
+        working = rng.random() < (0.6 if working else busy)
+        found.append((2.0 if working else 1.0) * rng.lognormvariate(0, 0.03))
+    return found
+
+
+def raced(rng: Random, busy: float, tokens: int = 128) -> tuple[list[RoundCounts], list[RoundCounts]]:
+    """The rounds of a plain and of a drafting lane that take turns of 0.1 s on such a machine."""
+    mood, now, clocks = moods(rng, busy), 0.0, [0.0, 0.0]
+    done, rounds = [0, 0], ([], [])
+    while min(done) < tokens:
+        lane = min((n for n in (0, 1) if done[n] < tokens), key=clocks.__getitem__)
+        until = clocks[lane] + 0.1
+        while clocks[lane] < until and done[lane] < tokens:
+            took = (STEP, ROUND)[lane] * mood[min(int(now / 0.1), len(mood) - 1)] * rng.lognormvariate(0, 0.05)
+            clocks[lane], now = clocks[lane] + took, now + took
+            done[lane] += (1, KEPT + 1)[lane]
+            rounds[lane].append(RoundCounts((0, 5)[lane], (0, KEPT)[lane], (1, KEPT + 1)[lane], 0.0, took, 0.0))
+    return rounds
+
+
+def ratio_of(plain: list[RoundCounts], drafted: list[RoundCounts]) -> float:
+    speeds = [sum(r.emitted for r in rounds) / sum(r.seconds for r in rounds) for rounds in (plain, drafted)]
+    return speeds[1] / speeds[0]
+
+
+@pytest.mark.parametrize(("busy", "least"), [(0.0, 0.9), (0.15, 0.85)])
+def test_the_interval_of_one_run_covers_the_true_ratio(busy: float, least: float) -> None:
+    """Guards the batch means: nominally 95 %, on a machine at rest and on one where other work comes and goes."""
+    rng, covered, wide = Random(5), 0, 0.0
+    for _ in range(100):
+        rounds = raced(rng, busy)
+        low, high = interval(ratio_of(*rounds), *rounds)
+        covered += low <= TRUE <= high
+        wide += high / low / 100
+    assert covered / 100 >= least
+    assert wide < (1.15 if busy == 0 else 2.2), "an interval that covers everything says nothing"
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.15])
+def test_the_range_of_five_runs_covers_the_median_of_thirty(busy: float) -> None:
+    """Guards what *Repeat ×5* claims: 94 % at least for the true median, hardly less for that of thirty runs."""
+    rng, covered = Random(7), 0
+    for _ in range(40):
+        thirty = [ratio_of(*raced(rng, busy, 32)) for _ in range(30)]
+        five = speedup_over_repeats([ratio_of(*raced(rng, busy, 32)) for _ in range(5)])
+        covered += five.low <= speedup_over_repeats(thirty).ratio <= five.high
+    assert covered / 40 >= 0.9
+
+
+def lanes(steps: list[float], checks: list[float], kept: int = KEPT, **fields: object) -> list[Trace]:
+    """A plain and a drafting lane whose target forwards took these seconds, γ 4."""
+    kinds = [*["accepted"] * kept, *["rejected"] * (4 - kept), "corrected"]
+    return [
+        lane_of(PLAIN, [(["target"], (0.0, step, 0.0)) for step in steps], **fields),
+        lane_of(Settings(gamma=4), [(kinds, (0.004, check, 0.0)) for check in checks], **fields),
+    ]
+
+
+def test_a_quiet_run_is_taken_at_its_word_and_a_disturbed_one_is_not() -> None:
+    """Guards each sign of other work on the machine, and silence where there is none."""
+    quiet = [0.0100, 0.0101, 0.0099, 0.0102] * 12
+    checks = [0.0130, 0.0131, 0.0129] * 4
+    assert speedup_of(*lanes(quiet, checks)).doubt is None
+    busier = speedup_of(*lanes([*quiet[:36], *(2 * s for s in quiet[:12])], checks))
+    assert "busy: between" in busier.doubt
+    assert "10.1 ms at one time and 20.1" in busier.doubt
+    assert busier.low < busier.ratio < busier.high
+    cheap = speedup_of(*lanes(quiet, [0.7 * s for s in quiet[:12]]))
+    assert "Checking several tokens took 0.70 of a plain step" in cheap.doubt
+    hiccups = lanes(quiet, [*checks[:-2], 0.1, 0.1])
+    assert usual_speedup(*hiccups) > 1.5 * speedup_of(*hiccups).ratio
+    assert speedup_of(*hiccups).doubt is not None
+
+
+def test_few_rounds_and_servers_have_no_interval() -> None:
+    few = speedup_of(*lanes([0.01] * 8, [0.013] * 2))
+    assert (few.low, few.doubt) == (None, None)
+    assert interval(2.0, counts_of(lanes([0.01] * 48, [0.013])[0].rounds), ()) is None
+    disturbed = speedup_of(*lanes([*[0.01] * 24, *[0.03] * 12], [0.013] * 9))
+    assert "busy: between" in disturbed.doubt, "too few rounds for an interval are enough to see a drift"
+    served = ServerRecord("s", "m", chat=False, token_ids=True)
+    steady, slowed = (
+        lanes(steps, [0.02] * 9, server=served) for steps in ([0.01] * 36, [*[0.01] * 24, *[0.03] * 12])
+    )
+    assert speedup_of(*steady) == Speedup(speedup_of(*steady).ratio)
+    assert "10 ms at one time and 30 at another" in speedup_of(*slowed).doubt
+
+
+def said(traces: list[Trace], repeats: tuple[tuple[float, ...], ...] = ()) -> str:
+    ended = [replace(t, rounds=(*t.rounds[:-1], replace(t.rounds[-1], stop="length"))) for t in traces]
+    return headline_text(headline(ended, trace_headers(ended), repeats))
+
+
+def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
+    """Guards its words: even results, slower ones, several runs, several plain lanes, and a run cut short."""
+    plain, fast = lanes([0.01] * 48, [0.0132] * 12)
+    assert said([plain, fast]) == "2.3× faster with speculation."
+    (even,) = lanes([0.01] * 48, [0.037] * 12)[1:]
+    assert said([plain, even]) == "As fast as plain."
+    (slow,) = lanes([0.01] * 48, [0.05] * 12)[1:]
+    assert said([plain, slow]) == "26% slower with speculation."
+    assert said([plain, fast], tuple((10.0, speed) for speed in (19.0, 21.0, 23.0, 20.0, 22.0))) == (
+        "2.1× faster with speculation (1.9 to 2.3, 5 runs; the one shown: 2.3×)."
+    )
+    quantised = [replace(t, quantization="int8") for t in lanes([0.02] * 48, [0.0132] * 12)]
+    assert said([plain, *quantised]).startswith("4.7× over int8 plain, 2.3× over unquantised plain")
+    assert "int8 weights is faster than Plain with unquantised" in said([plain, quantised[1]])
+    assert compared([fast, plain]) == (plain, fast)
+    short = lane_of(PLAIN, [(["target"], (0.0, 0.01, 0.0))] * 5)
+    cut = [short, fast]
+    assert headline(cut, trace_headers(cut))["text"] == "Stopped too early for a speed-up"

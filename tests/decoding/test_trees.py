@@ -1,0 +1,265 @@
+"""Draft trees through engines and loop: nodes see their paths, caches keep one, the output stays the target's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import (
+    FAMILIES,
+    MORE_FAMILIES,
+    build,
+    check_consistent,
+    endless_pair,
+    generate,
+    perturbed,
+    prompt_ids,
+    scripted,
+    skilled_head,
+    toy_pair,
+)
+
+import specdemo
+from specdemo import ModelPair, Settings
+from specdemo.decoding.drafters.registry import open_drafter
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.engines.open import open_target
+from specdemo.decoding.lane import new_lane
+from specdemo.decoding.proposal import Proposal
+from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.speculative import speculative
+from specdemo.decoding.tree import Tree
+from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, drawn_shape, grow
+from specdemo.drafters import DRAFTERS as TABLE
+from specdemo.runs import lane as lanes
+
+DRAFTERS = ("model", "early_exit", "eagle3")
+BUSHY = (0, 0, 1, 1, 2, 3, 3, 5, 6, 9)
+ENGINES = [("llama", "direct"), ("qwen2", "direct"), ("qwen3", "direct")] + [
+    (family, "eager") for family in ("llama", "qwen3", "gpt2", "gpt_neox", "gemma3", "mistral")
+]
+
+
+def assert_alike(logits: torch.Tensor, expected: torch.Tensor, within: float = 1e-5) -> None:
+    """Alike to so much of the logits' spread, which is several units in these toys."""
+    torch.testing.assert_close(logits / expected.std(), expected / expected.std(), atol=within, rtol=0)
+
+
+def plain_logits(model: torch.nn.Module, ids: Sequence[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.tensor([list(ids)])).logits[0, -1]
+
+
+@pytest.mark.parametrize(("family", "engine"), ENGINES)
+def test_every_node_sees_its_path_and_the_cache_keeps_one(family: str, engine: str) -> None:
+    """Guards masks, positions by depth, windows (8 tokens here) and compaction, on eager and sdpa attention."""
+    model = build(family)
+    for attention in ("sdpa",) if engine == "direct" else ("sdpa", "eager"):
+        model.set_attn_implementation(attention)
+        runner = EagerRunner(model, "eager" if engine == "eager" else "auto")
+        assert runner.engine == engine
+        ids, nodes, tree = prompt_ids(11), prompt_ids(10, seed=1), Tree(BUSHY)
+        runner.forward(ids)
+        logits = runner.forward([20], 11, torch.tensor(nodes), tree.branches(11)).logits
+        for slot in range(11):
+            path = [nodes[s - 1] for s in tree.path(slot)]
+            expected = plain_logits(model, [*ids, 20, *path])
+            assert_alike(logits[slot], expected)
+        runner.rollback_to(11, [0, *tree.path(10)])
+        kept = [nodes[s - 1] for s in tree.path(10)]
+        expected = plain_logits(model, [*ids, 20, *kept, 30])
+        assert_alike(runner.forward([30]).logits[0], expected)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
+def test_greedy_ids_equal_generate(family: str, drafter: str) -> None:
+    """Guards the whole loop of trees, for every family, drafter, size and depth."""
+    pair = toy_pair(family)
+    expected = generate(pair.target, prompt_ids(9), 10)
+    for nodes, depth in itertools.product((2, 7, 24, "auto"), (1, 4, 8)):
+        fields = {"drafter": drafter, "tree_nodes": nodes, "gamma": depth, "max_new_tokens": 10}
+        trace = specdemo.run(pair, prompt_ids(9), Settings(**fields))
+        assert trace.token_ids == expected, f"{nodes} nodes, depth {depth}"
+
+
+def test_every_lane_of_trees_is_consistent() -> None:
+    """Guards the record for any settings: kinds, order, parents, depths, counts, and what its JSON brings back."""
+    saved = 0
+
+    @settings(max_examples=20)
+    @given(
+        nodes=st.integers(2, 24),
+        gamma=st.integers(1, 6),
+        count=st.integers(1, 16),
+        seed=st.integers(0, 2**32),
+        drafter=st.sampled_from(DRAFTERS),
+        temperature=st.sampled_from([0.0, 1.2]),
+        acceptance=st.sampled_from(["sampling", "token_match"]),
+        penalty=st.sampled_from([1.0, 1.3]),
+        top_k=st.sampled_from([0, 2]),
+    )
+    def check(nodes: int, count: int, penalty: float, **fields: object) -> None:
+        nonlocal saved
+        wanted = Settings(tree_nodes=nodes, max_new_tokens=count, repetition_penalty=penalty, **fields)
+        trace = specdemo.run(toy_pair("llama"), prompt_ids(5), wanted)
+        check_consistent(trace)
+        assert specdemo.Trace.from_json(trace.to_json()) == trace
+        saved += sum(r.saved for r in trace.rounds)
+
+    check()
+    assert saved > 10
+
+
+def test_a_penalty_equals_generate_in_a_tree() -> None:
+    """Guards each node's history, which is that of its own path."""
+    pair = endless_pair("llama")
+    expected = generate(pair.target, prompt_ids(9), 40, repetition_penalty=1.4)
+    settings = Settings(tree_nodes=9, gamma=4, repetition_penalty=1.4, max_new_tokens=40)
+    assert specdemo.run(pair, prompt_ids(9), settings).token_ids == expected
+
+
+class _ChainOfTrees:
+    """Drafts what another drafter does, as trees without a second guess."""
+
+    def __init__(self, drafter: object) -> None:
+        self._drafter = drafter
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._drafter, name)
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
+        chain = self._drafter.propose(committed, gamma)
+        rows = tuple(range(len(chain)))
+        return Proposal(chain.tokens, chain.q, chain.scores, parents=rows, rows=rows)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("rule", ["exact", "sampling", "token_match"])
+def test_a_chain_shaped_tree_gives_the_chains_rounds(
+    rule: str, drafter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the shared meaning of chain and tree: tokens, kinds, draws, probabilities and counts."""
+    pair = endless_pair("llama")
+    wanted = Settings(
+        drafter=drafter, acceptance=rule, temperature=0.0 if rule == "exact" else 1.0, gamma=4, max_new_tokens=40
+    )
+    chain = specdemo.run(pair, prompt_ids(9), wanted)
+    opened = lanes.open_drafter
+    monkeypatch.setattr(lanes, "open_drafter", lambda *given: _ChainOfTrees(opened(*given)))
+    tree = specdemo.run(pair, prompt_ids(9), wanted)
+    assert all(r.is_tree for r in tree.rounds if r.drafted)
+    for one, other in zip(chain.rounds, tree.rounds, strict=True):
+        assert [(t.id, t.kind, t.position, t.text) for t in one.tokens] == [
+            (t.id, t.kind, t.position, t.text) for t in other.tokens
+        ]
+        for a, b in zip(one.tokens, other.tokens, strict=True):
+            assert (a.acceptance, a.p, a.q) == pytest.approx((b.acceptance, b.p, b.q), abs=1e-5)
+    ours, theirs = chain.metrics(), tree.metrics()
+    for name in ("acceptance_rate", "mean_acceptance_length"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    reached = len(theirs.accepted_histogram)
+    assert ours.accepted_histogram == theirs.accepted_histogram + [0] * (5 - reached)
+    assert ours.conditional_per_position[: reached - 1] == theirs.conditional_per_position
+    assert (theirs.saved_rounds, theirs.first_guess_length) == (0, theirs.mean_acceptance_length)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(drafter: str) -> None:
+    """Guards against drift: one slot kept wrongly stays in every later logit."""
+    target = build("llama", context=1024, eos=None)
+    pair = ModelPair(target, perturbed(target), None, head=skilled_head(target))
+    wanted = Settings(drafter=drafter, tree_nodes=7, gamma=3, max_new_tokens=900)
+    lane = new_lane(pair, prompt_ids(9), wanted)
+    runner = open_target(pair.target, lane, TABLE[drafter].taps(pair))
+    rounds = speculative(lane, runner, open_drafter(pair, runner, lane))
+    for _ in itertools.islice(rounds, 201):
+        pass
+    assert runner.length == len(lane.committed) - 1
+    got = runner.forward(lane.committed[-1:]).logits[0]
+    assert_alike(got, plain_logits(target, lane.committed), 1e-4)
+
+
+def test_best_first_finds_the_likeliest_paths() -> None:
+    """Guards the growth by levels against a search of all paths, depth 3, 12 tokens."""
+    generator = torch.Generator().manual_seed(3)
+    table = torch.randn(6, 6, generator=generator) * 1.5  # the next token's scores depend on the last alone
+    paths = [p for d in (1, 2, 3) for p in itertools.product(range(6), repeat=d)]
+    logs = table.log_softmax(-1)
+    likely = {p: sum(logs[a, b].item() for a, b in itertools.pairwise((0, *p))) for p in paths}
+    best = set(sorted(paths, key=likely.__getitem__, reverse=True)[:12])
+    sampler = Sampler(Settings(), 6, torch.device("cpu"))
+    forwards = []
+
+    def step(nodes: Sequence[object], tokens: torch.Tensor, branches: object) -> torch.Tensor:
+        forwards.append(len(tokens))
+        return table[tokens]
+
+    drafted = grow(sampler, [0], 1, table[:1], step, BestFirst(3, 12))
+    found = {tuple(drafted.ids[s - 1] for s in drafted.tree.path(slot)) for slot in range(1, 13)}
+    assert found == best
+    assert len(forwards) <= 2, "one forward a level"
+
+
+def test_drawn_trees_keep_every_draw_and_stop_at_the_support() -> None:
+    """Guards q: siblings differ, come from one row, and are no more than top-k leaves."""
+
+    def places(nodes: list[object]) -> int:
+        return sum(1 + places(node.children) for node in nodes)
+
+    assert places(drawn_shape(4, 20)) == 20
+    sampler = Sampler(Settings(acceptance="sampling", temperature=1.0, top_k=2), 6, torch.device("cpu"))
+    logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    drafted = grow(
+        sampler,
+        [0],
+        1,
+        logits[:1],
+        lambda nodes, tokens, branches: logits[tokens],
+        WithoutReplacement(sampler, 3, 30),
+    )
+    siblings = [[drafted.ids[s - 1] for s in some] for some in drafted.tree.children]
+    assert max(map(len, siblings)) == 2
+    assert all(len(set(some)) == len(some) for some in siblings)
+    assert drafted.tree.depth == 3
+
+
+def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
+    """Guards the cut of a path: nothing behind an end token, whatever passed."""
+    model = scripted([20, 21, 7, 23, 24, 25], 2, 40, eos=[7])
+    trace = specdemo.run(
+        ModelPair(model, model, None), [13, 14], Settings(gamma=4, tree_nodes=6, max_new_tokens=20)
+    )
+    assert trace.token_ids == [20, 21, 7]
+    check_consistent(trace)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tree_nodes": 1}, "chain of one"),
+        ({"tree_nodes": 65}, "0 to 64"),
+        ({"tree_nodes": "many"}, "0 to 64"),
+        ({"tree_nodes": 4, "drafter": "prompt_lookup"}, "one guess a position"),
+        ({"tree_nodes": 4, "acceptance": "block", "temperature": 1.0}, "for chains"),
+        ({"tree_nodes": 4, "acceptance": "top_k"}, "for chains"),
+        ({"tree_nodes": 4, "adaptive_gamma": True}, "adaptive"),
+        ({"tree_nodes": 4, "strategy": "assisted"}, "chains only"),
+    ],
+)
+def test_what_drafts_no_trees_says_so(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(specdemo.SettingsError, match=said):
+        Settings(**fields)
+
+
+def test_batches_and_sweeps_refuse_trees_and_graphs_fall_back() -> None:
+    """Guards the other roads into the loop, which know only chains."""
+    pair, wanted = toy_pair("llama"), Settings(tree_nodes=4, max_new_tokens=8)
+    with pytest.raises(specdemo.SettingsError, match="batch drafts chains"):
+        specdemo.run_batch(pair, [prompt_ids(5)], wanted)
+    with pytest.raises(specdemo.SettingsError, match="sweep measures chains"):
+        specdemo.sweep(pair, prompt_ids(5), wanted)

@@ -1,0 +1,228 @@
+"""The advisor on real models: its report, what it says where nothing pays, and the lines it hands over."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+from toys import endless_pair, prompt_ids
+
+import specdemo
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.advice_rows import AdviceRun
+from specdemo.analysis.engine_lines import ENGINES, engine_lines
+from specdemo.analysis.racing import Contender
+from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.metrics import RoundCounts
+from specdemo.models.source import ASSETS
+from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
+from specdemo.runs.prompts import read_with_kinds
+from specdemo.settings import Settings
+
+PROMPTS = [prompt_ids(9), prompt_ids(17)]
+SHORT = Settings(max_new_tokens=8, chat=False)
+
+
+@pytest.fixture(scope="module")
+def report() -> AdviceReport:
+    """Two prompts of two kinds; every drafter of a toy pair for some seconds."""
+    return specdemo.advise(endless_pair("llama"), PROMPTS, SHORT, budget_seconds=4, kinds=["code", "chat"])
+
+
+def test_a_report_has_every_method_and_keeps_its_budget(report: AdviceReport) -> None:
+    assert report.complete
+    assert report.seconds <= report.budget_seconds + max(run.wall_seconds for run in report.runs)
+    assert {row.method for row in report.rows} == {
+        "plain decoding",
+        "draft model",
+        "prompt lookup",
+        "early exit",
+        "EAGLE-3 head",
+    }
+    plain = next(row for row in report.rows if row.method == "plain decoding")
+    assert plain.speedup == 1
+    assert plain.mean_acceptance_length == 1
+    assert report.rows[0].verdict == "recommended"
+    assert report.settings() == replace(report.rows[0].settings, seed=0)
+    blocks = {run.run.repeat for run in report.runs}
+    assert {run.run.repeat for run in report.runs if run.place == 0} >= blocks - {max(blocks)}
+
+
+def test_its_files_hold_its_rows(report: AdviceReport) -> None:
+    saved = json.loads(report.to_json())
+    lines = list(csv.DictReader(report.to_csv().splitlines()))
+    assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in saved["rows"]]
+    assert saved["recommendation"] == report.recommendation
+    assert sum(len(run["run"]["steps"]) for run in saved["runs"]) == sum(len(r.run.steps) for r in report.runs)
+
+
+def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
+    place = next(n for n, c in enumerate(report.contenders) if c == Contender("model", 4))
+    steps = [s for r in report.runs if r.place == place for s in r.run.steps]
+    row = next(row for row in report.rows if row.method == "draft model" and row.gamma == 4)
+    assert row.acceptance_rate == sum(s.accepted for s in steps) / sum(s.drafted for s in steps)
+    traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
+    first = next(r for r in report.runs if r.place == place and r.run.prompt == 0)
+    assert [s.accepted for s in first.run.steps] == [r.accepted for r in traced]
+
+
+def test_stop_keeps_what_is_known() -> None:
+    stop, seen = Event(), []
+    for progress in stream_advice(endless_pair("llama"), PROMPTS, SHORT, 60, stop=stop):
+        seen.append(progress)
+        if len(seen) == 3:
+            stop.set()
+    assert len(seen[-1].report.runs) == 3
+    assert seen[-1].report.recommendation.startswith("So far: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
+        ({"budget_seconds": "long"}, "budget_seconds"),
+        ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
+        ({"methods": "model"}, "methods: give a list"),
+        ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
+        ({"settings": Settings(strategy="autoregressive")}, "the advisor drafts by itself"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_at_once(asked: dict, message: str) -> None:
+    with pytest.raises(specdemo.SpecDemoError, match=message.replace("'", ".")):
+        stream_advice(endless_pair("llama"), PROMPTS, **asked)
+
+
+def test_a_pair_offers_only_what_it_has() -> None:
+    pair = endless_pair("llama")
+    alone = specdemo.ModelPair(pair.target)
+    assert allowed_drafters(alone, SHORT) == ["prompt_lookup", "early_exit"]
+    assert allowed_drafters(pair, SHORT, ["prompt_lookup"]) == ["prompt_lookup"]
+    with pytest.raises(specdemo.SettingsError, match="needs a draft model"):
+        allowed_drafters(alone, SHORT, ["model"])
+
+
+# --- what it says, of runs made by hand -----------------------------------------------------------------------
+
+
+def made_up(
+    seconds: dict[Contender, tuple[int, float, float]], prompts: int = 8, **fields: object
+) -> AdviceReport:
+    """A report of like rounds: of each contender (tokens kept, draft seconds, verify seconds)."""
+    contenders = (Contender(), *seconds)
+    runs = []
+    for prompt in range(prompts):
+        wobble = 1 + 0.01 * (-1) ** prompt
+        for place, contender in enumerate(contenders):
+            drafted = contender.gamma or 0
+            kept, draft, verify = (0, 0.0, 1.0) if place == 0 else seconds[contender]
+            step = RoundCounts(drafted, kept, kept + 1, draft * (wobble if place else 1), verify, 0.0)
+            runs.append(AdviceRun(place, SweepRun(contender.gamma, prompt, prompt, (step,) * 10), 10.0))
+    return AdviceReport(Settings(), contenders, prompts, runs=tuple(runs), complete=True, **fields)
+
+
+MODEL, LOOKUP = Contender("model", 4), Contender("prompt_lookup", 4)
+
+
+def test_a_draft_as_large_as_the_target_and_a_pair_on_which_nothing_pays_are_told_so() -> None:
+    large = made_up({MODEL: (4, 4.0, 1.05), LOOKUP: (0, 0.0, 1.1)})
+    assert large.recommendation.startswith("None: plain decoding is fastest; ")
+    assert "A step of draft model costs 1.00 of the target's: it cannot pay" in large.recommendation
+    assert large.pays is False
+    assert large.settings().strategy == "autoregressive"
+    nothing = made_up({MODEL: (0, 0.4, 1.05), LOOKUP: (0, 0.0, 1.1)}, looping=(2, 3))
+    assert nothing.recommendation.startswith("None: plain decoding is fastest; prompt lookup, γ 4 runs at 0.91×")
+    assert "cannot pay" not in nothing.recommendation
+    assert "The plain output of prompts 2, 3 loops" in nothing.recommendation
+
+
+def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
+    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
+    assert found.best.name == "draft model, γ 4"
+    assert found.best.speedup == pytest.approx(2.5, rel=0.01)
+    low, high = found.best.interval
+    assert low < found.best.speedup < high < 1.05 * low
+    assert found.best.interval_over == "prompts"
+    assert "prompt lookup, γ 4 is behind with over 99.9 %" in found.recommendation
+    assert made_up({MODEL: (3, 0.4, 1.2)}, prompts=2).best.interval is None
+    kinds = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)}, kinds=("code", "chat") * 4).by_kind
+    assert [(row.kind, row.prompts, row.method) for row in kinds] == [
+        ("code", 4, "draft model, γ 4"),
+        ("chat", 4, "draft model, γ 4"),
+    ]
+
+
+def test_what_if_predicts_for_other_costs() -> None:
+    """All tokens kept: a round of γ gives γ + 1 for γc + v; prompt lookup runs no model, so c is not its cost."""
+    found = made_up({Contender("model", 8): (8, 1.0, 1.5), LOOKUP: (1, 0.0, 1.2)})
+    model, lookup = found.predict(0.05, 1.02)
+    assert (model.method, model.gamma, model.speedup) == ("draft model", 8, pytest.approx(9 / (8 * 0.05 + 1.02)))
+    assert lookup.method == "prompt lookup"
+    assert lookup.speedup == pytest.approx(2 / 1.02)
+    assert found.predict(1.0, 1.0)[0].method == "prompt lookup"
+
+
+# --- what it hands over ---------------------------------------------------------------------------------------
+
+MODELS = {"target": "Qwen/Qwen3-4B", "draft": "Qwen/Qwen3-0.6B", "head": "AngelSlim/Qwen3-4B_eagle3"}
+
+
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit", "eagle3"])
+def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
+    """JSON in one shell word for vLLM, flags in pairs for the others, a program for transformers."""
+    lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in ENGINES}
+    for engine, text in lines.items():
+        if text.startswith("#"):
+            assert f"{ENGINES[engine]} has no" in text
+            continue
+        if engine == "transformers":
+            compile(text, "script", "exec")
+            continue
+        words = shlex.split(text.replace("\\\n", " "))
+        flags = dict(zip(words[-2::-2], words[-1::-2], strict=False))
+        if engine == "vllm":
+            config = json.loads(flags["--speculative-config"])
+            assert config["num_speculative_tokens"] == 6
+            assert config["method"] in ("draft_model", "ngram", "eagle3")
+        elif engine == "sglang":
+            assert flags["--speculative-num-draft-tokens"] == "7", "the last token itself is one of them"
+        else:
+            assert flags["--spec-type"] in ("draft-simple", "ngram-simple", "draft-eagle3")
+            assert "6" in (flags.get("--spec-draft-n-max"), flags.get("--spec-ngram-simple-size-m"))
+    with pytest.raises(specdemo.SettingsError, match="choose one of transformers, vllm"):
+        engine_lines("exllama", Settings(), MODELS)
+
+
+def test_adaptive_and_lossy_settings_are_not_passed_over_in_silence() -> None:
+    text = engine_lines("vllm", Settings(adaptive_gamma=True, acceptance="typical"), MODELS, mean_length=2.4)
+    assert text.startswith("# γ was adaptive; 3 is near")
+    assert "lossy" in text
+    assert json.loads(shlex.split(text.split("--speculative-config ")[1])[0])["num_speculative_tokens"] == 3
+
+
+def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path) -> None:
+    """On the builtin pair, in a process of its own, greedily; both scripts one after the other."""
+    pair = specdemo.load_pair("builtin")
+    lanes = [Settings(drafter=name, gamma=4, max_new_tokens=12) for name in ("model", "prompt_lookup")]
+    scripts = [engine_lines("transformers", lane, model_names(pair), pair.dtype) for lane in lanes]
+    script = tmp_path / "script.py"
+    script.write_text('print("\\f")\n'.join(scripts), encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ASSETS.parent)
+    assert done.returncode == 0, done.stderr[-2000:]
+    ours = [specdemo.run(pair, "Once upon a time", lane).token_ids for lane in lanes]
+    texts = [pair.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in ours]
+    assert [text.strip() for text in done.stdout.split("\f")] == texts
+
+
+def test_a_jsonl_file_may_name_kinds(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(
+        '{"prompt": "a", "kind": "code"}\n{"text": "b"}\n{"prompt": "c", "kind": 3}\n', encoding="utf-8"
+    )
+    assert read_with_kinds(file) == [("a", "code"), ("b", ""), ("c", "")]

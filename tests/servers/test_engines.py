@@ -1,0 +1,171 @@
+"""Engines that cannot run here, held against answers written from their documentation or source."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import specdemo
+from specdemo import PromptError, ServerError, ServerPair, Settings, Trace
+from specdemo.servers.engines.table import ENGINES
+
+ANSWERS = Path(__file__).parents[1] / "data" / "servers"
+LANE = Settings(engine="server", max_new_tokens=8)
+PROMPT = "Once upon a time"
+
+
+class Recorded(ThreadingHTTPServer):
+    """Gives one file's answers; ``requests`` holds what was asked of it."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers, self.requests = answers, []
+
+    @property
+    def pair(self) -> ServerPair:
+        return ServerPair(None, f"http://127.0.0.1:{self.server_address[1]}", "m")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Recorded
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+    def do_GET(self) -> None:
+        found = self.server.answers["answers"].get(self.path)
+        self._send(404 if found is None else 200, json.dumps(found).encode())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, body))
+        if self.path != self.server.answers["path"]:
+            return self._send(404, b"{}")
+        events = [json.dumps(e, ensure_ascii=False).encode() for e in self.server.answers["stream"]]
+        if self.server.answers["format"] == "lines":
+            return self._send(200, b"\n".join(events))
+        return self._send(200, b"".join(b"data: " + e + b"\n\n" for e in (*events, b"[DONE]")))
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def recorded(name: str, **changes: Any) -> Iterator[Recorded]:
+    server = Recorded(json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8")) | changes)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def run_on(name: str, settings: Settings = LANE, **changes: Any) -> tuple[Trace, dict[str, Any]]:
+    """The trace, and the body of the request."""
+    with recorded(name, **changes) as server:
+        trace = specdemo.run(server.pair, PROMPT, settings)
+        ((path, body),) = server.requests
+        assert path == server.answers["path"]
+    assert trace.complete
+    assert Trace.from_json(trace.to_json()) == trace
+    return trace, body
+
+
+def test_every_answer_says_where_it_comes_from() -> None:
+    for path in ANSWERS.iterdir():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert found["source"], path
+        assert found["version"], path
+
+
+@pytest.mark.parametrize("name", ["sglang", "sglang_renamed"])
+def test_sglang_tells_totals_and_ids(name: str) -> None:
+    trace, body = run_on(name)
+    assert (trace.server.engine, trace.server.level) == ("SGLang", "summary")
+    assert trace.token_ids == [432, 352, 260, 691, 948, 1000, 2100, 14]
+    assert trace.text == " there was a little dog named Max."
+    assert trace.rounds[-1].stop == "length"
+    figures = trace.metrics()
+    assert (figures.proposed, figures.accepted, figures.rounds, figures.emitted) == (9, 4, 3, 7)
+    assert figures.per_position == [1.0, pytest.approx(1 / 3), 0.0]
+    assert trace.server.gamma == 3
+    sampling = body["sampling_params"]
+    assert (sampling["top_k"], sampling["min_p"], sampling["repetition_penalty"]) == (-1, 0, 1)
+    assert body["text"] == PROMPT
+
+
+def test_sglangs_figures_that_contradict_each_other_are_not_used() -> None:
+    stream = json.loads((ANSWERS / "sglang.json").read_text())["stream"]
+    stream[-1]["meta_info"]["spec_accept_histogram"] = [0, 3, 0, 0]
+    trace, _ = run_on("sglang", stream=stream)
+    assert trace.server.level == "speed"
+    assert "contradict" in " ".join(trace.server.notes)
+
+
+def test_sglang_with_incremental_output_is_refused() -> None:
+    stream = json.loads((ANSWERS / "sglang.json").read_text())["stream"]
+    stream[1] = {**stream[1], "output_ids": [352, 260], "text": " was a"}
+    with recorded("sglang", stream=stream) as server:
+        trace = specdemo.run(server.pair, PROMPT, LANE)
+    assert "incremental" in trace.server.incomplete
+
+
+def test_lm_studio_tells_totals_without_steps() -> None:
+    trace, body = run_on("lm_studio", replace(LANE, max_new_tokens=9, repetition_penalty=1.1))
+    assert (trace.server.engine, trace.server.level) == ("LM Studio", "summary")
+    figures = trace.metrics()
+    assert (figures.proposed, figures.accepted, figures.acceptance_rate) == (8, 5, 0.625)
+    # Every pass of the target gives one token of its own: 8 tokens, 5 of them drafted.
+    assert (figures.emitted, figures.rounds) == (8, 3)
+    assert figures.per_position == []
+    assert trace.token_ids == []
+    assert body["repeat_penalty"] == 1.1
+
+
+def test_ollama_tells_speed_by_two_clocks() -> None:
+    trace, body = run_on("ollama")
+    assert (trace.server.engine, trace.server.level) == ("Ollama", "speed")
+    assert trace.text == "The sky\u2028is"  # its own separator of lines, inside a line
+    assert trace.rounds[-1].stop == "eos"
+    assert (trace.server.completion_tokens, trace.server.prompt_tokens) == (4, 26)
+    assert (trace.server.prefill_seconds, trace.server.decode_seconds) == (pytest.approx(0.130079), 0.1)
+    assert body["raw"] is True
+    options = body["options"]
+    assert (options["min_p"], options["top_k"], options["repeat_penalty"], options["num_predict"]) == (0, 0, 1, 8)
+    with recorded("ollama") as server, pytest.raises(PromptError, match="takes no token ids"):
+        specdemo.run(server.pair, [1, 2], LANE)
+
+
+def test_a_server_that_names_itself_otherwise_is_asked_by_openais_api() -> None:
+    """Guards the order: nobody's name, or a name without its second mark, is no reason to refuse a server."""
+    assert ENGINES[-1].name == "OpenAI's API"
+    for owner in ("library", "organization_owner", "system", None):
+        models = {"data": [{"id": "m", "owned_by": owner}]}
+        trace, body = run_on("lm_studio", answers={"/v1/models": models})
+        assert (trace.server.engine, trace.server.level) == ("OpenAI's API", "speed")
+        assert "repetition_penalty" not in body
+        assert trace.text == " to find your purpose, and once"
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("sglang", "output_ids"), ("ollama", "done"), ("lm_studio", "choices")]
+)
+def test_a_field_of_another_type_is_told(name: str, field: str) -> None:
+    """Guards against trust: no engine's answer is used unread."""
+    stream = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8"))["stream"]
+    with recorded(name, stream=[{**stream[-1], field: "x"}]) as server, pytest.raises(ServerError, match=field):
+        specdemo.run(server.pair, PROMPT, LANE)

@@ -1,0 +1,332 @@
+"""llama.cpp's own server with the builtin pair: its rounds, ids and failures, held against the local lanes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import specdemo
+from specdemo import ModelPair, ServerError, ServerPair, Settings, Trace
+from specdemo.analysis.engine_lines import engine_lines
+from specdemo.bench.llama_server import LlamaServer, llama_server, running
+from specdemo.losslessness.compare import compare
+from specdemo.runs.encode import encode
+from specdemo.runs.prompts import examples
+from specdemo.server_record import IN_TURN
+from specdemo.servers.engines import table
+from specdemo.training.gguf import __main__ as gguf
+from specdemo.training.gguf.head import write_head
+from specdemo.training.head import new_head
+from specdemo.training.head_recipe import HeadRecipe
+
+GAMMA = 4
+README = Path(table.__file__).parents[1] / "README.md"
+PROMPT = "Once upon a time there was"
+DRAFTED = Settings(engine="server", max_new_tokens=32, chat=False)
+PLAIN = replace(DRAFTED, strategy="autoregressive")
+ODD_TEXTS = [
+    " a",
+    "a  b   c\n\n\n d\t\te \r\n",
+    "12345 3.14159 1,000,000 ٣٤ ²³",
+    "naïve café Ünïcödé ﬁ",
+    "日本語 한국어 العربية हिन्दी",
+    "🙂👩‍👩‍👧🏽 e\u0301",
+    "<|endoftext|>User: hi<|endoftext|>",
+    "don't I'll we've IT'S 'tis",
+    "def f(x):\n    return {x: [1, 2], 'y': None}  # ok?",
+    "\u200b\u00a0\x01\x7f\ufeff\U0010ffff",
+]
+
+
+@pytest.fixture(scope="module")
+def pair() -> ModelPair:
+    return specdemo.load_pair("builtin", device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The builtin pair as the command writes it."""
+    folder = tmp_path_factory.mktemp("gguf")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["gguf", str(folder)])
+        gguf.main()
+    return {role: folder / f"{role}.gguf" for role in ("target", "draft")}
+
+
+def advised(files: dict[str, Path], **settings: Any) -> tuple[str, ...]:
+    """The flags that the advisor hands over, with the draft's file where it lies."""
+    line = engine_lines("llama.cpp", Settings(**settings), {"draft": "draft"}).replace("\\\n", " ")
+    program, _, _, *flags = shlex.split(line)
+    assert program == "llama-server"
+    return tuple(str(files["draft"]) if flag == "draft.gguf" else flag for flag in flags)
+
+
+def drafting(files: dict[str, Path]) -> tuple[str, ...]:
+    return advised(files, gamma=GAMMA)
+
+
+@pytest.fixture(scope="module")
+def servers(files: dict[str, Path]) -> Iterator[dict[str, LlamaServer]]:
+    """Without speculation, with a draft of γ = 4, and with n-grams."""
+    with ExitStack() as stack:
+        flags = {
+            "plain": ("-np", "2", "-c", "2048"),
+            "drafting": (*drafting(files), "--metrics", "-np", "2", "-c", "2048"),
+            "ngram": advised(files, drafter="prompt_lookup", lookup_ngram=3, gamma=12),
+        }
+        yield {name: stack.enter_context(llama_server(files["target"], *f)) for name, f in flags.items()}
+
+
+@pytest.fixture(scope="module")
+def served(servers: dict[str, LlamaServer]) -> ServerPair:
+    return ServerPair(servers["plain"].url, servers["drafting"].url, "builtin")
+
+
+def here(settings: Settings) -> Settings:
+    """The same lane with the models of this process."""
+    return replace(settings, engine="auto", gamma=GAMMA)
+
+
+def shape(trace: Trace) -> list[tuple]:
+    """Its rounds, but for times, probabilities and what a rejected token was.
+
+    The round of an end token is left out: llama.cpp's draft was never seen to propose that token, and ours does.
+    """
+    return [
+        (r.drafted, r.accepted, r.stop, [(t.kind, None if t.kind == "rejected" else t.id) for t in r.tokens])
+        for r in trace.rounds
+        if r.stop != "eos"
+    ]
+
+
+# --- the same tokens --------------------------------------------------------------------------------------
+
+
+def test_its_tokenizer_and_template_are_ours(pair: ModelPair, served: ServerPair) -> None:
+    """Guards the GGUF: one other id, and every figure would be of another prompt."""
+    for text in [*ODD_TEXTS, *(e.prompt for e in examples())]:
+        answer = httpx.post(
+            served.baseline_url.replace("/v1", "/tokenize"), json={"content": text, "add_special": True}
+        )
+        assert answer.json()["tokens"] == list(encode(pair, text, chat=False)), text
+    for chat in (False, True):
+        trace = specdemo.run(served, "Hi, 12 naïve 🙂!", replace(PLAIN, chat=chat, max_new_tokens=1))
+        assert trace.prompt_ids == tuple(encode(pair, "Hi, 12 naïve 🙂!", chat))
+
+
+def test_greedy_ids_and_rounds_are_those_of_the_local_lane(pair: ModelPair, served: ServerPair) -> None:
+    """64 tokens of 20 prompts in float32. Every round is told right: drafted, accepted, and which tokens.
+
+    An output may part only where rounding decides: two tokens whose logits are a ten-thousandth apart.
+    """
+    settings, parted = replace(DRAFTED, max_new_tokens=64), {}
+    for example in examples()[:20]:
+        own = specdemo.run(pair, example.prompt, here(settings))
+        theirs = specdemo.run(served, example.prompt, settings)
+        assert (theirs.server.engine, theirs.server.level, theirs.server.notes) == ("llama.cpp", "detailed", ())
+        same = compare(own, theirs)
+        if same.outcome == "tie":
+            parted[example.title] = own.output[same.position].margin
+            continue
+        assert same.outcome == "identical", (example.title, same.text)
+        assert shape(theirs) == shape(own), example.title
+        assert theirs.text == own.text
+    print("parted at these margins:", parted)
+    assert all(margin < 1e-4 for margin in parted.values()), parted
+    assert len(parted) <= 2, parted
+
+
+@pytest.mark.parametrize("changes", [{}, {"repetition_penalty": 1.3}, {"chat": True}])
+def test_its_plain_lane_is_our_plain_lane(pair: ModelPair, served: ServerPair, changes: dict) -> None:
+    settings = replace(PLAIN, **changes)
+    theirs, own = specdemo.run(served, PROMPT, settings), specdemo.run(pair, PROMPT, here(settings))
+    assert theirs.token_ids == own.token_ids
+    assert theirs.rounds[-1].stop == own.rounds[-1].stop
+    assert {t.kind for t in theirs.tokens} == {"target"}
+    assert theirs.metrics().mean_acceptance_length == 1
+    assert 0 < theirs.server.decode_seconds < theirs.metrics().seconds
+
+
+def test_its_counters_are_what_the_lane_shows(served: ServerPair) -> None:
+    def counters() -> dict[str, float]:
+        page = httpx.get(served.speculative_url.replace("/v1", "/metrics")).text
+        samples = [s for family in text_string_to_metric_families(page) for s in family.samples]
+        return {
+            s.name.removeprefix("llamacpp:spec_decode_num_") + s.labels.get("position", ""): s.value
+            for s in samples
+        }
+
+    before = counters()
+    trace = specdemo.run(served, "Tom had a red ball.", DRAFTED)
+    counts = trace.server.counts
+    grown = {name: value - before.get(name, 0) for name, value in counters().items()}
+    assert grown["drafts_total"] == counts.steps > 0
+    assert (grown["draft_tokens_total"], grown["accepted_tokens_total"]) == (counts.drafted, counts.accepted)
+    by_position = [grown[f"accepted_tokens_per_pos_total{j}"] for j in range(GAMMA)]
+    assert by_position == [sum(counts.histogram[j + 1 :]) for j in range(GAMMA)]
+    assert trace.server.gamma == GAMMA
+
+
+def test_n_grams_draft_and_change_no_token(pair: ModelPair, servers: dict[str, LlamaServer]) -> None:
+    text = "A cat sat. A dog sat. A cow sat. A cat sat. A dog sat. A cow sat. A cat"
+    trace = specdemo.run(ServerPair(None, servers["ngram"].url, "builtin"), text, DRAFTED)
+    assert trace.token_ids == specdemo.run(pair, text, here(DRAFTED)).token_ids
+    assert trace.server.counts.drafted > 0
+    assert trace.metrics().accepted == trace.server.counts.accepted
+
+
+def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, Path]) -> None:
+    """Guards the head's GGUF, its taps and its output: llama.cpp's own code of EAGLE-3 gives our rounds.
+
+    A head that is not trained says the last token again, which is right only in a text that repeats one.
+    """
+    head = new_head(pair.target, HeadRecipe()).requires_grad_(False).eval()
+    path = files["target"].with_name("head.gguf")
+    write_head(path, head, pair.tokenizer)
+    with_head = ModelPair(pair.target, None, pair.tokenizer, head=head)
+    flags = ("--spec-type", "draft-eagle3", "-md", str(path), "--spec-draft-n-max", str(GAMMA))
+    accepted = 0
+    with llama_server(files["target"], *flags) as server:
+        served = ServerPair(None, server.url, "builtin")
+        for text in ("ha ha ha ha ha ha ha ha ha", "1 1 1 1 1 1 1 1 1 1 1", "!!!!!!!!!!!!!!!!", PROMPT):
+            own = specdemo.run(with_head, text, replace(here(DRAFTED), drafter="eagle3"))
+            theirs = specdemo.run(served, text, DRAFTED)
+            assert theirs.token_ids == own.token_ids, text
+            assert shape(theirs) == shape(own), text
+            accepted += own.metrics().accepted
+    assert accepted > 0
+
+
+def test_a_lane_ends_at_a_stop_text(served: ServerPair, pair: ModelPair) -> None:
+    whole = specdemo.run(served, PROMPT, DRAFTED)
+    stop = whole.text[20:26]
+    cut = specdemo.run(replace(served, stop=(stop,)), PROMPT, DRAFTED)
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.rounds[-1].stop == "eos"
+    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
+
+
+def test_characters_of_several_tokens_are_told_as_far_as_they_are_sent(
+    pair: ModelPair, served: ServerPair
+) -> None:
+    """llama.cpp sends no id for tokens inside a character; nothing else of the lane is lost."""
+    text = "é é é é é é é é é"
+    for settings in (DRAFTED, PLAIN):
+        own, trace = specdemo.run(pair, text, here(settings)), specdemo.run(served, text, settings)
+        assert own.text.startswith(" é ")  # of two tokens
+        assert trace.text.startswith(" é ")
+        assert trace.token_ids == []
+        known = [(t.id, o.id) for t, o in zip(trace.output, own.output, strict=True) if t.id is not None]
+        assert len(known) > len(own.output) // 2
+        assert all(theirs == ours for theirs, ours in known)
+        assert trace.server.level == "detailed"
+        theirs, ours = trace.metrics(), own.metrics()
+        for name in ("rounds", "proposed", "accepted", "emitted"):
+            assert getattr(theirs, name) == getattr(ours, name), name
+        assert Trace.from_json(trace.to_json()) == trace
+
+
+def test_a_sweep_has_the_servers_gamma(served: ServerPair) -> None:
+    report = specdemo.sweep(served, PROMPT, replace(DRAFTED, max_new_tokens=16))
+    (row,) = report.rows
+    assert row.gamma == GAMMA
+    assert row.speedup > 0
+    assert "γ = 4" in report.recommendation
+
+
+def test_lanes_of_one_machine_run_in_turns(pair: ModelPair, served: ServerPair) -> None:
+    """Guards fairness: on one machine each lane's time would be taken from the others."""
+    lanes = [here(PLAIN), PLAIN, DRAFTED, here(DRAFTED)]
+    race = specdemo.race([pair, served, served, pair], PROMPT, lanes)
+    order = [lane for lane, _ in race]
+    turns = [lane for n, lane in enumerate(order) if n == 0 or order[n - 1] != lane]
+    assert set(turns[:-2]) == {0, 3}  # both of this process, slice by slice
+    assert turns[-2:] == [1, 2]
+    traces = race.traces()
+    assert [IN_TURN in t.server.notes for t in traces[1:3]] == [True, True]
+    assert {compare(traces[0], t).outcome for t in traces[1:]} == {"identical"}
+    together = specdemo.race([replace(served, own_hardware=True)] * 2, PROMPT, [PLAIN, DRAFTED])
+    order = [lane for lane, _ in together]
+    assert order != sorted(order)
+    assert all(IN_TURN not in t.server.notes for t in together.traces())
+
+
+def test_the_readmes_commands_start_a_race(files: dict[str, Path]) -> None:
+    """As they stand there, but for the ports and the folder of the files."""
+    text = README.read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("llama-server ")]
+    with ExitStack() as stack:
+        urls = []
+        for _, *flags in commands:
+            flags = [f.replace("gguf-files", str(files["target"].parent)) for f in flags]
+            flags[flags.index("--port") + 1] = "0"
+            urls.append(stack.enter_context(running(*flags)).url)
+        traces = [specdemo.run(ServerPair(*urls, "builtin"), PROMPT, s) for s in (PLAIN, DRAFTED)]
+    assert [t.server.counts.drafted > 0 for t in traces] == [False, True]
+    assert traces[0].token_ids == traces[1].token_ids
+
+
+def test_a_server_is_advised_on_as_it_was_started(served: ServerPair) -> None:
+    """Two contenders: plain decoding and its own speculation, by the client's clock."""
+    report = specdemo.advise(served, [PROMPT], replace(DRAFTED, engine="auto", max_new_tokens=8), budget_seconds=3)
+    assert {row.name for row in report.rows} == {"plain decoding", "the server's speculation"}
+    assert report.best.speedup > 0
+    assert report.code("vllm").startswith("# Measured on a server")
+    with pytest.raises(specdemo.SettingsError, match="drafts as it was started"):
+        specdemo.advise(served, [PROMPT], methods=["model"])
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------
+
+
+def test_a_prompt_longer_than_its_context_is_refused_with_its_size(served: ServerPair) -> None:
+    with pytest.raises(ServerError, match=r"exceeds the available context size \(1024 tokens\)"):
+        specdemo.run(served, "word " * 2000, DRAFTED)
+    assert specdemo.run(served, PROMPT, DRAFTED).complete
+
+
+def test_two_visitors_at_once_get_their_own_answers(pair: ModelPair, served: ServerPair) -> None:
+    prompts, settings = [PROMPT, "The weather today is"], DRAFTED
+    with ThreadPoolExecutor(2) as pool:
+        traces = list(pool.map(lambda p: specdemo.run(served, p, settings), prompts))
+    for prompt, trace in zip(prompts, traces, strict=True):
+        assert trace.prompt_ids == tuple(encode(pair, prompt, chat=False))
+        assert trace.token_ids == specdemo.run(pair, prompt, here(settings)).token_ids
+        assert trace.complete
+
+
+def test_a_full_server_a_crash_and_a_restart_are_told(pair: ModelPair, files: dict[str, Path]) -> None:
+    """One slot: the second visitor waits. Then the server dies in the middle of an answer, and comes back."""
+    long = replace(DRAFTED, max_new_tokens=64, temperature=1.0, acceptance="sampling")
+    with llama_server(files["target"], *drafting(files)) as server:
+        served = ServerPair(None, server.url, "builtin")
+        first = specdemo.stream(served, PROMPT, long)
+        next(first)
+        late = specdemo.run(served, PROMPT, DRAFTED)
+        assert list(first)
+        assert "waited" in " ".join(late.server.notes)
+        assert late.token_ids == specdemo.run(pair, PROMPT, here(DRAFTED)).token_ids
+
+        lane = specdemo.stream(served, PROMPT, replace(long, max_new_tokens=800))
+        received = [next(lane) for _ in range(3)]
+        server.kill()
+        received += list(lane)
+        trace = lane.trace()
+        assert "broke off its answer" in trace.server.incomplete
+        assert list(trace.rounds) == received
+        assert not trace.complete
+        with pytest.raises(ServerError, match="cannot be reached"):
+            specdemo.run(served, PROMPT, DRAFTED)
+    port = server.url.rpartition(":")[2]
+    with llama_server(files["target"], *drafting(files), "--port", port):
+        assert specdemo.run(served, PROMPT, DRAFTED).token_ids == late.token_ids

@@ -1,0 +1,160 @@
+"""The panel and the stage around a run, in a real browser: one Run, phones, keys, what was asked, and axe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import axe_playwright_python
+import pytest
+from browsing import RUN_MS, choose, fill, press_run_and_wait, set_length, wait_for_phase
+from playwright.sync_api import Page, expect
+
+pytest_plugins = ["browser_fixtures"]
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+OPEN = "document.documentElement.dataset.tab"
+
+
+def findings(page: Page) -> list[str]:
+    """What axe-core finds serious or critical, with the first element of each."""
+    page.evaluate(AXE + ";0")
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{v['id']}: {v['nodes'][0]['target']}" for v in found if v["impact"] in ("serious", "critical")]
+
+
+def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> None:
+    """Guards one Run for all tabs, what it announces, what is dimmed and why, keys between tabs, and Back."""
+    starts = page.locator("#run-row .start:visible")
+    expect(starts).to_have_text(["Run race"])
+    page.get_by_role("tab", name="Race").focus()
+    page.keyboard.press("ArrowRight")
+    expect(starts).to_have_text(["Measure"])
+    expect(page.get_by_role("tab", name="Which setting?")).to_be_focused()
+    note = page.locator("#sweep-drafts")
+    expect(note).to_contain_text("24 runs of at most 128 tokens")
+    expect(note).to_contain_text("They take about")
+    expect(page.locator("#sweep-results .example")).to_be_visible()
+    expect(page.locator("#sweep-csv")).to_be_hidden()  # an example is no result to save
+    gamma = page.locator(".lane-gamma:visible")
+    expect(gamma).to_have_attribute("data-unused", "This tab tries every γ of its own range.")
+    assert gamma.evaluate("e => e.inert")
+    page.locator("#sweep-to input").fill("2.5")
+    expect(note).to_have_text("γ to: must be a whole number from 1 to 16, not 2.5.")
+    page.keyboard.press("Tab")
+    page.get_by_role("tab", name="Losslessness").click()
+    expect(starts).to_have_text(["Check"])
+    fill(page.locator("#lane2-gamma input[type=number]"), 9)
+    expect(page.locator("#losslessness-plan")).to_contain_text("γ 9 is lane 2’s. 400 runs of at most 12 tokens")
+    page.get_by_role("tab", name="Batch").click()
+    expect(starts).to_have_text(["Measure sizes"])
+    expect(page.locator("#prompt")).to_have_attribute("data-unused", "The batch has prompts of its own.")
+    for tab in ("losslessness", "sweep", "race"):
+        page.go_back()
+        page.wait_for_function(f"{OPEN} === '{tab}'", timeout=RUN_MS)
+    expect(page.locator("[data-unused]")).to_have_count(0)
+    fill(page.locator("#lane2-gamma input[type=number]"), 2.5)
+    expect(page.locator("#panel-note")).to_contain_text("Lane 2, γ: must be a whole number")
+    page.locator("#pair input").click()
+    expect(page.get_by_role("listbox")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("listbox")).to_have_count(0)
+    assert page.evaluate("document.activeElement !== document.body")
+
+
+def test_a_phone_has_the_prompt_and_run_first_and_a_talk_view_for_fingers(open_page: Callable[..., Page]) -> None:
+    """390 pixels wide: settings in a sheet, Run always there, the stage in view, Back out of the talk view."""
+    phone = open_page(
+        "length=24", viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True, is_mobile=True
+    )
+    expect(phone.locator("#settings")).to_be_hidden()
+    phone.locator("#settings-toggle").tap()
+    expect(phone.locator("#pair")).to_be_visible()
+    phone.locator("#run").tap()
+    expect(phone.locator("#settings")).to_be_hidden()
+    wait_for_phase(phone, "done")
+    expect(phone.locator("[data-role=speedup]")).to_be_in_viewport()
+    for button in ("#run", "#stop"):
+        expect(phone.locator(button)).to_be_in_viewport()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.locator("#enter-talk").tap()
+    for name in ("Run", "Pause", "Leave"):
+        expect(phone.locator(".talk-keys").get_by_role("button", name=name)).to_be_in_viewport()
+    phone.go_back()
+    expect(phone.locator("#panel")).to_be_visible()
+    phone.locator("#enter-talk").tap()
+    phone.locator(".talk-keys").get_by_role("button", name="Leave").tap()
+    expect(phone.locator("#panel")).to_be_visible()
+    assert "view=talk" not in phone.url
+
+
+def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -> None:
+    """Guards lanes before a run, the caption, the notice of changes, runs to look back at, and their settings."""
+    choose(page, "lane2-method", "Speculative: prompt lookup")
+    expect(page.locator(".race-lane h3").nth(1)).to_have_text("Prompt lookup")  # before anything ran
+    page.get_by_role("tab", name="Lane 1").click()
+    choose(page, "lane1-method", "Speculative: draft model")
+    fill(page.locator("#lane1-gamma input[type=number]"), 7)
+    set_length(page, 8)
+    press_run_and_wait(page)
+    question = page.locator("[data-role=question]")
+    expect(question).to_contain_text("Book a table for two near the harbour")
+    expect(question).to_contain_text("builtin · float32 · CPU")
+    expect(question).to_contain_text("greedy · at most 8 tokens")
+    page.locator("[data-lane='1'] [data-stat=acceptance_rate]").click()
+    expect(page.get_by_role("tooltip")).to_have_text("Σ accepted / Σ drafted tokens")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("tooltip")).to_have_count(0)
+    page.locator("#use-settings").focus()
+    for _ in range(30):  # back over what lies between, to a figure
+        page.keyboard.press("Shift+Tab")
+        if page.evaluate("document.activeElement.matches('[data-formula]')"):
+            break
+    expect(page.get_by_role("tooltip")).to_be_visible()
+    changed = page.locator("[data-role=changed]")
+    expect(changed).to_be_hidden()
+    page.locator("#prompt textarea").fill("<b>Once</b> upon")
+    fill(page.locator("#lane1-gamma input[type=number]"), 3)
+    expect(changed).to_be_visible()
+    press_run_and_wait(page)
+    expect(changed).to_be_hidden()
+    runs = page.locator("#history button")
+    expect(runs).to_have_count(2)
+    expect(runs.first).to_contain_text("<b>Once</b> upon")
+    expect(runs.nth(1)).to_contain_text("Speculative · Prompt lookup")
+    runs.nth(1).click()
+    expect(page.locator("[data-role=prompt-text]")).to_contain_text("Book a table", timeout=RUN_MS)
+    expect(runs.nth(1)).to_have_attribute("aria-current", "true")
+    page.locator("#use-settings").click()
+    expect(page.locator("#lane1-gamma input[type=number]")).to_have_value("7", timeout=RUN_MS)
+    expect(page.locator("#prompt textarea")).to_have_value(
+        "Book a table for two near the harbour on Friday evening."
+    )
+    with page.expect_download() as download:
+        page.locator("#save-json").click()
+    name = download.value.suggested_filename
+    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-book-a-table-for-two")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: Callable[..., Page], brake: Event, theme: str) -> None:
+    """The idle, the running and the finished page, and the tabs that measure with their examples."""
+    screen = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # what fades in is pale
+    page = open_page(f"length=24&lane3.method=lookup&__theme={theme}", **screen)
+    assert findings(page) == [], "idle"
+    page.locator("#run").click()
+    wait_for_phase(page, "running")
+    assert findings(page) == [], "running"
+    brake.set()
+    wait_for_phase(page, "done")
+    expect(page.locator("#history button")).to_have_count(1)
+    assert findings(page) == [], "done"
+    for tab, drawn in (
+        ("Which setting?", "#sweep-speedup .js-plotly-plot"),
+        ("Losslessness", ".losslessness .meters"),
+    ):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator(drawn)).to_be_visible()
+        expect(page.locator(".example:visible")).to_have_count(1)
+        assert findings(page) == [], tab

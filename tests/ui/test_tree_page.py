@@ -1,0 +1,54 @@
+"""The picture of a draft tree, in an exported replay: what is drawn, what the text hides, and whom it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from browsing import wait_for_phase
+from playwright.sync_api import Page, expect
+from toys import endless_pair, prompt_ids
+
+import specdemo
+from specdemo import Settings
+from specdemo.analysis.trees import bought
+
+pytest_plugins = ["browser_fixtures"]
+
+
+def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """Guards what is drawn of each round, that second guesses are hidden in the text, and the walk by keys."""
+    pair = endless_pair("llama")
+    fields = {"gamma": 4, "max_new_tokens": 40}
+    plain = specdemo.run(pair, prompt_ids(9), Settings(strategy="autoregressive", max_new_tokens=40))
+    tree = specdemo.run(pair, prompt_ids(9), Settings(tree_nodes=9, **fields))
+    assert specdemo.Trace.from_json(tree.to_json()) == tree
+    rounds = [r for r in tree.rounds if r.is_tree]
+    saved = next(r for r in rounds if r.saved)
+    figures = tree.metrics(plain)
+    assert figures.saved_rounds == sum(r.saved for r in rounds) > 0
+    assert f"{figures.saved_rounds} of {figures.rounds} rounds" in bought(figures)
+    specdemo.export_html([plain, tree], tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    card, text = page.locator("[data-role=tree]"), page.locator("[data-lane='1'] [data-role=tokens]")
+    wait_for_phase(page, "done")
+    expect(card).to_be_hidden()
+    read = [t for r in tree.rounds for t in r.reading]
+    branches = sum(len(r.tokens) for r in tree.rounds) - len(read)
+    assert text.locator(".t-branch").count() == branches > 0
+    expect(text.locator(".t-branch").first).to_be_hidden()
+    page.locator("[data-role=show-branches]").check()
+    expect(text.locator(".t-branch").first).to_be_visible()
+    page.locator("[data-role=show-branches]").uncheck()
+    page.locator("[data-role=show-tree]").check()
+    expect(card.locator("h3")).to_have_text(f"Round {rounds[-1].index}: a tree of {rounds[-1].drafted} guesses")
+    text.press("Home")
+    for _ in range(saved.index):
+        text.press("ArrowDown")
+    expect(card.locator("h3")).to_have_text(f"Round {saved.index}: a tree of {saved.drafted} guesses")
+    expect(card.locator(".tree-text")).to_contain_text("A later guess saved the round")
+    drawn = card.locator(".tree-node").evaluate_all("nodes => nodes.map((node) => node.dataset.kind)")
+    assert drawn == ["root", *(t.kind for t in saved.tokens)]
+    assert card.locator("path").count() == len(saved.tokens)
+    card.get_by_role("button", name="Close").click()
+    expect(card).to_be_hidden()
