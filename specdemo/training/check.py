@@ -11,29 +11,28 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.training.loop import load_checkpoint
-from specdemo.training.pretrain import build_model
+from specdemo.training.models import build_model, read_model
 from specdemo.training.tasks.answers import Checked, check, table
 from specdemo.training.tasks.domains import domains, held_out_tasks
 from specdemo.training.tasks.plan import Plan
 from specdemo.training.tasks.train import plain
 
 
-def read_model(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+def read_target(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """A finished target, or the last checkpoint of a run that goes on.
 
     Raises:
         SystemExit: the folder holds neither.
     """
     if (folder / "config.json").is_file():
-        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        return model, PreTrainedTokenizerFast.from_pretrained(folder)
+        return read_model(folder), PreTrainedTokenizerFast.from_pretrained(folder)
     state = load_checkpoint(folder / "target.pt")
     if state is None:
         raise SystemExit(
             f"{folder} holds neither config.json nor target.pt; give the folder of a target or of a run."
         )
     plan = Plan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
-    model = build_model(plan.shape(), plan.phases()[state["phase"]].layers, plan.recipe())
+    model = build_model(plan.shape(), plan.phases()[state["phase"]].layers, plan.seed)
     model.load_state_dict(state["model"])
     return plain(model), PreTrainedTokenizerFast.from_pretrained(folder / "tokenizer")
 
@@ -64,7 +63,7 @@ def main() -> None:
     every = domains(args.corpus)
     if unknown := set(args.domains or ()) - set(every):
         parser.error(f"--domains: none is called {', '.join(sorted(unknown))}; use {', '.join(every)}.")
-    model, tokenizer = read_model(args.folder)
+    model, tokenizer = read_target(args.folder)
     started = time.monotonic()
     asked = {n: held_out_tasks(d, args.prompts) for n, d in every.items() if n in (args.domains or every)}
     checked = check(model, tokenizer, every, asked)

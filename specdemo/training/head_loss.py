@@ -54,8 +54,6 @@ def unrolled_loss(
     kept = torch.isin(best, head.target_ids)
     draft_ids = torch.full((head.config.vocabulary,), 0, device=best.device)
     draft_ids[head.target_ids] = torch.arange(len(head.target_ids), device=best.device)
-    # Index t holds what the target says of token t + 1.
-    labels = seen.logits[..., head.target_ids].float().softmax(-1)
     hidden, cache = head.project(seen.features), DynamicCache()
     total, agreement = hidden.new_zeros((), dtype=torch.float32), []
     for step in range(unrolled):
@@ -65,17 +63,18 @@ def unrolled_loss(
         embeddings = functional.embedding(_shifted(seen.ids, ahead), table)
         positions = torch.arange(step, step + count, device=hidden.device).expand(rows, -1)
         h = head(hidden, embeddings, positions, _mask(count, step, hidden), cache)
-        log_q = head.logits(h).float().log_softmax(-1)
         hidden = head.feed_back(h)
         counts = _shifted(seen.learned, ahead + 1) & _shifted(kept, ahead)
         counts[:, count - ahead - 1 :] = False
-        wanted = _shifted(draft_ids[best], ahead)
-        soft = -(_shifted(labels, ahead) * log_q).sum(-1)
-        hard = -log_q.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
-        each = (1 - hard_share) * soft + hard_share * hard
-        number = counts.sum().clamp(min=1)
-        total = total + step_decay**step * (each * counts).sum() / number
-        agreement.append((((log_q.argmax(-1) == wanted) & counts).sum() / number).item())
+        row, index = counts.nonzero(as_tuple=True)  # only the places that count pass the output layer
+        says = index + ahead  # index t of the target's logits is of token t + 1
+        q = head.logits(h[row, index]).float()
+        p = seen.logits[row, says][:, head.target_ids].float().softmax(-1)
+        wanted = draft_ids[best[row, says]]
+        soft, hard = (functional.cross_entropy(q, label, reduction="sum") for label in (p, wanted))
+        number = max(1, len(row))
+        total = total + step_decay**step * ((1 - hard_share) * soft + hard_share * hard) / number
+        agreement.append((q.argmax(-1) == wanted).sum().item() / number)
     return total, agreement
 
 

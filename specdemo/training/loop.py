@@ -154,6 +154,14 @@ class Trainer:
         self._losses, self._clock, self._reported = [], time.monotonic(), self._done
 
 
+def hardware(device: torch.device, dtype: torch.dtype) -> str:
+    """The machine in words, for a model card."""
+    if device.type == "cuda":
+        return f"one {torch.cuda.get_device_name(device)}"
+    cores = torch.get_num_threads()
+    return f"{cores} CPU core{'s' if cores > 1 else ''} in {str(dtype).removeprefix('torch.')}"
+
+
 def schedule(done: int, total: int, decay_share: float, step: int, warmup: int) -> float:
     """Warm up, hold, then fall linearly to zero over the last ``decay_share`` of the tokens."""
     fall = min(1.0, (total - done) / max(1.0, decay_share * total))

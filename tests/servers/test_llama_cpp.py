@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from specdemo.training.recipe import Recipe
 
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, Trace
@@ -27,7 +28,6 @@ from specdemo.servers.engines import table
 from specdemo.training.gguf import __main__ as gguf
 from specdemo.training.gguf.head import write_head
 from specdemo.training.head import new_head
-from specdemo.training.head_recipe import HeadRecipe
 
 GAMMA = 4
 README = Path(table.__file__).parents[1] / "README.md"
@@ -190,7 +190,7 @@ def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, P
 
     A head that is not trained says the last token again, which is right only in a text that repeats one.
     """
-    head = new_head(pair.target, HeadRecipe()).requires_grad_(False).eval()
+    head = new_head(pair.target, Recipe()).requires_grad_(False).eval()
     path = files["target"].with_name("head.gguf")
     write_head(path, head, pair.tokenizer)
     with_head = ModelPair(pair.target, None, pair.tokenizer, head=head)

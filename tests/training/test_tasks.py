@@ -13,11 +13,11 @@ from corpus_files import write_corpus
 
 from specdemo.training import check as check_command
 from specdemo.training.loop import Run
-from specdemo.training.recipe import END_OF_TEXT
 from specdemo.training.tasks import __main__ as command
 from specdemo.training.tasks import arithmetic, code, data, edit
 from specdemo.training.tasks.attention import NAME, causal_attention
 from specdemo.training.tasks.chat import Chat
+from specdemo.training.tasks.documents import END_OF_TEXT
 from specdemo.training.tasks.domains import domains, held_out_tasks
 from specdemo.training.tasks.loss import summed_cross_entropy
 from specdemo.training.tasks.plan import Plan, tiny_plan
@@ -275,7 +275,7 @@ def test_the_commands_train_and_check(corpus: Path, tmp_path: Path, monkeypatch,
     with pytest.raises(SystemExit, match=r"chat\.txt\.gz; give"):
         domains(tmp_path)
     with pytest.raises(SystemExit, match="holds neither"):
-        check_command.read_model(tmp_path / "tokenizer")
+        check_command.read_target(tmp_path / "tokenizer")
 
 
 def test_the_shares_sum_to_one() -> None:

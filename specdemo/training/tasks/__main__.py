@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.files import write_whole
-from specdemo.training.export import export_model
-from specdemo.training.loop import Run
+from specdemo.training.loop import Run, hardware
+from specdemo.training.models import write_model
 from specdemo.training.muon import quicker_dtype
 from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import HEAD_SIZE, Plan, tiny_plan
@@ -125,7 +125,9 @@ def main() -> None:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     log(f"start in {dtype} on {device}")
     target = train(plan, every, tokenizer, run)
-    export_model(target, tokenizer, args.out / "target", plan.recipe())
+    half = f", {plan.shallow_share:.0%} of them at half the depth" if plan.shallow_share else ""
+    note = f"{plan.tokens / 1e6:g}M tokens of tasks{half}, on {hardware(device, dtype)}."
+    write_model(target, tokenizer, args.out / "target", note)
     log(f"written to {args.out / 'target'}")
 
 

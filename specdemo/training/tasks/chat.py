@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from specdemo.training.corpus import read_documents, split
+from specdemo.training.tasks.documents import read_documents, split
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task
 
 FILE = "chat.txt.gz"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
-from specdemo.training.recipe import Phase, Recipe, Shape
+from specdemo.training.models import Shape
 
 HEAD_SIZE = 64
 FREE_TEXT, OTHERS = ("chat", "stories"), ("data", "arithmetic", "code", "edit")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """So many tokens at one depth."""
+
+    layers: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +78,10 @@ class Plan:
         """One stretch at full depth, or one at half the depth before it."""
         shallow = int(self.tokens * self.shallow_share)
         parts = ((self.layers // 2, shallow), (self.layers, self.tokens - shallow))
-        return tuple(Phase(layers, tokens, self.window, self.batch_tokens) for layers, tokens in parts if tokens)
+        return tuple(Phase(layers, tokens) for layers, tokens in parts if tokens)
 
     def shape(self) -> Shape:
-        return Shape(self.width, self.heads, self.heads, self.feed_forward)
-
-    def recipe(self) -> Recipe:
-        """What building a model reads of a recipe."""
-        return replace(Recipe(), seed=self.seed, vocab_size=self.vocab_size, context=self.context)
+        return Shape(self.width, self.heads, self.feed_forward, self.vocab_size, self.context)
 
     def as_dict(self) -> dict:
         return asdict(self)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
-from specdemo.training.corpus import read_documents, split
+from specdemo.training.tasks.documents import read_documents, split
 from specdemo.training.tasks.task import Answer, Draw, Grade, NoneOnThisSide, Task, is_held_out
 from specdemo.training.tasks.words import NAMES, SHE, listed
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specdemo.training.recipe import END_OF_TEXT
+from specdemo.training.tasks.documents import END_OF_TEXT
 from specdemo.training.tasks.task import Domain, Draw, Task
 
 USER, ASSISTANT, END = "<|user|>", "<|assistant|>", "<|end|>"

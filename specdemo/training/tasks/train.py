@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.training.loop import Run, Trainer, load_checkpoint, schedule
-from specdemo.training.pretrain import build_model, grown
+from specdemo.training.models import build_model, grown
 from specdemo.training.tasks.answers import check, table
 from specdemo.training.tasks.attention import NAME
 from specdemo.training.tasks.domains import held_out_tasks
@@ -17,7 +17,6 @@ from specdemo.training.tasks.loss import summed_cross_entropy
 from specdemo.training.tasks.plan import Plan
 from specdemo.training.tasks.stream import Batch, TaskStream
 from specdemo.training.tasks.task import Domain
-from specdemo.training.tasks.tokenizer import BOS_ID, END_ID
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
@@ -29,13 +28,13 @@ def train(
     path = run.folder / "target.pt"
     state = load_checkpoint(path)
     first = state["phase"] if state else 0
-    phases, recipe = plan.phases(), plan.recipe()
+    phases, shape = plan.phases(), plan.shape()
     stream = TaskStream(domains, plan.shares, tokenizer, plan.seed, plan.answers_only)
-    model = build_model(plan.shape(), phases[first].layers, recipe)
+    model = build_model(shape, phases[first].layers, plan.seed)
     for index in range(first, len(phases)):
         phase = phases[index]
         if index > first:
-            model, state = grown(model, plan.shape(), phase.layers, recipe), None
+            model, state = grown(model, shape, phase.layers, plan.seed), None
             run.log(f"target: grown to {phase.layers} layers")
         model.to(run.device).set_attn_implementation(NAME)
         # The loss is not compiled: it is a few multiplications of another number of positions in every step.
@@ -61,11 +60,8 @@ def train(
 
 
 def plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """The same weights for use: without compiled code, with an attention that takes a cache, and with its end."""
-    config = copy.deepcopy(model.config)
-    config.eos_token_id = END_ID
-    config.bos_token_id = config.pad_token_id = BOS_ID
-    copied = LlamaForCausalLM._from_config(config, attn_implementation="sdpa")
+    """The same weights for use: without compiled code, with an attention that takes a cache."""
+    copied = LlamaForCausalLM._from_config(copy.deepcopy(model.config), attn_implementation="sdpa")
     copied.load_state_dict(model.state_dict())
     return copied.to(model.device).eval()
 

@@ -1,4 +1,4 @@
-"""What a head learns from: answers that its target writes itself, half of them greedily, half at temperature 1."""
+"""What drafters learn from: answers that their target writes, half of them greedily, half at temperature 1."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from specdemo.files import written_whole
-from specdemo.training.head_recipe import HeadRecipe
 from specdemo.training.loop import Run
+from specdemo.training.recipe import Recipe
 from specdemo.training.tasks.plan import Plan
 from specdemo.training.tasks.task import Domain, Draw, Task
 
@@ -41,6 +41,11 @@ class Texts:
             answers[row, self.begins[pick] : len(text)] = True
         return ids, answers
 
+    def drawn(self, rows: int, seed: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch of so many rows at random; a pure function of seed and step."""
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+        return self.batch(torch.randint(len(self.ids), (rows,), generator=generator).tolist())
+
 
 def prompt_ids(tokenizer: PreTrainedTokenizerFast, task: Task) -> list[int]:
     """A task's prompt in the chat template, as it is used."""
@@ -53,7 +58,7 @@ def written(
     target: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     domains: dict[str, Domain],
-    recipe: HeadRecipe,
+    recipe: Recipe,
     run: Run,
     seconds: float,
 ) -> Texts:
@@ -76,7 +81,7 @@ def written(
     return Texts([ids for part in parts for ids in part.ids], [b for part in parts for b in part.begins])
 
 
-def _tasks(domains: dict[str, Domain], index: int, recipe: HeadRecipe) -> Iterator[Task]:
+def _tasks(domains: dict[str, Domain], index: int, recipe: Recipe) -> Iterator[Task]:
     """Training tasks of the domains by their shares in the target's training; held-out ones are never drawn."""
     shares = {name: share for name, share in Plan().shares.items() if name in domains}
     order = np.random.default_rng([recipe.seed, index])
@@ -90,7 +95,7 @@ def _answered(
     target: PreTrainedModel,
     tasks: Iterator[Task],
     tokenizer: PreTrainedTokenizerFast,
-    recipe: HeadRecipe,
+    recipe: Recipe,
     index: int,
 ) -> Texts:
     prompts = [prompt_ids(tokenizer, task)[-recipe.longest_prompt :] for task in tasks]

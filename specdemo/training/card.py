@@ -1,0 +1,149 @@
+"""A pair's model card: right answers and what its drafters keep, on held-out prompts that nobody selected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdemo.drafters import DRAFTERS
+from specdemo.files import write_whole
+from specdemo.metrics import counts_of, totals
+from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.pair import ModelPair
+from specdemo.runs.single import run
+from specdemo.settings import Settings
+from specdemo.trace import Trace
+from specdemo.training.models import read_model
+from specdemo.training.tasks.answers import Checked, check, table
+from specdemo.training.tasks.domains import held_out_tasks
+from specdemo.training.tasks.task import Domain
+from specdemo.training.texts import prompt_ids
+
+GAMMA, TOKENS = 4, 96
+DRAFTED_SHARE = 5
+"""Acceptance is counted on one prompt of so many: every drafter answers each."""
+
+DATA = """\
+| data | what | licence |
+|---|---|---|
+| Schema-Guided Dialogue | task dialogues (restaurants, flights, music, banks): chat | CC BY-SA 4.0 |
+| TinyStories | very simple stories | CDLA-Sharing-1.0 |
+| Pratham Books, African Storybook | children's picture-book stories | CC BY |
+| generators of this project (`specdemo/training/tasks`) | data, arithmetic, code, edit | Apache-2.0 |
+"""
+
+
+def write_card(
+    folder: Path,
+    target: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    domains: Mapping[str, Domain],
+    prompts: int,
+) -> str:
+    """Write ``folder/README.md`` from what the files in the folder answer and draft; returns its tables.
+
+    Args:
+        prompts: held-out ones, of each domain.
+    """
+    draft = read_model(folder / "draft") if (folder / "draft").is_dir() else None
+    head = Eagle3Head.load(folder / "head", target) if (folder / "head").is_dir() else None
+    pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
+    checked = check(target, tokenizer, domains, {n: held_out_tasks(d, prompts) for n, d in domains.items()})
+    tables = f"{table(checked)}\n\n{_acceptance(pair, checked, max(1, prompts // DRAFTED_SHARE))}"
+    models = [("target", target), ("draft", draft), ("EAGLE-3 head", head)]
+    shapes = "\n".join(f"- **{name}**: {_shape(model)}" for name, model in models if model is not None)
+    notes = "\n".join(
+        f"- **{name}**: {model.config.training_note}" for name, model in models[:2] if model is not None
+    )
+    write_whole(folder / "README.md", _card(shapes, notes, tables, _samples(checked), prompts, tokenizer))
+    return f"right answers, and tokens that are kept:\n{tables}"
+
+
+def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
+    count = f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters"
+    if isinstance(model, Eagle3Head):
+        return f"{count}, one layer that reads what enters the target's layers {', '.join(map(str, model.taps))}"
+    config = model.config
+    layers = f"{config.num_hidden_layers} layer{'s' if config.num_hidden_layers > 1 else ''}"
+    return f"{count}, {layers} × {config.hidden_size} wide, {config.num_attention_heads} heads"
+
+
+def _acceptance(pair: ModelPair, checked: Mapping[str, Checked], count: int) -> str:
+    """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""
+    lines = ["| drafter | domain | " + " | ".join(f"token {j + 1}" for j in range(GAMMA)) + " | τ |"]
+    lines.append("|---|---|" + "---|" * (GAMMA + 1))
+    for spec in DRAFTERS.values():
+        if spec.copies or (spec.needs is not None and spec.needs not in pair.parts):
+            continue
+        settings = Settings(drafter=spec.name, gamma=GAMMA, max_new_tokens=TOKENS)
+        for name, domain in checked.items():
+            traces = [run(pair, prompt_ids(pair.tokenizer, task), settings) for task in domain.tasks[:count]]
+            lines.append(_row(spec.label, name, traces))
+    return "\n".join(lines)
+
+
+def _row(label: str, domain: str, traces: list[Trace]) -> str:
+    sums = totals([r for trace in traces for r in counts_of(trace.rounds)], GAMMA)
+    shares = " | ".join(f"{share:.0%}" for share in sums.per_position)
+    return f"| {label} | {domain} | {shares} | {sums.mean_acceptance_length or 1.0:.2f} |"
+
+
+def _samples(checked: Mapping[str, Checked]) -> str:
+    """The first held-out prompt of every domain and its answer."""
+    parts = []
+    for name, domain in checked.items():
+        quoted = "\n".join(
+            f"    {line}" for line in f"{domain.tasks[0].prompt}\n⟶ {domain.answers[0].text}".split("\n")
+        )
+        parts.append(f"### {name}\n\n{quoted}")
+    return "\n\n".join(parts)
+
+
+def _card(
+    shapes: str, notes: str, tables: str, samples: str, prompts: int, tokenizer: PreTrainedTokenizerFast
+) -> str:
+    return f"""---
+license: cc-by-sa-4.0
+language: en
+pipeline_tag: text-generation
+tags: [speculative-decoding, llama, eagle3]
+---
+# The builtin pair
+
+Small Llama models made for showing speculative decoding on any CPU without a download. They answer tasks of six
+domains: chat about a service, simple stories, tables and JSON, sums worked step by step, short Python functions,
+and a text given again with one change. They know nothing else.
+
+{shapes}
+- **tokenizer**: byte-level BPE of {len(tokenizer)} tokens, digits one by one, shared
+- **context**: {tokenizer.model_max_length} tokens
+- **format**: bfloat16 safetensors; run in float32 on a CPU
+
+The target is deep and narrow because a CPU then spends its time on the layers' fixed costs: verifying several
+tokens costs little more than one, and a shallow drafter is cheap.
+
+## Training
+
+{notes}
+
+`python -m specdemo.training` and `python -m specdemo.training.tasks` run it again; every number is in
+`specdemo/training/recipe.py` and `specdemo/training/tasks/plan.py`.
+
+{DATA}
+## Held-out prompts
+
+Right answers of the target to {prompts} held-out prompts a domain, greedy; below, the share of rounds that keep
+so many drafted tokens or more, and the tokens a round (τ), greedy, γ = {GAMMA}, on the first
+{max(1, prompts // DRAFTED_SHARE)} of them. What counts as right, and what is held out, is in
+`specdemo/training/README.md`.
+
+{tables}
+
+## Samples
+
+The first held-out prompt of each domain, with the target's greedy answer as it came.
+
+{samples}
+"""

@@ -1,0 +1,91 @@
+"""A draft model of one wide layer for a finished target: it reads the tasks, then learns what the target says.
+
+The second part is distillation on text that the target wrote itself (DistillSpec, arXiv 2310.08461).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdemo.training.loop import Run, Trainer, load_checkpoint, schedule
+from specdemo.training.models import Shape, build_model
+from specdemo.training.recipe import Recipe
+from specdemo.training.tasks.plan import Plan
+from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.task import Domain
+from specdemo.training.texts import Texts
+
+
+def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
+    """Mean cross entropy to the target's sharpened distribution, in nats.
+
+    The label is (1 − h)·p + h·onehot(argmax p): p alone serves sampling, where acceptance is Σ min(p, q)
+    (arXiv 2310.08461), the one-hot part greedy decoding, where only the best token counts.
+
+    Args:
+        q_logits: (positions, V) the draft's.
+        p_logits: (positions, V) the target's.
+        hard_share: h.
+    """
+    soft = functional.cross_entropy(q_logits.float(), p_logits.float().softmax(-1))
+    hard = functional.cross_entropy(q_logits.float(), p_logits.argmax(-1))
+    return (1 - hard_share) * soft + hard_share * hard
+
+
+def train_draft(
+    target: LlamaForCausalLM,
+    texts: Texts,
+    tokenizer: PreTrainedTokenizerFast,
+    domains: dict[str, Domain],
+    recipe: Recipe,
+    run: Run,
+) -> LlamaForCausalLM:
+    """The trained draft; checkpoints of earlier starts (``folder/draft.pt``) are taken up.
+
+    A checkpoint holds the seconds that all starts spent, so that the minutes are those of the whole run.
+    """
+    config = target.config
+    shape = Shape(
+        recipe.draft_width,
+        recipe.draft_heads,
+        recipe.draft_feed_forward,
+        config.vocab_size,
+        config.max_position_embeddings,
+    )
+    draft = build_model(shape, 1, recipe.seed).to(run.device)
+    stream = TaskStream(domains, Plan().shares, tokenizer, recipe.seed, answers_only=False)
+    path, budget = run.folder / "draft.pt", (1 - recipe.text_share) * 60 * recipe.minutes
+    rates, tokens = (recipe.matrix_lr, recipe.vector_lr), recipe.task_rows * recipe.window
+    trainer = Trainer("draft", draft, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
+    for step in trainer.steps():
+        with run.autocast():
+            if trainer.seconds < recipe.task_share * budget:
+                loss = _of_tasks(draft, stream, recipe, step, run)
+            else:
+                loss = _of_the_target(draft, target, texts, recipe, step, run)
+        spent = min(trainer.seconds, budget)
+        trainer.update([loss], schedule(spent, budget, recipe.decay_share, step, recipe.warmup_steps))
+    trainer.save()
+    return draft.eval()
+
+
+def _of_tasks(draft: LlamaForCausalLM, stream: TaskStream, recipe: Recipe, step: int, run: Run) -> torch.Tensor:
+    batch = stream.batch(step, recipe.task_rows, recipe.window)
+    learned = batch.learned.to(run.device)
+    hidden = draft.model(batch.ids.to(run.device), use_cache=False).last_hidden_state[learned]
+    return functional.cross_entropy(draft.lm_head(hidden).float(), batch.targets.to(run.device)[learned])
+
+
+def _of_the_target(
+    draft: LlamaForCausalLM, target: LlamaForCausalLM, texts: Texts, recipe: Recipe, step: int, run: Run
+) -> torch.Tensor:
+    """On one batch of the target's texts, at the places whose next token is an answer's."""
+    ids, answers = (t.to(run.device) for t in texts.drawn(recipe.rows, recipe.seed, step))
+    places = answers.roll(-1, dims=1)
+    places[:, -1] = False
+    with torch.no_grad():
+        p_logits = target.lm_head(target.model(ids, use_cache=False).last_hidden_state[places])
+    hidden = draft.model(ids, use_cache=False).last_hidden_state[places]
+    return distillation_loss(draft.lm_head(hidden), p_logits, recipe.hard_share)

@@ -1,0 +1,25 @@
+"""The corpus: gzipped text files of documents, of which every 50th is held out."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+END_OF_TEXT = "<|endoftext|>"
+HOLD_OUT_EVERY = 50
+
+
+def read_documents(path: Path) -> list[str]:
+    """The documents of one file, in order.
+
+    Raises:
+        FileNotFoundError: the corpus folder lacks this file.
+    """
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [text for part in file.read().split(f"{END_OF_TEXT}\n") if (text := part.strip())]
+
+
+def split(documents: list[str]) -> tuple[list[str], list[str]]:
+    """(training, held-out): every 50th document, counted from the first, is held out."""
+    held_out = documents[::HOLD_OUT_EVERY]
+    return [d for i, d in enumerate(documents) if i % HOLD_OUT_EVERY], held_out
