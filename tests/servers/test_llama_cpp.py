@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from specdemo.training.recipe import Recipe
 
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, Trace
@@ -28,6 +27,7 @@ from specdemo.servers.engines import table
 from specdemo.training.gguf import __main__ as gguf
 from specdemo.training.gguf.head import write_head
 from specdemo.training.head import new_head
+from specdemo.training.recipe import Recipe
 
 GAMMA = 4
 README = Path(table.__file__).parents[1] / "README.md"
