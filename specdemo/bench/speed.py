@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
+from specdemo.analysis.repetition import LOOP_GRAM, distinct_share, loops
 from specdemo.bench.contenders import (
     Contender,
     Sample,
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(slots=True)
 class DomainResult(Samples):
-    """Samples of one domain, of the prompts that count; ``distinct``: share of distinct 4-grams by prompt."""
+    """Samples of one domain, of the prompts that count; ``distinct``: share of distinct 8-grams by prompt."""
 
     domain: str = ""
     counted: list[str] = field(default_factory=list)
@@ -96,8 +96,9 @@ def measure_domain(pair: ModelPair, domain: str, prompts: list[Example], plan: P
     contenders, counted = _contenders(pair, plan), []
     for example in prompts:
         ids = encode(pair, example.prompt)
-        result.distinct[example.title] = distinct_share(contenders[PLAIN](ids).ids)
-        if result.distinct[example.title] >= LEAST_DISTINCT:
+        plain = contenders[PLAIN](ids).ids
+        result.distinct[example.title] = distinct_share(plain, LOOP_GRAM)
+        if not loops(plain):
             counted.append(ids)
             result.counted.append(example.title)
 
@@ -133,7 +134,7 @@ def summary(result: DomainResult, plan: Plan) -> dict[str, Any]:
     return {
         "domain": result.domain,
         "counted_prompts": result.counted,
-        "distinct_4grams": result.distinct,
+        "distinct_8grams": result.distinct,
         "speedup_by_gamma": speedups,
         "best_gamma": best,
         "tokens_per_second": {name: result.tokens_per_second(name) for name in result.of},

@@ -13,7 +13,7 @@ from threading import Event
 from specdemo.analysis.advice import AdviceReport, block_speedups
 from specdemo.analysis.advice_rows import AdviceRun, settings_of
 from specdemo.analysis.racing import PLAIN, SERVER, Contender, Race, contenders_of
-from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
+from specdemo.analysis.repetition import loops
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PromptError, SettingsError, quoted
@@ -185,8 +185,8 @@ class _Driver:
 
     @staticmethod
     def _with(report: AdviceReport, run: AdviceRun, trace: Trace, seconds: float) -> AdviceReport:
-        loops = run.place == PLAIN and distinct_share(trace.token_ids) < LEAST_DISTINCT
-        looping = {*report.looping, run.run.prompt + 1} if loops else report.looping
+        in_circles = run.place == PLAIN and loops(trace.token_ids)
+        looping = {*report.looping, run.run.prompt + 1} if in_circles else report.looping
         return replace(report, runs=(*report.runs, run), seconds=seconds, looping=tuple(sorted(looping)))
 
     @staticmethod

@@ -29,7 +29,8 @@ class Example:
 
 def examples() -> list[Example]:
     """All example prompts, grouped by domain in the order of the file."""
-    return [Example(**e) for e in read_toml(ASSETS / "prompts.toml")["prompt"]]
+    found = read_toml(ASSETS / "prompts.toml")["prompt"]
+    return [Example(e["domain"], e["title"], e["prompt"].strip()) for e in found]
 
 
 def by_domain() -> dict[str, list[Example]]:

@@ -6,7 +6,7 @@ import pytest
 from made_traces import PLAIN, lane_of, plain_lane, round_of
 
 from specdemo.analysis.diagnosis import explain, explain_quantization, explain_race
-from specdemo.analysis.repetition import distinct_share
+from specdemo.analysis.repetition import distinct_share, loops
 from specdemo.losslessness.compare import compare
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup
@@ -116,6 +116,13 @@ def test_theory_and_repetition_on_numbers_done_by_hand() -> None:
     assert expected_speedup(3.0, 4, 0.1, 1.1) == pytest.approx(2.0)
     assert distinct_share([1, 2, 3, 4, 1, 2, 3, 4, 1]) == pytest.approx(4 / 6)
     assert distinct_share([1, 2]) == 1.0
+
+
+def test_rows_of_a_table_are_no_loop() -> None:
+    """Keys and brackets come back in every row; sentences that come back are a loop."""
+    rows = [token for row in range(5) for token in (1, 2, 3, 100 + row, 4, 5, 6, 7, 200 + row, 8, 9)]
+    assert not loops(rows)
+    assert loops(list(range(20)) * 5)
 
 
 # --- lanes of other weights ---------------------------------------------------------------------------------
