@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config
 
+from specdemo.bench.asked import prompts_of
 from specdemo.bench.contenders import Contender, Sample, Samples, ours
 from specdemo.bench.forwards import TOKEN, filled_runner, now
 from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, load, run_bench, spread
@@ -25,9 +26,7 @@ from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import DTYPES
 from specdemo.runs.encode import encode
-from specdemo.runs.prompts import by_domain
 from specdemo.settings import Settings
-from specdemo.training.tasks.domains import domains, held_out_tasks
 
 PLAIN, AUTO = "plain", "auto"
 
@@ -40,7 +39,7 @@ def measure(args: Args) -> Results:
     ways |= {(g, 0): Settings(gamma=g, **fields) for g in args.gammas}
     ways |= {(g, n): Settings(gamma=g, tree_nodes=n, **fields) for g in args.gammas for n in args.nodes if n > g}
     ways[AUTO] = Settings(tree_nodes="auto", **fields)
-    prompts = _prompts(args)
+    prompts = prompts_of(args)
     found = {name: _domain(pair, name, texts, ways, args.repeats) for name, texts in prompts.items()}
     return {
         **head(args, pair.device, "drafter", "gammas", "nodes", "tokens", "repeats", temperature=0),
@@ -49,15 +48,6 @@ def measure(args: Args) -> Results:
         "domains": list(found.values()),
         "checks": checks(args.size, args.dtypes[0], args.context, args.checked, args.steps) if args.size else None,
     }
-
-
-def _prompts(args: Args) -> dict[str, list[str]]:
-    """By domain; none is left out for what is written after it."""
-    if args.corpus is None:
-        return {name: [e.prompt for e in some[: args.prompts]] for name, some in by_domain().items()}
-    made = domains(args.corpus)
-    names = [name for name in by_domain() if name in made]
-    return {name: [task.prompt for task in held_out_tasks(made[name], args.prompts)] for name in names}
 
 
 def _domain(
