@@ -64,6 +64,7 @@ class Settings:
         repetition_penalty: divides the scores of tokens already seen (CTRL, arXiv 1909.05858), 1 is off; from
             0.01 to 100.
         max_new_tokens: the longest output, in tokens.
+        ignore_eos: write that many tokens whatever the target says of its end; for measuring at one length.
         seed: of the random draws; the same seed gives the same output on the same machine with
             the same number of threads.
         lookup_ngram: for ``prompt_lookup``, the longest end of the text that is looked for, in tokens.
@@ -91,6 +92,7 @@ class Settings:
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     max_new_tokens: int = 128
+    ignore_eos: bool = False
     seed: int = 0
     accept_top_k: int = 10
     chat: bool | None = None
@@ -119,8 +121,9 @@ class Settings:
         self._whole("lookup_ngram", 1, MAX_LOOKUP_NGRAM, "tokens to look for")
         if self.exit_layer is not None:
             self._whole("exit_layer", 1, None, "how many of the target's layers draft")
-        if not isinstance(self.adaptive_gamma, bool):
-            raise SettingsError("adaptive_gamma", f"must be True or False, not {quoted(self.adaptive_gamma)}.")
+        for name in ("adaptive_gamma", "ignore_eos"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise SettingsError(name, f"must be True or False, not {quoted(value)}.")
         if self.server is not None and (not isinstance(self.server, str) or not self.server):
             raise SettingsError("server", f"must be the name of a configured server, not {quoted(self.server)}.")
         if self.server is not None and self.engine != "server":

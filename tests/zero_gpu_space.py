@@ -93,7 +93,7 @@ def main() -> None:
     found["batch"] = [ended.phase, tokens_of(ended.result, 2)]
     *_, ended = states(CheckJob(pair, PROMPT, SETTINGS, 1, TOKENS))
     found["check"] = [ended.phase, ended.result.outcome if ended.result else ended.message]
-    stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900)
+    stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900, ignore_eos=True)
     for ended in states(race(long, long), stop):
         if ended.result.value["rounds"]:
             stop.set()

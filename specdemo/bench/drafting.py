@@ -41,8 +41,8 @@ def lookup_speedup(pair: ModelPair, gamma: int, tokens: int, repeats: int) -> di
 def lookup_overhead(pair: ModelPair, tokens: int, repeats: int) -> dict[str, Any]:
     """Time of the rounds in which nothing matched, over autoregressive steps at the same places, minus 1."""
     lanes = [
-        Settings(strategy="autoregressive", max_new_tokens=tokens),
-        Settings(drafter="prompt_lookup", max_new_tokens=tokens),
+        Settings(strategy="autoregressive", max_new_tokens=tokens, ignore_eos=True),
+        Settings(drafter="prompt_lookup", max_new_tokens=tokens, ignore_eos=True),
     ]
     ratios = []
     for _ in range(repeats):

@@ -155,7 +155,7 @@ class Bench:
     def whole(self, tokens: int) -> dict[str, Any]:
         """A run that nobody ends; its last view."""
         with Tab(self._page) as tab:
-            *_, last = tab.run(prompt=PROMPT, **LANES[0], max__tokens=tokens)
+            *_, last = tab.run(prompt=PROMPT, **LANES[0], max__tokens=tokens, ignore__eos=True)
         return last
 
     def kill(self, way: str, fault: type[BaseException] | None, at: int) -> Kill:
@@ -165,7 +165,7 @@ class Bench:
         at = min(at, LATEST_OF_THEIRS) if probe.theirs else at
         with Tab(self._page) as tab:
             before = probe.rounds
-            updates = tab.run(prompt=PROMPT, **lanes, max__tokens=TOKENS)
+            updates = tab.run(prompt=PROMPT, **lanes, max__tokens=TOKENS, ignore__eos=True)
             _until(lambda: probe.rounds >= before + at, "the round to be killed in was not reached")
             at, pressed, last = probe.rounds - before, time.perf_counter(), None
             probe.known = None

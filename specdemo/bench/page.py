@@ -67,10 +67,10 @@ def cost_of_page(
 def measure(args: Args) -> Results:
     """All figures as plain data."""
     lanes = [
-        Settings(strategy="autoregressive", max_new_tokens=args.tokens),
-        Settings(gamma=args.gamma, max_new_tokens=args.tokens),
+        Settings(strategy="autoregressive", max_new_tokens=args.tokens, ignore_eos=True),
+        Settings(gamma=args.gamma, max_new_tokens=args.tokens, ignore_eos=True),
     ]
-    panel = {"prompt": args.prompt, "max__tokens": args.tokens, "lane2__gamma": args.gamma}
+    panel = {"prompt": args.prompt, "max__tokens": args.tokens, "ignore__eos": True, "lane2__gamma": args.gamma}
     page_seconds, first_token_seconds = start_up(args.port, panel)
     ratios = cost_of_page(args.prompt, lanes, panel, args.repeats)
     return {

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from random import Random
 from statistics import median
 from typing import Any
@@ -101,7 +102,8 @@ def results(args: Args) -> Results:
     """All figures as plain data."""
     pair = load(args)
     prompt = next(iter(by_domain().values()))[0].prompt
-    lanes = [Settings(strategy="autoregressive", max_new_tokens=args.tokens), Settings(max_new_tokens=args.tokens)]
+    drafted = Settings(max_new_tokens=args.tokens, ignore_eos=True)
+    lanes = [replace(drafted, strategy="autoregressive"), drafted]
     rows = [{"machine": "as it is", **measure(pair, prompt, lanes, args.trials)}]
     with loaded():
         rows.append({"machine": "loaded", **measure(pair, prompt, lanes, args.trials)})

@@ -60,7 +60,7 @@ class Visitors:
 
     def _ask(self, client: Client, number: int, visit: int) -> str:
         prompt, seed = f"Visitor {number} came {visit} times and said:", 1000 * number + visit
-        lane = {"max_new_tokens": self.tokens, "seed": seed}
+        lane = {"max_new_tokens": self.tokens, "ignore_eos": True, "seed": seed}
         lanes = [lane | {"strategy": "autoregressive"}, lane]
         try:
             answer = client.predict(prompt, lanes, "builtin", True, api_name="/race")

@@ -157,7 +157,7 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
     return Lane(
         settings=settings,
         prompt_ids=ids,
-        eos_ids=pair.eos_ids,
+        eos_ids=frozenset() if settings.ignore_eos else pair.eos_ids,
         budget=min(settings.max_new_tokens, room),
         limited_by="length" if settings.max_new_tokens <= room else "context",
         sampler=Sampler(settings, pair.vocabulary, pair.device),

@@ -139,7 +139,9 @@ def question(prompt: str, lanes: Sequence[Settings], places: Sequence[str]) -> d
     warmth = "greedy" if shared.greedy else f"temperature {shared.temperature:g}, seed {shared.seed}"
     cuts = [f"top-k {shared.top_k}"] * bool(shared.top_k) + [f"top-p {shared.top_p:g}"] * (shared.top_p < 1)
     chat = ["no chat template"] * (shared.chat is False)
-    facts = [*places, warmth, *([] if shared.greedy else cuts), f"at most {shared.max_new_tokens:,} tokens", *chat]
+    most = f"{shared.max_new_tokens:,} tokens"
+    length = f"{most}, past the end token" if shared.ignore_eos else f"at most {most}"
+    facts = [*places, warmth, *([] if shared.greedy else cuts), length, *chat]
     return {"prompt": prompt, "facts": facts}
 
 

@@ -123,6 +123,10 @@ def test_an_end_token_anywhere_in_a_block_ends_the_output_there(position: int, e
     assert trace.token_ids == script[: position + 1] == generate(model, [13, 14, 15], 11)
     assert trace.rounds[-1].stop == "eos"
     assert [r.stop for r in trace.rounds[:-1]] == [None] * (len(trace.rounds) - 1)
+    past = specdemo.run(
+        ModelPair(model, model, None), [13, 14, 15], Settings(gamma=3, max_new_tokens=11, ignore_eos=True)
+    )
+    assert past.token_ids == script[:11], "a run for measuring goes on"
     last = trace.rounds[-1]
     assert len(last.emitted) + sum(t.kind == "rejected" for t in last.tokens) >= last.drafted
     assert trace.metrics().accepted == sum(t.kind == "accepted" for t in trace.tokens)

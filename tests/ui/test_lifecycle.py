@@ -210,7 +210,7 @@ def test_the_app_ends_cleanly_in_the_middle_of_a_run(number: signal.Signals) -> 
     app, url = started()
     try:
         with Tab(Page(url)) as tab:
-            for view in tab.run(prompt=PROMPT, max__tokens=1000):
+            for view in tab.run(prompt=PROMPT, max__tokens=1000, ignore__eos=True):
                 if under_way(view):
                     break
             children = psutil.Process(app.pid).children(recursive=True)

@@ -70,6 +70,7 @@ class LlamaCpp:
             **OWN_DEFAULTS,
             "prompt": ids,
             "n_predict": settings.max_new_tokens,
+            "ignore_eos": settings.ignore_eos,
             "temperature": settings.temperature,
             "top_k": settings.top_k,
             "top_p": settings.top_p,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from specdemo.errors import PromptError
+from specdemo.errors import PromptError, SettingsError
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
 from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
@@ -33,6 +33,8 @@ class Ollama:
         if not isinstance(wanted.prompt, str):
             raise PromptError("Ollama takes no token ids; give text.")
         settings = wanted.settings
+        if settings.ignore_eos:
+            raise SettingsError("ignore_eos", "Ollama always ends at the end of an answer; switch it off.")
         options: dict[str, Any] = {
             "num_predict": settings.max_new_tokens,
             "temperature": settings.temperature,

@@ -43,6 +43,8 @@ class OpenAI:
             body["top_k"] = settings.top_k
         if settings.repetition_penalty != 1:
             body[self.repetition_penalty] = settings.repetition_penalty
+        if settings.ignore_eos:
+            body["ignore_eos"] = True
         if wanted.stop:
             body["stop"] = list(wanted.stop)
         path = "/v1/chat/completions" if wanted.chat else "/v1/completions"

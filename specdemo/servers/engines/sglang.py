@@ -51,6 +51,7 @@ class SGLang:
             "min_p": 0.0,
             "repetition_penalty": settings.repetition_penalty,
             "sampling_seed": settings.seed,
+            "ignore_eos": settings.ignore_eos,
         }
         if wanted.stop:
             sampling["stop"] = list(wanted.stop)

@@ -178,6 +178,7 @@ def _shared() -> list[Field]:
     return [
         Field("prompt", "text", first, "prompt"),
         Field("length", "whole", defaults.max_new_tokens, "max-tokens", least=1, most=limits().tokens),
+        Field("ignore-eos", "switch", False, "ignore-eos"),
         Field("temperature", "number", 0, "temperature", most=2),
         Field("top-k", "whole", 0, "top-k"),
         Field("top-p", "number", 1, "top-p", least=0.05, most=1),

@@ -28,6 +28,7 @@ def query_of(recording: Recording) -> dict[str, str]:
         **_pair(recording.traces),
         "prompt": recording.prompt or "",
         "length": shared.max_new_tokens,
+        "ignore-eos": int(shared.ignore_eos),
         "temperature": shared.temperature,
         "top-k": shared.top_k,
         "top-p": shared.top_p,

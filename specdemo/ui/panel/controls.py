@@ -53,6 +53,7 @@ class Controls:
     chat: gr.Checkbox
     engine: gr.Dropdown
     max_new_tokens: gr.Slider
+    ignore_eos: gr.Checkbox
     lanes: list[LaneControls]
     wished: gr.State
     followed: Dependency
@@ -63,7 +64,8 @@ class Controls:
 
     def inputs(self) -> list[gr.components.Component]:
         """What a run reads: see :func:`specdemo.ui.panel.request.panel_request`."""
-        shared = [self.temperature, self.top_k, self.top_p, self.seed, self.chat, self.engine, self.max_new_tokens]
+        sampling = [self.temperature, self.top_k, self.top_p, self.seed]
+        shared = [*sampling, self.chat, self.engine, self.max_new_tokens, self.ignore_eos]
         lanes = [component for lane in self.lanes for component in lane.inputs()]
         return [*self.pair.inputs(), self.prompt, *shared, *lanes]
 
@@ -92,6 +94,7 @@ def create_controls() -> Controls:
             buttons=[],
             elem_id="max-tokens",
         )
+        ignore_eos = gr.Checkbox(False, label="Ignore the end token: always the full length", elem_id="ignore-eos")
         with gr.Accordion("Sampling", open=False, elem_id="sampling"):
             temperature = gr.Slider(
                 0, 2, 0, step=0.05, label="Temperature, 0 is greedy", buttons=[], elem_id="temperature"
@@ -124,6 +127,7 @@ def create_controls() -> Controls:
         chat=chat,
         engine=engine,
         max_new_tokens=max_new_tokens,
+        ignore_eos=ignore_eos,
         lanes=lanes,
         wished=wished,
         followed=followed,

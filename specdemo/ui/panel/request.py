@@ -15,7 +15,7 @@ from specdemo.ui.panel.methods import UNQUANTIZED
 from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
 from specdemo.ui.panel.server_choice import server_of
 
-SHARED = ("temperature", "top_k", "top_p", "seed", "chat", "engine", "max_new_tokens")
+SHARED = ("temperature", "top_k", "top_p", "seed", "chat", "engine", "max_new_tokens", "ignore_eos")
 """The settings that all lanes share, in the order of the panel's values."""
 FIRST_LANE = PAIR_INPUTS + 1 + len(SHARED)
 """Where the lanes' values begin; before them stand the pair's, the prompt and the shared settings."""
