@@ -376,8 +376,8 @@ def test_a_budget_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def live_bytes() -> int:
     """Bytes of all tensors of this process, each storage once.
 
-    A storage is known by its address, not by that of its data: tensors that stand for others while code is compiled,
-    which another test may have left, have none and say so by an error.
+    A storage is known by its address, not by that of its data: tensors that stand for others while code is
+    compiled, which another test may have left, have none and say so by an error.
     """
     gc.collect()
     tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.device.type == "cpu"]
