@@ -287,7 +287,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
 
 
 def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], Page]) -> None:
-    """Guards against strangers' links: markup in them is text, and the page stays as it begins."""
+    """Guards against strangers' links: markup in them is text, the page stays as it begins, no run is covered."""
     page = visit("gamma=99&%3Cimg+src=x%3E=1&seed=%24%7B1%2B1%7D&temperature=NaN")
     lines = page.locator(".link-notices p")
     expect(lines).to_have_count(4)
@@ -296,6 +296,8 @@ def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], 
     expect(page.locator(".link-notices")).to_contain_text("${1+1}")
     assert page.locator(".link-notices img").count() == 0
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("5")
+    page.locator("#run").click()
+    expect(page.locator("#run-dock .link-notices p")).to_have_count(4)
     page.locator(".link-notices button").click()
     expect(lines).to_have_count(0)
 

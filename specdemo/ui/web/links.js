@@ -158,7 +158,7 @@
 
   // ---- notices -------------------------------------------------------------------------------------------------
 
-  /** Shows sentences above the page's lower edge, until they are closed. */
+  /** Shows sentences above the page's lower edge, until they are closed or a run begins. */
   function notify(lines) {
     document.querySelector(".link-notices")?.remove();
     if (!lines.length) return;
@@ -166,6 +166,12 @@
     for (const line of lines) make("p", "", box, line);
     const close = make("button", "", box, "×", { type: "button", "aria-label": "Close" });
     close.addEventListener("click", () => box.remove());
+  }
+
+  /** Puts the sentences under Run, where they cover nothing that a run shows. */
+  function putAside() {
+    const box = document.querySelector(".link-notices");
+    if (box) document.getElementById("run-dock").append(box);
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
@@ -251,7 +257,9 @@
     if (!pressed) return;
     if (event.isTrusted) set("autorun", false); // pressed by a person, so the page is no longer what the link began
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
-    if (started || !pressed.matches(".start")) return;
+    if (!pressed.matches(".start")) return;
+    putAside();
+    if (started) return;
     // The controls do not say yet what is to run, so the press waits for that.
     event.stopImmediatePropagation();
     early = pressed;
