@@ -51,7 +51,7 @@ COLUMNS = (
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (
         "τ",
-        "tokens emitted / rounds, the target's own included",
+        "tokens after the first / rounds, the target's own included",
         lambda r: number(r.mean_acceptance_length, ".2f"),
     ),
     ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
