@@ -43,6 +43,7 @@ def points(page: Page, figure: str) -> list[list[float]]:
 
 def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: Path) -> None:
     """The whole way from the button to the files; guards every seam, and that what is shown is what is saved."""
+    choose(page, "lane2-tree-nodes", "12 tokens")
     fill(page, to=3, repeats=1, tokens=16)
     expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: draft model")
     assert "3 runs (1 prompt, 1 repeat)" in press_run_and_wait(page, "done")
@@ -70,6 +71,7 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: 
         best = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["best_gamma"]
         expect(page.locator("#lane2-gamma input[type=number]")).to_have_value(str(best))
         expect(offered).to_have_text(f"Lane 2 now drafts γ = {best}")
+        expect(page.locator("#lane2-tree-nodes input")).to_have_value("none: one guess a position")
     for place, row in enumerate(rows):
         shown = page.locator("#sweep-table tbody tr").nth(place).locator("td").all_inner_texts()
         texts = [text.strip() for text in shown]
