@@ -150,5 +150,16 @@ def test_the_advisor_recommends_and_hands_over_lines_and_files(page: Page, tmp_p
     ):
         with page.expect_download() as download:
             page.locator(f"#advice-{ending}").click()
-        download.value.save_as(tmp_path / ending)
-        assert (tmp_path / ending).read_text(encoding="utf-8").startswith(start)
+        download.value.save_as(tmp_path / f"report.{ending}")
+        assert (tmp_path / f"report.{ending}").read_text(encoding="utf-8").startswith(start)
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((tmp_path / "report.html").as_uri())
+    expect(page.locator("body")).to_have_css("background-color", "rgb(19, 19, 24)")
+    expect(page.locator("body")).to_have_css("color", "rgb(236, 236, 242)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    verdict = page.get_by_role("columnheader", name="verdict")
+    expect(verdict).not_to_be_in_viewport()
+    page.locator("div:has(> table)").first.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    verdict.scroll_into_view_if_needed()
+    expect(verdict).to_be_in_viewport()
