@@ -29,6 +29,8 @@ from specdemo.runs.lane import LaneRecord
 from specdemo.settings import MAX_GAMMA
 
 REFUSALS = ("429", "500")
+CRASHED = "crashed"
+"""No request is answered any more."""
 ODD_EVENTS = {
     "no json": b'{"choices": [',
     "no chunk": b'{"choices": "none"}',
@@ -74,7 +76,7 @@ class FakeVLLM:
         fault: str | None = None,
         fault_after: int = 3,
     ) -> None:
-        assert fault in (None, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
+        assert fault in (None, CRASHED, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
         self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
         self.fault, self.fault_after = fault, fault_after
@@ -205,6 +207,10 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
         except ConnectionError:
             self.fake.gone.set()
+
+    def parse_request(self) -> bool:
+        self.close_connection = True  # where it has crashed; else the request says
+        return self.fake.fault != CRASHED and super().parse_request()
 
     def do_GET(self) -> None:
         fake = self.fake

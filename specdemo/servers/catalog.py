@@ -16,6 +16,7 @@ from specdemo.errors import ServerError
 from specdemo.models.request import is_public
 from specdemo.models.source import ASSETS
 from specdemo.servers.pair import ServerPair
+from specdemo.settings import Settings
 
 FILE = "SPECDEMO_SERVERS"
 """Environment variable with the path of a file in place of ``assets/servers.toml``."""
@@ -237,6 +238,13 @@ def offered() -> dict[str, ServerEntry]:
     except ServerError:
         _log.exception("the configured servers cannot be offered")
         return {}
+
+
+def shares_machine(settings: Settings) -> bool:
+    """Whether a lane of these settings runs on a configured server that computes on this machine."""
+    entry = offered().get(settings.server or "")
+    deployed = entry is not None and settings.strategy in entry.strategies
+    return deployed and entry.pair.shares_machine(settings.strategy)
 
 
 def label_of(server: str) -> str:

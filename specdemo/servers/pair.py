@@ -35,7 +35,7 @@ class ServerPair:
         timeout: the longest wait for the next chunk of a response, in seconds.
         stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
         own_hardware: its deployments compute on hardware that nothing else here uses, such as GPUs of their own,
-            though their addresses are those of this machine. Their lanes then run beside all others.
+            though their addresses are those of this machine. Their lanes and jobs then run beside all others.
 
     Raises:
         ServerError: an address, name or number that cannot be used; says which.

@@ -100,7 +100,12 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """That all starts spent, as far as their checkpoints know."""
+        """That all starts spent, as far as their checkpoints know.
+
+        By the clock on the wall, which goes on while a process is stopped (SIGSTOP); the time between two starts
+        is in nobody's checkpoint and does not count. The processor's time is no substitute: what it is of a second
+        depends on the threads of each part of a step, and on a GPU it says nothing.
+        """
         return time.monotonic() - self._began
 
     def steps(self) -> Iterator[int]:

@@ -89,9 +89,7 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
                     notes.append(create_losslessness_tab(controls, runner))
         announce(controls, [race_announcement(controls), *notes], paces)
         add_endpoints(runner)
-        connect_pair_card(
-            page, controls.pair, controls.row.starts["race"], [lane.method for lane in controls.lanes], loading
-        )
+        connect_pair_card(page, controls.pair, controls.row, [lane.method for lane in controls.lanes], loading)
         connect_links(page, controls, tabs, store)
         connect_use(page, controls, use, recordings)
 

@@ -33,7 +33,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     ("tokens/s", "decoded tokens / decode time of all its runs", lambda r: rate(r.tokens_per_second)),
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".0%")),
-    ("τ", "tokens emitted / rounds", lambda r: number(r.mean_acceptance_length, ".2f")),
+    ("τ", "tokens after the first / rounds", lambda r: number(r.mean_acceptance_length, ".2f")),
     ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
     ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
     ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),

@@ -45,9 +45,13 @@ FIGURES: tuple[Column, ...] = (
     ("tokens/s, end to end", "all tokens / lane time", lambda m: number(m.end_to_end_tokens_per_second, ".1f")),
     ("TTFT", "lane time until the first token: the prefill", lambda m: _time(m.ttft)),
     ("TPOT", "(lane time − TTFT) / tokens after the first", lambda m: _time(m.tpot)),
-    ("rounds", "target forwards after the prefill", lambda m: number(m.rounds, ",")),
-    ("tokens emitted", "tokens after the first", lambda m: number(m.emitted, ",")),
-    ("τ, mean acceptance length", "tokens emitted / rounds", lambda m: number(m.mean_acceptance_length, ".2f")),
+    ("rounds after the prefill", "target forwards without the prefill's", lambda m: number(m.rounds, ",")),
+    ("tokens after the first", "tokens of the output without the prefill's", lambda m: number(m.emitted, ",")),
+    (
+        "τ, mean acceptance length",
+        "tokens after the first / rounds after the prefill",
+        lambda m: number(m.mean_acceptance_length, ".2f"),
+    ),
     ("tokens drafted", "Σ γᵢ over the rounds", lambda m: number(m.proposed or None, ",")),
     ("acceptance rate", "Σ accepted / Σ drafted", lambda m: _share(m.acceptance_rate)),
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
-from specdemo.servers.catalog import label_of, offered
+from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -31,20 +31,15 @@ def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, An
     """
     plain = settings.strategy == "autoregressive"
     deployment = "plain" if plain else "speculative"
+    waits = (WAITS,) if shares_machine(settings) else ()
     return {
         "title": deployment.capitalize() if alone else f"{name}: {deployment}",
         "detail": name if alone else "on a server",
         "gamma": 0 if plain else settings.gamma,  # its own is not known before the end
         "adaptive": False,
         "lossy": False,
-        "server": {"line": "; ".join((CLOCK, *(() if plain else (LATER,)), *_turn(settings))), "notes": []},
+        "server": {"line": "; ".join((CLOCK, *(() if plain else (LATER,)), *waits)), "notes": []},
     }
-
-
-def _turn(settings: Settings) -> tuple[str, ...]:
-    """That a lane of a configured server waits for its turn, where it does."""
-    entry = offered().get(settings.server or "")
-    return (WAITS,) if entry and entry.pair.shares_machine(settings.strategy) else ()
 
 
 def complete_header(header: dict[str, Any], trace: Trace) -> None:

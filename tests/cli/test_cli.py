@@ -218,6 +218,8 @@ def test_run_writes_json_alone_to_the_output(capsys: pytest.CaptureFixture[str])
     for word in trace.text.split():
         assert word in errors
     assert "tokens/s" in errors
+    counts = [line.split()[-1] for line in errors.splitlines() if " after the " in line]
+    assert counts == [str(trace.metrics().rounds), "11"], "what the prefill gave is in neither, and both say so"
 
 
 def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from toys import (
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.drafters.registry import open_drafter
+from specdemo.decoding.drafters.registry import check_drafter, open_drafter
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import new_lane
@@ -254,6 +255,20 @@ def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
 def test_what_drafts_no_trees_says_so(fields: dict[str, object], said: str) -> None:
     with pytest.raises(specdemo.SettingsError, match=said):
         Settings(**fields)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_trees_under_flash_attention_are_refused_before_a_weight_is_read(role: str) -> None:
+    """Guards against attention that takes no mask: it fails in mid-run, or lets siblings see each other."""
+    target = build("llama")
+    pair = ModelPair(target, perturbed(target), None)
+    getattr(pair, role).config._attn_implementation = "flash_attention_2"
+    for model in pair.models:
+        model.register_forward_pre_hook(lambda *_: pytest.fail("it ran"))
+    wanted = Settings(tree_nodes=4, max_new_tokens=8)
+    with pytest.raises(specdemo.SettingsError, match=f"the {role}'s attention is 'flash_attention_2', .*'sdpa'"):
+        specdemo.run(pair, prompt_ids(5), wanted)
+    check_drafter(pair, replace(wanted, tree_nodes=0))  # a chain needs no mask of its own
 
 
 def test_batches_and_sweeps_refuse_trees_and_graphs_fall_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gradio as gr
 import pytest
 
 from specdemo import Settings, SpecDemoError
@@ -9,6 +10,7 @@ from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.panel.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.ui.panel.request import PanelRequest, panel_request
+from specdemo.ui.tabs.sweep import USED, used
 from specdemo.view.lane_headers import engine_note, lane_headers
 
 PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
@@ -49,6 +51,23 @@ def test_each_lane_has_its_own_options() -> None:
         Settings(drafter="prompt_lookup", gamma=9, lookup_ngram=2, max_new_tokens=64),
         Settings(drafter="early_exit", gamma=2, tree_nodes=12, exit_layer=12, max_new_tokens=64),
     ]
+
+
+@pytest.mark.parametrize("method", ["draft", "early_exit", "lookup"])
+def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None:
+    """Guards a best γ of chains, sampled, against a panel that meanwhile has trees and another temperature."""
+    sampled = (0.8, 20, 0.9, 0, False, "eager", 64)
+    (measured,) = lanes((method, 3, False, "0", "sampling", 10, 2, 4), shared=sampled)
+    button, *updates = used(measured, "plain", method)
+    assert button["value"] == "Lane 2 now drafts γ = 3"
+    temperature, top_k, top_p, chat, engine = updates[: len(USED)]
+    options = updates[len(USED) + len(OPTIONS) :]
+    shared = (temperature, top_k, top_p, 0, chat, engine, 64)
+    assert lanes((method, *options), shared=shared) == [measured]
+
+
+def test_what_no_lane_drafts_any_more_is_not_used() -> None:
+    assert used(Settings(), "plain", "lookup") == [gr.skip()] * (1 + len(USED) + 2 * len(OPTIONS))
 
 
 def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:

@@ -116,10 +116,10 @@ def wait_for_query(page: Page, query: str) -> None:
     page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
 
 
-def test_what_a_person_changes_before_the_link_is_read_stays(
+def test_what_a_person_does_before_the_link_is_read_holds_with_the_rest_of_the_link(
     blank_page: Callable[..., Page], address: str
 ) -> None:
-    """Guards the first words of whoever types at once, on a slow line; the rest of the link holds all the same."""
+    """Guards the first words, and the first press of Run, of whoever is quicker than a slow line."""
     page = blank_page()
     held: list[Route] = []
 
@@ -136,12 +136,19 @@ def test_what_a_person_changes_before_the_link_is_read_stays(
     fill(page.locator("#lane2-gamma input[type=number]"), 7)
     while not held:
         page.wait_for_timeout(20)
+    page.locator("#run").click()
+    expect(page.locator("#run")).to_have_attribute("aria-busy", "true")
     held[0].continue_()
     wait_until_read(page)
     wait_for_query(page, "prompt=my%20own&length=40&gamma=7&lane3.method=lookup")
     expect(page.locator("#prompt textarea")).to_have_value("my own")
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("7")
     expect(page.locator("#max-tokens input[type=number]")).to_have_value("40")
+    wait_for_phase(page, "done")
+    expect(page.locator("[data-lane='0'] [data-stat=tokens]")).to_have_text("40")
+    expect(page.locator("[data-lane='1']")).to_contain_text("γ 7")
+    expect(page.locator("[data-lane='2'] h3")).to_have_text("Prompt lookup")
+    expect(page.locator("#run")).not_to_have_attribute("aria-busy", "true")
 
 
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
@@ -280,7 +287,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
 
 
 def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], Page]) -> None:
-    """Guards against strangers' links: markup in them is text, and the page stays as it begins."""
+    """Guards against strangers' links: markup in them is text, the page stays as it begins, no run is covered."""
     page = visit("gamma=99&%3Cimg+src=x%3E=1&seed=%24%7B1%2B1%7D&temperature=NaN")
     lines = page.locator(".link-notices p")
     expect(lines).to_have_count(4)
@@ -289,6 +296,8 @@ def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], 
     expect(page.locator(".link-notices")).to_contain_text("${1+1}")
     assert page.locator(".link-notices img").count() == 0
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("5")
+    page.locator("#run").click()
+    expect(page.locator("#run-dock .link-notices p")).to_have_count(4)
     page.locator(".link-notices button").click()
     expect(lines).to_have_count(0)
 

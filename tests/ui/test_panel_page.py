@@ -79,7 +79,7 @@ def test_a_phone_has_the_prompt_and_run_first_and_a_talk_view_for_fingers(open_p
         expect(phone.locator(button)).to_be_in_viewport()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     phone.locator("#enter-talk").tap()
-    for name in ("Run", "Pause", "Leave"):
+    for name in ("Run", "Play again", "Leave"):
         expect(phone.locator(".talk-keys").get_by_role("button", name=name)).to_be_in_viewport()
     phone.go_back()
     expect(phone.locator("#panel")).to_be_visible()
@@ -135,6 +135,36 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
         page.locator("#save-json").click()
     name = download.value.suggested_filename
     assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-book-a-table-for-two")
+
+
+def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
+    """Guards the focus on the one of Run and Stop that is free, one stop a group of figures, and Play's name."""
+    set_length(page, 48)
+    page.locator("#run").focus()
+    page.keyboard.press("Enter")
+    wait_for_phase(page, "running")
+    expect(page.locator("#stop")).to_be_focused()
+    brake.set()
+    expect(page.locator("#run")).to_be_focused()
+    wait_for_phase(page, "done")
+    found = []
+    while not page.evaluate("document.activeElement.matches('[data-action=play]')"):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('[data-formula]')"):
+            found.append(page.get_by_role("tooltip").inner_text())
+    assert len(found) == 3, "the speed-up, and one figure of each lane"
+    page.locator("[data-lane='1'] [data-formula][tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("tooltip")).to_contain_text("seconds of this lane's own work")
+    play = page.get_by_role("region", name="Replay").get_by_role("button").first
+    expect(play).to_have_accessible_name("Play again")
+    page.locator("[data-role=speed]").select_option("0.1")
+    page.locator("#enter-talk").click()
+    held = page.get_by_role("toolbar", name="Talk view").locator("[data-key=' ']")
+    for name in ("Play again", "Pause", "Play"):
+        expect(held).to_have_accessible_name(name)
+        expect(play).to_have_accessible_name(name)
+        page.keyboard.press(" ")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from apps import launched
 from browsing import RUN_MS, choose, press_run_and_wait, set_length
-from fake_vllm import FakeVLLM
+from fake_vllm import CRASHED, FakeVLLM
 from playwright.sync_api import Page, expect
 
 import specdemo
@@ -133,7 +133,7 @@ def test_a_server_races_a_lane_here(page: Page) -> None:
 def test_a_failing_server_gives_its_sentence_and_run_works_again(
     page: Page, address: str, deployments: dict[str, FakeVLLM]
 ) -> None:
-    """Refused at once, broken off in the middle, stopped while it hangs, and well again."""
+    """Refused at once, broken off in the middle, stopped in a hang, gone (its card says so), well again."""
     frail = deployments["frail"]
     frail.fault = "429"
     page.goto(f"{address}?pair=server%3Afrail&length={TOKENS}")
@@ -150,8 +150,13 @@ def test_a_failing_server_gives_its_sentence_and_run_works_again(
     expect(lane(page, 0).locator(".t-streamed").first).to_be_visible(timeout=RUN_MS)
     page.locator("#stop").click()
     expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=5000)
+    frail.fault = CRASHED
+    press_run_and_wait(page, "error")
+    expect(page.locator("[data-role=message]")).to_contain_text("'Frail'")
+    expect(page.locator("#pair-card [data-state=problem]")).to_contain_text("Frail does not answer.")
     frail.fault = None
     press_run_and_wait(page)
+    expect(page.locator("#pair-card [data-state=ready]")).to_contain_text("Frail answers.")
     expect(page.locator("[data-role=message]")).to_be_hidden()
     assert "accepted" in kinds(page, 0)
 

@@ -43,6 +43,7 @@ def points(page: Page, figure: str) -> list[list[float]]:
 
 def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: Path) -> None:
     """The whole way from the button to the files; guards every seam, and that what is shown is what is saved."""
+    choose(page, "lane2-tree-nodes", "12 tokens")
     fill(page, to=3, repeats=1, tokens=16)
     expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: draft model")
     assert "3 runs (1 prompt, 1 repeat)" in press_run_and_wait(page, "done")
@@ -70,6 +71,7 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: 
         best = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["best_gamma"]
         expect(page.locator("#lane2-gamma input[type=number]")).to_have_value(str(best))
         expect(offered).to_have_text(f"Lane 2 now drafts γ = {best}")
+        expect(page.locator("#lane2-tree-nodes input")).to_have_value("none: one guess a position")
     for place, row in enumerate(rows):
         shown = page.locator("#sweep-table tbody tr").nth(place).locator("td").all_inner_texts()
         texts = [text.strip() for text in shown]
@@ -148,5 +150,16 @@ def test_the_advisor_recommends_and_hands_over_lines_and_files(page: Page, tmp_p
     ):
         with page.expect_download() as download:
             page.locator(f"#advice-{ending}").click()
-        download.value.save_as(tmp_path / ending)
-        assert (tmp_path / ending).read_text(encoding="utf-8").startswith(start)
+        download.value.save_as(tmp_path / f"report.{ending}")
+        assert (tmp_path / f"report.{ending}").read_text(encoding="utf-8").startswith(start)
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((tmp_path / "report.html").as_uri())
+    expect(page.locator("body")).to_have_css("background-color", "rgb(19, 19, 24)")
+    expect(page.locator("body")).to_have_css("color", "rgb(236, 236, 242)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    verdict = page.get_by_role("columnheader", name="verdict")
+    expect(verdict).not_to_be_in_viewport()
+    page.locator("div:has(> table)").first.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    verdict.scroll_into_view_if_needed()
+    expect(verdict).to_be_in_viewport()

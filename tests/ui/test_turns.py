@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
@@ -16,9 +17,11 @@ from specdemo.errors import PairError
 from specdemo.models.progress import STOPPED
 from specdemo.models.request import PairRequest, request_pair
 from specdemo.runs.store import Load
+from specdemo.servers.catalog import FILE
 from specdemo.settings import Settings
-from specdemo.ui.jobs.job import LaneRequest
+from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
+from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob
 from specdemo.ui.jobs.queue import JobQueue, JobQueues, QueueFull, StoppedInQueue, Visitor, visitor_of
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
@@ -258,3 +261,76 @@ def test_jobs_on_servers_have_a_queue_of_their_own() -> None:
     with ExitStack() as stack:
         tickets = [stack.enter_context(private.of_servers().ticket(visitor(1))) for _ in range(PRIVATE.servers)]
         assert [begin(p.wait(Stop())) for p in tickets] == [None] * PRIVATE.servers
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRace(RaceJob):
+    """A race that has its turn from its first state until its iterator is closed."""
+
+    def states(self, *_: object) -> Iterator[JobState]:
+        yield JobState("running")
+
+
+def lane_on(server: str | None) -> LaneRequest:
+    """A plain lane on a configured server; here without one."""
+    plain = Settings(strategy="autoregressive", engine="server" if server else "auto", server=server)
+    return LaneRequest(plain, None if server else request_pair())
+
+
+@pytest.fixture
+def near_and_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configured servers that are never asked; of the last, only the plain deployment is on this machine."""
+    file = tmp_path / "servers.toml"
+    file.write_text(
+        '[[server]]\nid = "near"\nmodel = "toy"\nbaseline_url = "http://127.0.0.1:9"\n'
+        '[[server]]\nid = "far"\nmodel = "toy"\nbaseline_url = "http://192.0.2.7:9"\n'
+        '[[server]]\nid = "half"\nmodel = "toy"\nbaseline_url = "http://127.0.0.1:9"\n'
+        'speculative_url = "http://192.0.2.7:9"\n'
+    )
+    monkeypatch.setenv(FILE, str(file))
+
+
+@pytest.mark.usefixtures("near_and_far")
+@pytest.mark.parametrize("shared", [False, True])
+def test_races_on_servers_of_this_machine_take_turns_among_themselves(shared: bool) -> None:
+    """Others are not held up, and one that also decodes here has both turns or keeps nobody from the models."""
+    store = Loads()
+    with ThreadPoolExecutor(1) as store.thread, ExitStack() as stack:
+        store.loads[request_pair()] = Load(request_pair())
+        store.loads[request_pair()].future.set_result(None)
+        runner = JobRunner(store, JobQueues(PRIVATE, shared=shared))
+
+        def race(number: int, *servers: str | None) -> Iterator[JobState]:
+            job = HeldRace("prompt", tuple(map(lane_on, servers)))
+            return stack.enter_context(closing(runner.run(job, visitor(number), Stop())))
+
+        def is_first(racing: Iterator[JobState]) -> bool:
+            return next(racing).phase == "running"
+
+        near, next_near, both = race(1, "near"), race(2, "near", "far"), race(3, None, "near")
+        assert [is_first(racing) for racing in (near, next_near, both)] == [True, False, False]
+        local = race(4, None)
+        assert [is_first(racing) for racing in (race(5, "far"), race(6, "far"), local)] == [True] * 3
+        near.close()
+        assert is_first(next_near)
+        next_near.close()
+        last_near = race(7, "near")
+        assert [is_first(racing) for racing in (both, last_near)] == [False, False], "it waits for the models"
+        local.close()
+        assert is_first(both)
+        both.close()
+        assert is_first(last_near)
+
+
+@pytest.mark.usefixtures("near_and_far")
+def test_a_measurement_has_a_server_here_if_one_of_its_deployments_is() -> None:
+    """Its plain runs are those of the other deployment."""
+    lanes = [LaneRequest(Settings(engine="server", server=name), None) for name in ("half", "far")]
+    assert [SweepJob(["prompt"], lane, 1, SERVERS_OWN).on_server_here for lane in lanes] == [True, False]
+
+
+def test_the_time_of_a_job_does_not_run_while_it_has_one_turn_of_two() -> None:
+    """It would be over before the job began."""
+    with JobQueues(PUBLIC, shared=True).of_servers_here().ticket(visitor(1)) as ticket:
+        assert begin(ticket.wait(Stop())) is None
+        assert ticket.alarm is None

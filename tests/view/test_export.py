@@ -176,6 +176,6 @@ def test_the_figures_of_the_page_are_those_of_the_run() -> None:
     rows = {row["label"]: row["values"] for row in replay_value(Recording(tuple(traces)))["figures"]}
     metrics = [trace.metrics(traces[0]) for trace in traces]
     assert rows["tokens/s"] == [f"{m.tokens_per_second:.1f}" for m in metrics]
-    assert rows["rounds"] == [str(m.rounds) for m in metrics]
+    assert rows["rounds after the prefill"] == [str(m.rounds) for m in metrics]
     assert rows["c, draft cost"] == ["–", f"{metrics[1].draft_cost:.3f}"]
     assert replay_html(Recording(tuple(traces))).count("</html>") == 1

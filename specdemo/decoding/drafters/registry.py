@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
 from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.masks import ignores_masks
 from specdemo.decoding.lane import Lane
 from specdemo.drafters import DRAFTERS, PARTS, offered_with, register
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 for _spec in (model.SPEC, prompt_lookup.SPEC, early_exit.SPEC, eagle3.SPEC):
     register(_spec)
@@ -28,6 +34,21 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
             "drafter", f"{spec.name!r} needs {PARTS[spec.needs]}, and this pair has none; choose {others}."
         )
     spec.check(pair, settings)
+    if settings.drafts_trees:
+        _check_masks("target", pair.target)
+        if spec.needs == "draft":
+            _check_masks("draft", pair.draft)
+
+
+def _check_masks(role: str, model: PreTrainedModel) -> None:
+    """Refuse a model that cannot read a tree."""
+    attention = ignores_masks(model.config)
+    if attention is not None:
+        raise SettingsError(
+            "tree_nodes",
+            f"the {role}'s attention is {attention!r}, which takes no mask of a tree; load it with "
+            "attn_implementation='sdpa', or set tree nodes to 0.",
+        )
 
 
 def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:

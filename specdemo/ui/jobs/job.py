@@ -63,6 +63,7 @@ class Job(ABC):
         retry: a sentence on how to run it again.
         memory_advice: a sentence on what to do where memory ran out.
         first: the result that is shown before it runs.
+        on_server_here: whether a server that computes on this machine decodes any of it.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Job(ABC):
     retry: str
     memory_advice: str
     first: Any = None
+    on_server_here: bool = False
 
     @property
     @abstractmethod

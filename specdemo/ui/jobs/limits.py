@@ -33,7 +33,7 @@ class Limits:
         waiting: jobs that wait for the models.
         visitor: jobs of one visitor, waiting or running.
         address: jobs from one network address, waiting or running; many visitors may share one.
-        servers: jobs that run on servers alone, at the same time; they take nothing from the others.
+        servers: jobs that run on servers alone, at the same time, unless those servers are on this machine.
     """
 
     characters: int

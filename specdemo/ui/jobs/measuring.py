@@ -19,6 +19,7 @@ from specdemo.models.request import PairRequest
 from specdemo.runs.advise import LONGEST_BUDGET, AdviceProgress, stream_advice
 from specdemo.runs.batch_sizes import SizeProgress, stream_batch_sizes
 from specdemo.runs.sweep import GAMMAS, SweepProgress, stream_sweep
+from specdemo.servers.catalog import shares_machine
 from specdemo.settings import Settings
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
@@ -64,6 +65,11 @@ class Measurement(Job):
     def pairs(self) -> Sequence[PairRequest | None]:
         """One, or None on a server."""
         return [self.lane.pair]
+
+    @property
+    def on_server_here(self) -> bool:
+        """Of the drafted runs or of the plain ones they are compared with."""
+        return any(map(shares_machine, (self.lane.settings, _plain(self.lane.settings))))
 
     @abstractmethod
     def start(self, pair: ModelPair | None, stop: Event) -> Iterator[Progress]:

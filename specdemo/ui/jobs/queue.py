@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 from specdemo.errors import SpecDemoError
+from specdemo.ui.jobs.job import Job
 from specdemo.ui.jobs.limits import Limits
 from specdemo.ui.jobs.stops import Stop
 
@@ -217,11 +218,28 @@ class JobQueues:
 
         On one's own machine one program may take all of its turns.
         """
-        most = self._limits
-        if not self._shared:
-            places = most.servers + most.waiting
-            most = replace(most, visitor=max(most.visitor, places), address=max(most.address, places))
+        most = self._server_limits()
         return self._queues.setdefault("servers", JobQueue(most, most.servers))
+
+    def of_servers_here(self) -> JobQueue:
+        """The queue of jobs on servers of this machine, which would take computing time from each other.
+
+        It sets no time: a job that has its turn here waits for another one, and its time runs from that.
+        """
+        return self._queues.setdefault("servers here", JobQueue(replace(self._server_limits(), seconds=None)))
+
+    def needed_by(self, job: Job) -> list[JobQueue]:
+        """Where a job waits, in this order. It is the same for all jobs, so no two wait for each other."""
+        work = self.of(job.kind) if any(job.pairs) else self.of_servers()
+        # This one first: who waits for a server of this machine must not have the models meanwhile.
+        return [self.of_servers_here(), work] if job.on_server_here else [work]
+
+    def _server_limits(self) -> Limits:
+        most = self._limits
+        if self._shared:
+            return most
+        places = most.servers + most.waiting
+        return replace(most, visitor=max(most.visitor, places), address=max(most.address, places))
 
     def race_text(self) -> str:
         """Who has the models, for a job that has its turn and must wait for them all the same."""
@@ -230,7 +248,7 @@ class JobQueues:
         return f"Waiting for the models: {'another job' if seconds is None else 'a race'} has them{seconds or ''}…"
 
     def busy(self) -> int:
-        """Jobs that run or wait."""
+        """Jobs that run or wait; one that needs two turns counts twice."""
         return sum(len(queue) for queue in self._queues.values())
 
 

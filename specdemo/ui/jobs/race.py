@@ -16,7 +16,7 @@ from specdemo.recording import Hardware, Recording
 from specdemo.runs.encode import pieces
 from specdemo.runs.race import race
 from specdemo.runs.record import record
-from specdemo.servers.catalog import label_of
+from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import decode_seconds
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
@@ -67,6 +67,11 @@ class RaceJob(Job):
     def pairs(self) -> Sequence[PairRequest | None]:
         """Of each lane."""
         return [lane.pair for lane in self.lanes]
+
+    @property
+    def on_server_here(self) -> bool:
+        """Of any lane."""
+        return any(shares_machine(lane.settings) for lane in self.lanes)
 
     @property
     def gpu_seconds(self) -> float:

@@ -48,6 +48,11 @@ class RepeatJob(Job):
         return self.race.pairs
 
     @property
+    def on_server_here(self) -> bool:
+        """Of any lane."""
+        return self.race.on_server_here
+
+    @property
     def first(self) -> Repeats:
         """Nothing yet."""
         return Repeats(self.run)

@@ -41,10 +41,12 @@ class JobRunner:
         with ExitStack() as stack:
             # Before it queues, so that nobody waits for another one's download.
             pairs = yield from load_pairs(job, self._store, stop, stack)
-            queue = self._queues.of(job.kind) if needs_models else self._queues.of_servers()
-            ticket = stack.enter_context(queue.ticket(visitor, job.noun))
-            for text in ticket.wait(stop):
-                yield JobState("loading", text)
+            tickets = [
+                stack.enter_context(queue.ticket(visitor, job.noun)) for queue in self._queues.needed_by(job)
+            ]
+            for ticket in tickets:
+                for text in ticket.wait(stop):
+                    yield JobState("loading", text)
             if needs_models and is_zero_gpu():
                 states = states_from_gpu(job, stop)
             else:
@@ -53,7 +55,8 @@ class JobRunner:
                 states = job.states(pairs, self._store.thread if needs_models else SERVER_THREADS, stop)
             with closing(states):
                 for state in states:
-                    ticket.progress = state.fraction
+                    for ticket in tickets:
+                        ticket.progress = state.fraction
                     yield state
 
     def _models_free(self, stop: Stop) -> Iterator[JobState]:

@@ -12,6 +12,7 @@ from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.ui.links.fields import METHOD_FIELDS, lane_field
+from specdemo.ui.panel.lane_controls import OPTIONS, option_name, option_values
 from specdemo.ui.panel.methods import NO_LANE, PLAIN, UNQUANTIZED, server_method
 from specdemo.ui.panel.server_choice import pair_name
 
@@ -58,17 +59,9 @@ def _pair(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
 
 
 def _lane(number: int, trace: Trace, traces: tuple[Trace, ...]) -> dict[str, Any]:
-    settings = trace.settings
-    options = {
-        "method": _method(trace, traces),
-        "gamma": settings.gamma,
-        "adaptive": int(settings.adaptive_gamma),
-        "tree-nodes": settings.tree_nodes,
-        "acceptance": settings.acceptance,
-        "accept-top-k": settings.accept_top_k,
-        "lookup-ngram": settings.lookup_ngram,
-        "exit-layer": settings.exit_layer or 0,
-    }
+    held = zip(map(option_name, OPTIONS), option_values(trace.settings), strict=True)
+    options = {name: int(value) if isinstance(value, bool) else value for name, value in held}
+    options["method"] = _method(trace, traces)
     return {lane_field(number, name): value for name, value in options.items()}
 
 

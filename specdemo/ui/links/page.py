@@ -29,7 +29,7 @@ from specdemo.view.export import script_json
 CHOSEN = ("pair", "target", "draft", "target-weights")
 """The fields that decide which methods there are."""
 WEB = Path(__file__).parents[1] / "web"
-SCRIPTS = ("links.js", "panel.js", "tabs.js", "caption.js", "talk.js")
+SCRIPTS = ("links.js", "panel.js", "run-row.js", "tabs.js", "caption.js", "talk.js")
 """In the order in which they must be loaded."""
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
 MINE = "() => window.SpecDemoLinks.mine()"

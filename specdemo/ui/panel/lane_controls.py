@@ -73,6 +73,17 @@ def lane_settings(method: str, *values: Any, **shared: Any) -> Settings | None:
     return Settings(strategy=chosen.strategy, **drafter, **read, **shared)
 
 
+def option_values(settings: Settings) -> list[Any]:
+    """What a lane's controls hold for its settings, in the order of ``OPTIONS``: the way back."""
+    held = {name: getattr(settings, name) for name in OPTIONS}
+    return [*(held | {"tree_nodes": str(settings.tree_nodes), "exit_layer": settings.exit_layer or 0}).values()]
+
+
+def option_name(field: str) -> str:
+    """What links and elements call an option, by its field of ``Settings``."""
+    return "adaptive" if field == "adaptive_gamma" else field.replace("_", "-")
+
+
 def shown_options(method: str, acceptance: str) -> list[str]:
     """The options that a method reads, which are the ones that are shown; none of a server's method.
 
@@ -122,8 +133,7 @@ def create_lane(number: int, method: str, *, optional: bool, parts: Collection[s
     shown = shown_options(method, defaults.acceptance)
 
     def option(kind: type[Any], name: str, label: str, **look: Any) -> Any:
-        element = f"lane{number}-{'adaptive' if name == 'adaptive_gamma' else name.replace('_', '-')}"
-        return kind(label=label, elem_id=element, visible=name in shown, **look)
+        return kind(label=label, elem_id=f"lane{number}-{option_name(name)}", visible=name in shown, **look)
 
     def slider(name: str, label: str, most: int, **look: Any) -> gr.Slider:
         value = getattr(defaults, name)

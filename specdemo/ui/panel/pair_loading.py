@@ -21,6 +21,7 @@ from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
 from specdemo.ui.panel.methods import runs_here
 from specdemo.ui.panel.pair_controls import PairControls, named, pair_request
+from specdemo.ui.panel.run_row import RunRow
 from specdemo.ui.panel.server_choice import server_of
 
 UPDATE_SECONDS = 0.25
@@ -75,12 +76,15 @@ class PairLoading:
 
         yield from _explained(run)
 
-    def now(self, values: Any) -> Card:
-        """The card as it stands, without waiting for a load."""
-        if server_of(values[0]) is not None:
-            return UNCHANGED
-        *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
-        return last
+    def after_run(self, session: str, values: Any) -> Iterator[Card]:
+        """The card as it stands now, without waiting for a load; a server is asked whether it still answers."""
+        server = server_of(values[0])
+        if server is not None:
+            event = self._begin(session)
+            *_, last = _explained(lambda: self._look_at_server(server, session, event))
+        else:
+            *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
+        yield last
 
     def cancel(self, session: str, values: Any) -> Card:
         """Stop waiting for the chosen pair; its load ends unless somebody else waits for it."""
@@ -173,12 +177,12 @@ class PairLoading:
 
 
 def connect_pair_card(
-    page: gr.Blocks, controls: PairControls, run: gr.Button, methods: list[gr.Dropdown], loading: PairLoading
+    page: gr.Blocks, controls: PairControls, row: RunRow, methods: list[gr.Dropdown], loading: PairLoading
 ) -> None:
-    """Wire the card and its buttons, and Run, which shows the load of what it runs.
+    """Wire the card and its buttons, Run, which shows the load of what it runs, and the ends of all jobs.
 
     Args:
-        page, controls, run: the components to wire.
+        page, controls, row: the components to wire; of the row, all tabs have been wired.
         methods: the lanes' methods; if servers decode all lanes, Run loads nothing.
         loading: what each visitor looks at.
     """
@@ -204,7 +208,9 @@ def connect_pair_card(
     # Several events of one visitor may run at once; all but the latest end at their next update.
     gr.on([page.load, *chosen, *typed], handler(loading.look), inputs, outputs, trigger_mode="multiple", **waits)
     controls.load.click(handler(loading.load), inputs, outputs, trigger_mode="multiple", **waits)
-    run.click(handler(load_to_run), [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
+    row.starts["race"].click(handler(load_to_run), [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
+    for ended in row.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
+        ended.then(handler(loading.after_run), inputs, outputs, **waits)
     controls.cancel.click(cancel, inputs, outputs, **QUIET)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import gradio as gr
+from gradio.events import Dependency
 
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.stops import StopSignals
@@ -35,11 +36,13 @@ class RunRow:
         starts: the button of each tab.
         stop: ends everything that its visitor runs, on whichever tab it was started.
         signals: of all tabs.
+        ended: the events after which a job of any tab is over; the tabs add theirs.
     """
 
     starts: dict[str, gr.Button]
     stop: gr.Button
     signals: StopSignals
+    ended: list[Dependency] = field(default_factory=list)
 
 
 def create_run_row() -> RunRow:

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.event_options import QUIET, UNSEEN
+from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
@@ -156,10 +156,7 @@ def create_race_tab(
         Start(again, job_again, show_again, begin_again),
     ]
     inputs, shown = [*controls.inputs(), last], [view, repeated, last]
-    (ended, _) = connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
+    connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
     controls.row.stop.click(leave, controls.pair.inputs(), None, **QUIET)  # a run also waits for its pair
     view.retry(send_all, None, None, **QUIET)
-    # A run may have loaded its pair, and put another out of memory.
-    card = [controls.pair.card, controls.pair.load, controls.pair.cancel]
-    ended.then(lambda *values: loading.now(values), controls.pair.inputs(), card, **UNSEEN)
     return use, recordings

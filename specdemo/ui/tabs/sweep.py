@@ -10,14 +10,15 @@ from typing import Any
 import gradio as gr
 
 from specdemo.analysis.advice import AdviceReport
+from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.methods import find_method
+from specdemo.ui.panel.lane_controls import OPTIONS, option_values
 from specdemo.ui.panel.prompt_source import (
     PANEL,
     SOURCE_INPUTS,
@@ -32,7 +33,7 @@ from specdemo.ui.tabs.advice_results import create_advice_results, show_advice
 from specdemo.ui.tabs.examples import example_sweep, show_example
 from specdemo.ui.tabs.measured import show_measurement
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
-from specdemo.ui.tabs.sweep_results import create_sweep_results, show_sweep
+from specdemo.ui.tabs.sweep_results import Offer, create_sweep_results, show_sweep
 from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
 from specdemo.view.progress_text import counted
 
@@ -44,6 +45,8 @@ LEADS = {
     GAMMAS: "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
     METHODS: "<p>Which method, which γ? All that this pair allows race; the beaten are dropped early.</p>",
 }
+USED = ("temperature", "top_k", "top_p", "chat", "engine")
+"""Of the settings that all lanes share, those of which a best γ depends."""
 SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
 
 
@@ -127,9 +130,10 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
         choices = _create_choices()
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
         use = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
+        offer = Offer(use, gr.State(Settings()))
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results, advice = create_sweep_results(), create_advice_results()
-    show_example(results, show_sweep(use, results, example_sweep()))
+    show_example(results, show_sweep(offer, results, example_sweep()))
     pair = controls.pair.pair
     changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
     gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
@@ -138,27 +142,38 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
         return setting_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
 
     others = {AdviceReport: (advice, show_advice)}
-    show = show_measurement(status, results, partial(show_sweep, use), others)
+    show = show_measurement(status, results, partial(show_sweep, offer), others)
     inputs = [*controls.inputs(), *choices.inputs()]
     starts = [Start(controls.row.starts["sweep"], job, show)]
-    connect(runner, "sweep", starts, controls.row, inputs, [status, *results.outputs(), *advice.outputs(), use])
+    outputs = [status, *results.outputs(), *advice.outputs(), *offer.outputs()]
+    connect(runner, "sweep", starts, controls.row, inputs, outputs)
     lanes = controls.lanes
-    panel = [part for lane in lanes for part in (lane.gamma, lane.adaptive_gamma)]
-    use.click(_use, [use, *(lane.method for lane in lanes)], [use, *panel], **QUIET)
+    options = [part for lane in lanes for part in lane.inputs()[1:]]
+    panel = [*(getattr(controls, name) for name in USED), *options]
+    use.click(used, [offer.settings, *(lane.method for lane in lanes)], [use, *panel], **QUIET)
     return Announcement(note, choices.inputs(), sweep_plan)
 
 
-def _use(offered: str, *methods: str) -> list[Any]:
-    """Set the offered γ in the lane that a sweep takes, the first that drafts here; says which."""
-    gamma = int(offered.rsplit(" ", 1)[-1])
-    found = [find_method(method) for method in methods]
-    drafting = [m is not None and m.strategy == "speculative" and m.server is None for m in found]
-    if True not in drafting:
-        return [gr.skip()] * (1 + 2 * len(methods))
-    lane = drafting.index(True)
-    panel = [gr.skip()] * (2 * len(methods))
-    panel[2 * lane : 2 * lane + 2] = gamma, False
-    return [gr.update(value=f"Lane {lane + 1} now drafts γ = {gamma}", interactive=False), *panel]
+def used(measured: Settings, *methods: str) -> list[Any]:
+    """Set what was measured with its best γ, in the first lane that drafts in that way; the button says which.
+
+    Args:
+        measured: the settings, none of which the panel need still have.
+        methods: of the lanes.
+
+    Returns:
+        Updates of the button, of the controls in ``USED``, and of all lanes' options.
+    """
+    drafter, width = DRAFTERS[measured.drafter], len(OPTIONS)
+    options = [gr.skip()] * (width * len(methods))
+    if drafter.method not in methods:
+        gr.Warning(f"No lane of the panel drafts by {drafter.label} any more; choose it in one, and press again.")
+        return [gr.skip()] * (1 + len(USED)) + options
+    lane = methods.index(drafter.method)
+    options[width * lane : width * (lane + 1)] = option_values(measured)
+    shared = [measured.chat is not False if name == "chat" else getattr(measured, name) for name in USED]
+    said = f"Lane {lane + 1} now drafts γ = {measured.gamma}"
+    return [gr.update(value=said, interactive=False), *shared, *options]
 
 
 def _fitting(pair: str, view: str) -> list[Any]:

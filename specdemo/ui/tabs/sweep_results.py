@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 import gradio as gr
 
@@ -51,7 +53,7 @@ COLUMNS = (
     ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".1%")),
     (
         "τ",
-        "tokens emitted / rounds, the target's own included",
+        "tokens after the first / rounds, the target's own included",
         lambda r: number(r.mean_acceptance_length, ".2f"),
     ),
     ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
@@ -71,8 +73,20 @@ def create_sweep_results() -> Results:
     return results
 
 
-def show_sweep(use: gr.Button, results: Results, report: SweepReport) -> Updates:
-    """The report in its components, all but the files; ``use`` offers the recommended γ."""
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A button that sets the recommended γ, and the ``Settings`` that it was measured with."""
+
+    button: gr.Button
+    settings: gr.State
+
+    def outputs(self) -> list[Any]:
+        """Both of them, for an event."""
+        return [self.button, self.settings]
+
+
+def show_sweep(offer: Offer, results: Results, report: SweepReport) -> Updates:
+    """The report in its components, all but the files; ``offer`` has the recommended γ."""
     best, on_server = report.best, report.server is not None
     pays = bool(report.pays)
     figure = NOTHING if best is None else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
@@ -80,7 +94,8 @@ def show_sweep(use: gr.Button, results: Results, report: SweepReport) -> Updates
     drawn = () if on_server else zip(results.plots, FIGURES, strict=True)
     return {
         **results.shown(figure, best is not None and not pays, report.recommendation, table),
-        use: gr.update(
+        offer.settings: replace(report.settings, gamma=report.best_gamma or report.settings.gamma),
+        offer.button: gr.update(
             value=f"Use γ = {report.best_gamma}",
             visible=report.complete and pays and not on_server,
             interactive=True,

@@ -9,7 +9,6 @@ from html import escape
 from typing import Any
 
 import gradio as gr
-from gradio.events import Dependency
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.settings import Settings
@@ -58,22 +57,19 @@ def connect(
     more: Sequence[Any] = (),
     end: Callable[[str], Updates] = lambda session: {},
     models: gr.Dropdown | None = None,
-) -> list[Dependency]:
+) -> None:
     """Wire what starts something on a tab, and Stop, which is free while anything of the visitor runs.
 
     Args:
         runner: runs what is started.
         tab: whose buttons they are; one job of each tab runs at a time.
         starts: the buttons that start something, and what.
-        row: has Stop, and the signals.
+        row: has Stop and the signals, and is told the events after which the buttons are free again.
         inputs: what the jobs are made of.
         outputs: what the jobs are shown in; the first shows how far they are.
         more: further components that change as a job begins and ends.
         end: their new values as a job has ended, for a session.
         models: the control of the pair, for what servers cannot do: while it names one, the buttons are dimmed.
-
-    Returns:
-        The events after which the buttons are free again.
     """
     signals, stop = row.signals, row.stop
     buttons = [start.button for start in starts]
@@ -127,17 +123,15 @@ def connect(
     def follow(request: gr.Request, pair: str) -> Updates:
         return buttons_of(request.session_hash or "", pair)
 
-    ended = []
     for start in starts:
         prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **QUIET)
         # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
         done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is Gradio's queue refusing one more event.
         done.failure(refuse(start), None, list(outputs), **QUIET)
-        ended.append(done.then(over, models, free, **QUIET))
+        row.ended.append(done.then(over, models, free, **QUIET))
     if models is not None:
         models.change(follow, models, buttons, **QUIET)
-    return ended
 
 
 def state_line(state: JobState) -> str:

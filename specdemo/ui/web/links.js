@@ -28,6 +28,8 @@
   const extra = {};
   let timer = 0;
   let started = false;
+  /** The button that starts a run and was pressed before the link was read. */
+  let early = null;
   /** Places of fields that a person is changing, and the values they gave to others, before the link was read. */
   const touched = new Set();
   const own = new Map();
@@ -156,7 +158,7 @@
 
   // ---- notices -------------------------------------------------------------------------------------------------
 
-  /** Shows sentences above the page's lower edge, until they are closed. */
+  /** Shows sentences above the page's lower edge, until they are closed or a run begins. */
   function notify(lines) {
     document.querySelector(".link-notices")?.remove();
     if (!lines.length) return;
@@ -164,6 +166,12 @@
     for (const line of lines) make("p", "", box, line);
     const close = make("button", "", box, "×", { type: "button", "aria-label": "Close" });
     close.addEventListener("click", () => box.remove());
+  }
+
+  /** Puts the sentences under Run, where they cover nothing that a run shows. */
+  function putAside() {
+    const box = document.querySelector(".link-notices");
+    if (box) document.getElementById("run-dock").append(box);
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
@@ -223,6 +231,8 @@
     changed(values);
     window.SpecDemoPanel.dim();
     if (extra.view === "talk") window.SpecDemoTalk.enter();
+    early?.removeAttribute("aria-busy");
+    early?.click();
     if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   }
 
@@ -237,7 +247,8 @@
   function told(said) {
     if (!said.page.autorun) return;
     notify(said.notices);
-    if (said.start) document.querySelector(`#run-row .on-${document.documentElement.dataset.tab}`).click();
+    // Unless a person was quicker.
+    if (said.start && extra.autorun) document.querySelector(`#run-row .on-${document.documentElement.dataset.tab}`).click();
   }
 
   // A press of Run or of a recording changes what a link would show.
@@ -246,6 +257,13 @@
     if (!pressed) return;
     if (event.isTrusted) set("autorun", false); // pressed by a person, so the page is no longer what the link began
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
+    if (!pressed.matches(".start")) return;
+    putAside();
+    if (started) return;
+    // The controls do not say yet what is to run, so the press waits for that.
+    event.stopImmediatePropagation();
+    early = pressed;
+    early.setAttribute("aria-busy", "true");
   }, true);
 
   /** Whether the controls have the values of the link. */

@@ -7,7 +7,7 @@
 (function () {
   "use strict";
 
-  const { ARROWS, make } = window.SpecDemoDom;
+  const { ARROWS, make, setText } = window.SpecDemoDom;
   /** Buttons of the view: their keys, what they are called, and whether a small screen has them too. */
   const BUTTONS = [
     ["R", "Run", "r", true], ["S", "Stop", "s", true], ["space", "Pause", " ", true], ["←", "a round back", "ArrowLeft"],
@@ -22,6 +22,12 @@
   };
   const player = () => window.SpecDemoPlayer.mount(document.querySelector("#race .race-root"));
 
+  /** Names the button that pauses by what it does next, as the player calls it. */
+  function namePause(name) {
+    const button = document.querySelector('.talk-keys [data-key=" "] span');
+    if (button && name) setText(button, name);
+  }
+
   /** Puts the buttons into a corner. */
   function addButtons() {
     if (document.querySelector(".talk-keys")) return;
@@ -35,6 +41,7 @@
         button.blur(); // else space would press it again
       });
     }
+    namePause(document.querySelector("#race [data-action=play]")?.textContent);
   }
 
   /** Shows the view, or the page; where this is a step of Back, or of the link, it is not remembered. */
@@ -94,6 +101,8 @@
     event.preventDefault();
     event.stopPropagation();
   }, true);
+
+  document.addEventListener("race-play", (event) => namePause(event.detail));
 
   // At once, so that the page does not flash; the rest follows when the server has read the link.
   if (new URLSearchParams(location.search).get("view") === "talk") page.classList.add("talk-view");

@@ -9,6 +9,8 @@
   "use strict";
 
   const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4, 8];
+  /** What the button calls what it will do next, by the state of what is played. */
+  const PLAY = { playing: "Pause", paused: "Play", over: "Play again" };
   const { make, setText } = window.SpecDemoDom;
 
   function button(parent, action, label, title) {
@@ -63,10 +65,12 @@
       this.facts.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
     }
 
-    /** @param {boolean} playing  @param {boolean} over whether Play begins again */
-    showPlay(playing, over) {
-      this.play.dataset.state = playing ? "playing" : over ? "over" : "paused";
-      setText(this.play.lastChild, playing ? "Pause" : over ? "Play again" : "Play");
+    /** Names the button; a change is told as the event `race-play`. @param {string} state one of PLAY */
+    showPlay(state) {
+      if (this.play.dataset.state === state) return;
+      this.play.dataset.state = state;
+      setText(this.play.lastChild, PLAY[state]);
+      this.play.dispatchEvent(new CustomEvent("race-play", { bubbles: true, detail: PLAY[state] }));
     }
 
     /** @param {number} clock  @param {number} length in lane seconds */

@@ -85,9 +85,9 @@
 
     /** Ends the replay. */
     leave() {
-      this.pause();
       this.value = null;
       this.held = false;
+      this.pause();
       this.setSpeed("1");
       this.show(false);
     }
@@ -253,7 +253,8 @@
     showState() {
       const { parts } = this;
       const end = Boolean(this.value) && this.shown === this.rounds.length;
-      parts.showPlay(this.playing, end && !this.growing);
+      // What happens now and is not held can only be paused.
+      parts.showPlay(this.playing || !this.value ? "playing" : end && !this.growing ? "over" : "paused");
       parts.back.disabled = !this.shown;
       parts.forward.disabled = end;
       if (this.value) parts.showTime(this.clock, this.length);
@@ -285,7 +286,7 @@
       const { frame } = this.view;
       if (!this.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
       if (!frame.contains(target) && (this.held || target !== document.body)) return;
-      if (!frame.getClientRects().length || target.closest('[data-role="tokens"], select')) return;
+      if (!frame.getClientRects().length || target.closest('[data-role="tokens"], .tree-scroll, select')) return;
       if (ARROWS[event.key]) this.step(ARROWS[event.key]);
       else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) this.toggle();
       else return;

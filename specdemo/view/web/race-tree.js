@@ -116,7 +116,7 @@
       this.title = make("h3", "", head);
       const close = make("button", "apart-close", head, "Close", { type: "button" });
       this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
-      this.scroll = make("div", "tree-scroll", this.card, null, { tabindex: 0, role: "img" });
+      this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
       const toggle = (role, label) => {
         const line = make("label", "race-toggle tree-toggle", legend);
         const input = make("input", "", line, null, { type: "checkbox", "data-role": role });
@@ -170,6 +170,9 @@
       this.text.textContent = said;
       this.scroll.setAttribute("aria-label", `${this.title.textContent}. ${said}`);
       this.scroll.replaceChildren(picture(round));
+      // For the keyboard it is a place to go to only where arrows have something to scroll.
+      if (this.scroll.scrollWidth > this.scroll.clientWidth) this.scroll.tabIndex = 0;
+      else this.scroll.removeAttribute("tabindex");
       this.scroll.scrollTo(0, 0);
     }
   }
