@@ -46,7 +46,7 @@ LEADS = {
     METHODS: "<p>Which method, which γ? All that this pair allows race; the beaten are dropped early.</p>",
 }
 USED = ("temperature", "top_k", "top_p", "chat", "engine")
-"""Of the settings that all lanes share, those of which a best γ depends."""
+"""Of the settings that all lanes share, those that a best γ depends on."""
 SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
 
 
