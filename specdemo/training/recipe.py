@@ -26,7 +26,7 @@ class Recipe:
     minutes: float = 60.0
     seed: int = 1
     text_share: float = 0.3
-    texts_at_once: int = 64
+    texts_at_once: int = 256
     answer_tokens: int = 128
     longest_prompt: int = 192
     rows: int = 16
