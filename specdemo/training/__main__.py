@@ -19,7 +19,9 @@ from specdemo.training.models import read_model, write_model
 from specdemo.training.muon import quicker_dtype
 from specdemo.training.recipe import Recipe, tiny_recipe
 from specdemo.training.tasks.domains import domains
-from specdemo.training.texts import written
+from specdemo.training.tasks.plan import Plan
+from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.texts import Lessons, written
 
 
 def arguments() -> argparse.Namespace:
@@ -69,13 +71,12 @@ def main() -> None:
     # One copy in the type of the run writes the texts and is asked what it says of them.
     teacher = copy.deepcopy(target).to(device, dtype)
     texts = written(teacher, tokenizer, every, recipe, run, recipe.text_share * 60 * recipe.minutes)
+    lessons = Lessons(texts, TaskStream(every, Plan().shares, tokenizer, recipe.seed, answers_only=True), recipe)
     if args.stage == "draft":
         note = f"{recipe.minutes:g} minutes, the target's text included, on {hardware(device, dtype)}."
-        write_model(
-            train_draft(teacher, texts, tokenizer, every, recipe, run), tokenizer, args.pair / "draft", note
-        )
+        write_model(train_draft(teacher, lessons, recipe, run), tokenizer, args.pair / "draft", note)
     else:
-        save_head(train_head(teacher, texts, recipe, run).cpu(), args.pair / "head")
+        save_head(train_head(teacher, lessons, recipe, run).cpu(), args.pair / "head")
     log(f"written to {args.pair / args.stage}")
 
 

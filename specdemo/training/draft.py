@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import torch
 from torch.nn import functional
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
 from specdemo.training.loop import Run, Trainer, load_checkpoint, schedule
 from specdemo.training.models import Shape, build_model
 from specdemo.training.recipe import Recipe
-from specdemo.training.tasks.plan import Plan
-from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Domain
-from specdemo.training.texts import Texts
+from specdemo.training.texts import Lessons
 
 
 def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
@@ -36,9 +33,7 @@ def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share
 
 def train_draft(
     target: LlamaForCausalLM,
-    texts: Texts,
-    tokenizer: PreTrainedTokenizerFast,
-    domains: dict[str, Domain],
+    lessons: Lessons,
     recipe: Recipe,
     run: Run,
 ) -> LlamaForCausalLM:
@@ -55,37 +50,36 @@ def train_draft(
         config.max_position_embeddings,
     )
     draft = build_model(shape, 1, recipe.seed).to(run.device)
-    stream = TaskStream(domains, Plan().shares, tokenizer, recipe.seed, answers_only=False)
     path, budget = run.folder / "draft.pt", (1 - recipe.text_share) * 60 * recipe.minutes
     rates, tokens = (recipe.matrix_lr, recipe.vector_lr), recipe.task_rows * recipe.window
     trainer = Trainer("draft", draft, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
     for step in trainer.steps():
         with run.autocast():
             if trainer.seconds < recipe.task_share * budget:
-                loss = _of_tasks(draft, stream, recipe, step, run)
+                loss = _of_tasks(draft, lessons, step, run)
             else:
-                loss = _of_the_target(draft, target, texts, recipe, step, run)
+                loss = _of_the_target(draft, target, lessons, recipe.hard_share, step, run)
         spent = min(trainer.seconds, budget)
         trainer.update([loss], schedule(spent, budget, recipe.decay_share, step, recipe.warmup_steps))
     trainer.save()
     return draft.eval()
 
 
-def _of_tasks(draft: LlamaForCausalLM, stream: TaskStream, recipe: Recipe, step: int, run: Run) -> torch.Tensor:
-    batch = stream.batch(step, recipe.task_rows, recipe.window)
-    learned = batch.learned.to(run.device)
-    hidden = draft.model(batch.ids.to(run.device), use_cache=False).last_hidden_state[learned]
-    return functional.cross_entropy(draft.lm_head(hidden).float(), batch.targets.to(run.device)[learned])
+def _of_tasks(draft: LlamaForCausalLM, lessons: Lessons, step: int, run: Run) -> torch.Tensor:
+    """Next-token loss on all text of training tasks, prompts too."""
+    ids = lessons.of_tasks(step)[0].to(run.device)
+    logits = draft(ids[:, :-1], use_cache=False).logits.float()
+    return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def _of_the_target(
-    draft: LlamaForCausalLM, target: LlamaForCausalLM, texts: Texts, recipe: Recipe, step: int, run: Run
+    draft: LlamaForCausalLM, target: LlamaForCausalLM, lessons: Lessons, hard_share: float, step: int, run: Run
 ) -> torch.Tensor:
-    """On one batch of the target's texts, at the places whose next token is an answer's."""
-    ids, answers = (t.to(run.device) for t in texts.drawn(recipe.rows, recipe.seed, step))
+    """Distillation at the places whose next token is an answer's."""
+    ids, answers = (t.to(run.device) for t in lessons.drawn(step))
     places = answers.roll(-1, dims=1)
     places[:, -1] = False
     with torch.no_grad():
         p_logits = target.lm_head(target.model(ids, use_cache=False).last_hidden_state[places])
     hidden = draft.model(ids, use_cache=False).last_hidden_state[places]
-    return distillation_loss(draft.lm_head(hidden), p_logits, recipe.hard_share)
+    return distillation_loss(draft.lm_head(hidden), p_logits, hard_share)

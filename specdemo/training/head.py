@@ -1,4 +1,4 @@
-"""An EAGLE-3 head for a finished target, trained for so many minutes on text that the target wrote."""
+"""An EAGLE-3 head for a finished target, trained for so many minutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.training.head_loss import TargetView, unrolled_loss
 from specdemo.training.loop import REPORT_EVERY, Run, Trainer, load_checkpoint, schedule
 from specdemo.training.recipe import Recipe
-from specdemo.training.texts import Texts
+from specdemo.training.texts import Lessons
 
 
 def new_head(target: LlamaForCausalLM, recipe: Recipe) -> Eagle3Head:
@@ -35,7 +35,7 @@ def new_head(target: LlamaForCausalLM, recipe: Recipe) -> Eagle3Head:
     return head
 
 
-def train_head(target: LlamaForCausalLM, texts: Texts, recipe: Recipe, run: Run) -> Eagle3Head:
+def train_head(target: LlamaForCausalLM, lessons: Lessons, recipe: Recipe, run: Run) -> Eagle3Head:
     """The trained head; checkpoints of earlier starts (``folder/head.pt``) are taken up.
 
     A checkpoint holds the seconds that all starts spent, so that the minutes are those of the whole run.
@@ -49,7 +49,7 @@ def train_head(target: LlamaForCausalLM, texts: Texts, recipe: Recipe, run: Run)
     rates = (recipe.matrix_lr, recipe.vector_lr)
     trainer = Trainer("head", head, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
     for step in trainer.steps():
-        ids, learned = (t.to(run.device) for t in texts.drawn(recipe.rows, recipe.seed, step))
+        ids, learned = (t.to(run.device) for t in lessons.drawn(step))
         with torch.no_grad():
             logits = tapped.view(input_ids=ids, use_cache=False).logits
         seen = TargetView(ids, learned, tapped.take().float(), logits)

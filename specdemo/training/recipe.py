@@ -18,8 +18,9 @@ class Recipe:
         matrix_lr, vector_lr: of Muon and AdamW.
         decay_share: of the time over which they fall to zero, at the end.
         draft_width, draft_heads, draft_feed_forward: of the draft's one layer.
-        task_share: of the draft's training time, in which it reads training tasks before the target's own text.
-        task_rows, window: tasks of one such step, in rows of so many tokens.
+        task_share: of the draft's training time, in which it only reads training tasks, before it learns what the
+            target says.
+        task_rows, window: of one step on training tasks, in rows of so many tokens.
         unrolled: a head's draft steps that are trained, the first included; step k counts ``step_decay`` to the k.
     """
 
