@@ -29,9 +29,9 @@ def test_assets_are_small_enough_for_a_space() -> None:
     assert sum(f.stat().st_size for f in files) <= ASSETS_LIMIT
 
 
-def test_six_domains_have_prompts() -> None:
+def test_four_domains_have_prompts() -> None:
     """The page's chips and the bench read them."""
-    assert set(by_domain()) == {"data", "chat", "stories", "arithmetic", "code", "edit"}
+    assert set(by_domain()) == {"chat", "stories", "code", "maths"}
     assert all(len(prompts) >= 3 for prompts in by_domain().values())
 
 

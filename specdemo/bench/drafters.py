@@ -55,7 +55,7 @@ def _ways(pair: ModelPair, args: Args) -> dict[str, Contender]:
     common |= {"acceptance": "sampling"} if args.temperature else {}
     ways = {PLAIN: ours(pair, Settings(strategy="autoregressive", **common))}
     for spec in DRAFTERS.values():
-        if not spec.copies and (spec.needs is None or spec.needs in pair.parts):
+        if spec.needs is None or spec.needs in pair.parts:
             gamma = LOOKUP_GAMMA if spec.name == LOOKUP else args.gamma
             ways[spec.name] = ours(pair, Settings(drafter=spec.name, gamma=gamma, **common))
     if not args.temperature:
@@ -90,7 +90,8 @@ def _domain(
 
 def _figures(way: str, found: list[Sample], plain: list[Sample], gamma: int) -> dict[str, Any]:
     traces = [sample.trace for sample in found]
-    sums = totals([r for trace in traces for r in counts_of(trace.rounds)], gamma)
+    rounds = [r for trace in traces for r in counts_of(trace.rounds)]
+    sums = totals(rounds, LOOKUP_GAMMA if way == LOOKUP else gamma)
     ratios = [_pace([fast]) / _pace([slow]) for fast, slow in zip(found, plain, strict=True)]
     metrics = [t.metrics(s.trace) for t, s in zip(traces, plain, strict=True)]
     return {

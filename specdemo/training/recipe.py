@@ -26,14 +26,14 @@ class Recipe:
 
     minutes: float = 60.0
     seed: int = 1
-    text_share: float = 0.3
+    text_share: float = 0.2
     texts_at_once: int = 256
     answer_tokens: int = 128
     longest_prompt: int = 192
     rows: int = 16
     hard_share: float = 0.3
-    matrix_lr: float = 0.01
-    vector_lr: float = 1e-3
+    matrix_lr: float = 0.02
+    vector_lr: float = 4e-3
     warmup_steps: int = 30
     decay_share: float = 0.5
     checkpoint_every: int = 50

@@ -101,7 +101,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     set_length(page, 8)
     press_run_and_wait(page)
     question = page.locator("[data-role=question]")
-    expect(question).to_contain_text("Make JSON of this list.")
+    expect(question).to_contain_text("Book a table for two near the harbour")
     expect(question).to_contain_text("builtin · float32 · CPU")
     expect(question).to_contain_text("greedy · at most 8 tokens")
     page.locator("[data-lane='1'] [data-stat=acceptance_rate]").click()
@@ -126,7 +126,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     expect(runs.first).to_contain_text("<b>Once</b> upon")
     expect(runs.nth(1)).to_contain_text("Speculative · Prompt lookup")
     runs.nth(1).click()
-    expect(page.locator("[data-role=prompt-text]")).to_contain_text("Make JSON of", timeout=RUN_MS)
+    expect(page.locator("[data-role=prompt-text]")).to_contain_text("Book a table", timeout=RUN_MS)
     expect(runs.nth(1)).to_have_attribute("aria-current", "true")
     page.locator("#use-settings").click()
     expect(page.locator("#lane1-gamma input[type=number]")).to_have_value("7", timeout=RUN_MS)
@@ -134,7 +134,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     with page.expect_download() as download:
         page.locator("#save-json").click()
     name = download.value.suggested_filename
-    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-make-json-of-this-list")
+    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-book-a-table-for-two")
 
 
 def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
