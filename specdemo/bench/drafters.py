@@ -124,17 +124,17 @@ ROWS = {
     "drafter": "{way}",
     "domain": "{domain}",
     "speed-up": spread("speedup", "middle_half"),
-    "τ": "{tokens_a_round:.2f}",
+    "τ": "{rate}",
     "kept by position": "{kept}",
-    "c": "{draft_cost:.2f}",
-    "v(γ)": "{verify_cost:.2f}",
+    "c": "{c}",
+    "v(γ)": "{v}",
 }
 
 
 def table(results: Results) -> str:
     """The results for people."""
     settings, domains = results["settings"], results["domains"]
-    rows = [{**r, "domain": d["domain"], "kept": _shares(r["per_position"])} for d in domains for r in d["ways"]]
+    rows = [_cells(row, domain["domain"]) for domain in domains for row in domain["ways"]]
     medians = ", ".join(f"{way} {value:.2f}×" for way, value in results["median_speedups"].items())
     lines = [
         f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ {settings['gamma']}, at most "
@@ -157,8 +157,11 @@ def table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _shares(shares: Sequence[float]) -> str:
-    return " ".join(f"{share:.0%}" for share in shares)
+def _cells(row: dict[str, Any], domain: str) -> dict[str, Any]:
+    """A row as text; what no round tells, such as the cost of drafts where nothing was drafted, is a dash."""
+    names = {"rate": "tokens_a_round", "c": "draft_cost", "v": "verify_cost"}
+    known = {cell: "–" if row[name] is None else f"{row[name]:.2f}" for cell, name in names.items()}
+    return {**row, **known, "domain": domain, "kept": " ".join(f"{share:.0%}" for share in row["per_position"])}
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ def train_draft(
         recipe.draft_feed_forward,
         config.vocab_size,
         config.max_position_embeddings,
+        config.bos_token_id,
+        config.eos_token_id,
     )
     draft = build_model(shape, 1, recipe.seed).to(run.device)
     path, budget = run.folder / "draft.pt", (1 - recipe.text_share) * 60 * recipe.minutes

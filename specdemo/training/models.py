@@ -8,24 +8,24 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.training.tasks.tokenizer import BOS_ID, END_ID
-
 SHARD_SIZE = "9MB"  # any git host takes files of that size
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model's layers have in common, and the sizes of what it reads."""
+    """What a model's layers have in common, the sizes of what it reads, and the ids of both ends of a text."""
 
     hidden: int
     heads: int
     intermediate: int
     vocab_size: int
     context: int
+    bos_id: int
+    end_id: int
 
 
 def build_model(shape: Shape, layers: int, seed: int) -> LlamaForCausalLM:
-    """A freshly initialised Llama with tied embeddings that ends at the end token of an answer."""
+    """A freshly initialised Llama with tied embeddings."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -37,9 +37,9 @@ def build_model(shape: Shape, layers: int, seed: int) -> LlamaForCausalLM:
             intermediate_size=shape.intermediate,
             max_position_embeddings=shape.context,
             tie_word_embeddings=True,
-            bos_token_id=BOS_ID,
-            eos_token_id=END_ID,
-            pad_token_id=BOS_ID,
+            bos_token_id=shape.bos_id,
+            eos_token_id=shape.end_id,
+            pad_token_id=shape.bos_id,
         )
     )
 

@@ -10,7 +10,7 @@ from corpus_files import write_corpus
 from specdemo.bench import drafters
 from specdemo.models.pair import ModelPair
 
-OPTIONS = {"gamma": 3, "tokens": 12, "prompts": 2, "threads": 1}
+OPTIONS = {"pair": "a toy", "gamma": 3, "tokens": 12, "prompts": 2, "threads": 1}
 
 
 def test_every_drafter_is_held_against_plain_decoding(

@@ -12,7 +12,6 @@ from toys import (
     BYTE_VOCABULARY,
     EOS,
     build,
-    build_head,
     byte_tokenizer,
     endless_pair,
     generate,
@@ -22,7 +21,6 @@ from toys import (
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SettingsError, SpecDemoError
-from specdemo.models.eagle3_files import save_head
 
 SMALL = {
     "vocab_size": 64,
@@ -147,7 +145,6 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     byte_tokenizer().save_pretrained(tmp_path / "builtin/target")
     perturbed(target).save_pretrained(tmp_path / "builtin/draft")
     byte_tokenizer().save_pretrained(tmp_path / "builtin/draft")
-    save_head(build_head(target), tmp_path / "builtin/head")
     monkeypatch.setattr("specdemo.models.source.ASSETS", tmp_path)
     return tmp_path
 
@@ -157,7 +154,7 @@ def test_the_builtin_pair_loads_and_runs(assets: Path) -> None:
     pair = specdemo.load_pair("builtin", device="cpu")
     assert pair.name == "builtin"
     assert pair.dtype == "float32"
-    assert not any(model.training for model in (pair.target, pair.draft, pair.head))
+    assert not any(model.training for model in (pair.target, pair.draft))
     trace = specdemo.run(pair, "hi", Settings(gamma=2, max_new_tokens=8))
     assert trace.pair == "builtin"
     assert trace.token_ids == generate(pair.target, trace.prompt_ids, 8)

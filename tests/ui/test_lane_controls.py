@@ -14,7 +14,7 @@ from specdemo.ui.tabs.sweep import USED, used
 from specdemo.view.lane_headers import engine_note, lane_headers
 
 PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
-SHARED = (0, 0, 1, 0, True, "auto", 64)
+SHARED = (0, 0, 1, 0, True, "auto", 64, False)
 OPTIONS = (4, False, "0", "exact", 10, 3, 0)
 
 
@@ -56,13 +56,13 @@ def test_each_lane_has_its_own_options() -> None:
 @pytest.mark.parametrize("method", ["draft", "early_exit", "lookup"])
 def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None:
     """Guards a best γ of chains, sampled, against a panel that meanwhile has trees and another temperature."""
-    sampled = (0.8, 20, 0.9, 0, False, "eager", 64)
+    sampled = (0.8, 20, 0.9, 0, False, "eager", 64, False)
     (measured,) = lanes((method, 3, False, "0", "sampling", 10, 2, 4), shared=sampled)
     button, *updates = used(measured, "plain", method)
     assert button["value"] == "Lane 2 now drafts γ = 3"
     temperature, top_k, top_p, chat, engine = updates[: len(USED)]
     options = updates[len(USED) + len(OPTIONS) :]
-    shared = (temperature, top_k, top_p, 0, chat, engine, 64)
+    shared = (temperature, top_k, top_p, 0, chat, engine, 64, False)
     assert lanes((method, *options), shared=shared) == [measured]
 
 

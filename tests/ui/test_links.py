@@ -132,7 +132,9 @@ def test_a_warm_link_can_be_run_as_it_is() -> None:
         "lookup-ngram",
         "exit-layer",
     )
-    shared = [values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length")]
+    shared = [
+        values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length", "ignore-eos")
+    ]
     prefixes = ("lane1.", "", "lane3.", "lane4.")
     pair = ("builtin", "", "", "none", "none", "auto", "best")
     lanes = (values[prefix + name] for prefix in prefixes for name in lane)

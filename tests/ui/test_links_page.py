@@ -37,6 +37,7 @@ EVERY_CONTROL = {
     "device": "cpu",
     "prompt": PROMPT,
     "length": 77,
+    "ignore-eos": 1,
     "temperature": 0.85,
     "top-k": 40,
     "top-p": 0.9,

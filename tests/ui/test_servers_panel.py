@@ -42,7 +42,7 @@ id = "lone-wolf"
 speculative_url = "http://c:8000"
 model = "n"
 """
-SHARED = (0, 0, 1, 0, True, "auto", 64)
+SHARED = (0, 0, 1, 0, True, "auto", 64, False)
 OPTIONS = (None, False, "?", "?", None, None, None)  # hidden on a server, so they cannot be wrong
 PAIR = ("server:big", "", "", "none", "none", "auto", "best")
 
@@ -78,7 +78,7 @@ def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
     (greedy,) = lanes(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
     assert greedy == Settings(engine="server", server="lone-wolf", chat=True, max_new_tokens=64)
     warm, plain = lanes(
-        0.8, *SHARED[1:5], "graphs", 64, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
+        0.8, *SHARED[1:5], "graphs", 64, False, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
     )
     assert (warm.acceptance, warm.engine, warm.temperature) == ("sampling", "server", 0.8)
     assert (plain.strategy, plain.server) == ("autoregressive", "big")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from specdemo.training.models import Shape
+from specdemo.training.tasks.tokenizer import BOS_ID, END_ID
 
 HEAD_SIZE = 64
 FREE_TEXT, OTHERS = ("chat", "stories"), ("data", "arithmetic", "code", "edit")
@@ -81,7 +82,7 @@ class Plan:
         return tuple(Phase(layers, tokens) for layers, tokens in parts if tokens)
 
     def shape(self) -> Shape:
-        return Shape(self.width, self.heads, self.feed_forward, self.vocab_size, self.context)
+        return Shape(self.width, self.heads, self.feed_forward, self.vocab_size, self.context, BOS_ID, END_ID)
 
     def as_dict(self) -> dict:
         return asdict(self)
