@@ -146,7 +146,7 @@ def test_lanes_of_other_weights_say_so() -> None:
 
 def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:
     """Guards a lane that runs by another engine than its panel says: the page must say so."""
-    made = lanes(("plain", *OPTIONS), ("draft", *OPTIONS), shared=(0, 0, 1, 0, True, "graphs", 8))
+    made = lanes(("plain", *OPTIONS), ("draft", *OPTIONS), shared=(0, 0, 1, 0, True, "graphs", 8, False))
     assert [s.engine for s in made] == ["graphs", "graphs"]
     chosen, fell = Trace(made[0], (1,), (), engine="graphs"), Trace(made[1], (1,), (), engine="eager: why")
     automatic = Trace(Settings(), (1,), (), engine="direct")
