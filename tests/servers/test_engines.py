@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import specdemo
-from specdemo import PromptError, ServerError, ServerPair, Settings, Trace
+from specdemo import PromptError, ServerError, ServerPair, Settings, SettingsError, Trace
 from specdemo.servers.engines.table import ENGINES
 
 ANSWERS = Path(__file__).parents[1] / "data" / "servers"
@@ -148,6 +148,8 @@ def test_ollama_tells_speed_by_two_clocks() -> None:
     assert (options["min_p"], options["top_k"], options["repeat_penalty"], options["num_predict"]) == (0, 0, 1, 8)
     with recorded("ollama") as server, pytest.raises(PromptError, match="takes no token ids"):
         specdemo.run(server.pair, [1, 2], LANE)
+    with recorded("ollama") as server, pytest.raises(SettingsError, match="always ends at the end of an answer"):
+        specdemo.run(server.pair, "The", replace(LANE, ignore_eos=True))
 
 
 def test_a_server_that_names_itself_otherwise_is_asked_by_openais_api() -> None:

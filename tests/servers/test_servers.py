@@ -117,11 +117,21 @@ def test_sampling_is_sent_and_never_dropped_silently() -> None:
     settings = replace(
         REMOTE, temperature=0.7, acceptance="sampling", top_k=5, top_p=0.9, repetition_penalty=1.2, seed=2**40
     )
+    settings = replace(settings, ignore_eos=True)
     with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
         run_on(fake, settings)
-        names = ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "max_tokens", "prompt")
+        names = (
+            "temperature",
+            "top_k",
+            "top_p",
+            "repetition_penalty",
+            "seed",
+            "max_tokens",
+            "ignore_eos",
+            "prompt",
+        )
         for sent in fake.requests:
-            assert [sent[name] for name in names] == [0.7, 5, 0.9, 1.2, 2**40, 24, list(PROMPT)]
+            assert [sent[name] for name in names] == [0.7, 5, 0.9, 1.2, 2**40, 24, True, list(PROMPT)]
 
 
 def test_a_models_own_sampling_defaults_are_overruled() -> None:
