@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from corpus_files import write_corpus
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo import Eagle3Head
 from specdemo.training.__main__ import main
@@ -16,10 +16,13 @@ from specdemo.training.draft import distillation_loss
 from specdemo.training.loop import load_checkpoint, schedule
 from specdemo.training.models import build_model, grown, read_model, write_model
 from specdemo.training.muon import Muon
+from specdemo.training.recipe import tiny_recipe
 from specdemo.training.tasks.documents import split
 from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import tiny_plan
-from specdemo.training.tasks.tokenizer import train_tokenizer
+from specdemo.training.tasks.stream import TaskStream
+from specdemo.training.tasks.tokenizer import ASSISTANT_ID, END_ID, train_tokenizer
+from specdemo.training.texts import Lessons, Texts
 
 
 def test_every_fiftieth_document_is_held_out_and_never_trained_on() -> None:
@@ -98,6 +101,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
+def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
+    """A mask one place off would teach drafters to end prompts, and never to end answers."""
+    recipe, tokenizer = tiny_recipe(1.0), PreTrainedTokenizerFast.from_pretrained(folders["pair"] / "target")
+    stream = TaskStream(domains(folders["corpus"]), tiny_plan().shares, tokenizer, 1, answers_only=True)
+    ids, answers = Lessons(Texts([], []), stream, recipe).of_tasks(0)
+    assert answers.any()
+    for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
+        for place in range(1, len(row)):
+            begins = counted[place] and not counted[place - 1]
+            assert begins == (row[place - 1] == ASSISTANT_ID)
+            if counted[place - 1] and not counted[place]:
+                assert row[place - 1] == END_ID
+
+
 @pytest.mark.parametrize("stage", ["draft", "head"])
 def test_a_drafters_stage_goes_on_where_it_stopped(
     stage: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -156,8 +173,6 @@ def test_a_written_model_is_read_again(folders: dict[str, Path], tmp_path: Path)
     """Guards that an older run's files in the folder do not stay beside the new ones."""
     (tmp_path / "old.safetensors").write_bytes(b"")
     model = build_model(tiny_plan().shape(), 2, 1)
-    from transformers import PreTrainedTokenizerFast
-
     write_model(model, PreTrainedTokenizerFast.from_pretrained(folders["pair"] / "target"), tmp_path, "a note")
     again = LlamaForCausalLM.from_pretrained(tmp_path)
     assert again.config.training_note == "a note"
