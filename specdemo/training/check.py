@@ -31,8 +31,8 @@ def read_target(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast
         raise SystemExit(
             f"{folder} holds neither config.json nor target.pt; give the folder of a target or of a run."
         )
-    plan = Plan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
-    model = build_model(plan.shape(), plan.phases()[state["phase"]].layers, plan.seed)
+    plan = Plan.from_dict(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    model = build_model(plan.shape(), plan.phases[state["phase"]].layers, plan.seed)
     model.load_state_dict(state["model"])
     return plain(model), PreTrainedTokenizerFast.from_pretrained(folder / "tokenizer")
 

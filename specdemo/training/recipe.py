@@ -37,9 +37,9 @@ class Recipe:
     warmup_steps: int = 30
     decay_share: float = 0.5
     checkpoint_every: int = 50
-    draft_width: int = 384
-    draft_heads: int = 6
-    draft_feed_forward: int = 1024
+    draft_width: int = 256
+    draft_heads: int = 4
+    draft_feed_forward: int = 704
     task_share: float = 0.35
     task_rows: int = 16
     window: int = 256

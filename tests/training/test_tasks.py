@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import sys
 from dataclasses import replace
@@ -13,6 +15,7 @@ from corpus_files import write_corpus
 
 from specdemo.training import check as check_command
 from specdemo.training.loop import Run
+from specdemo.training.models import build_model, write_model
 from specdemo.training.tasks import __main__ as command
 from specdemo.training.tasks import arithmetic, code, data, edit
 from specdemo.training.tasks.attention import NAME, causal_attention
@@ -20,7 +23,7 @@ from specdemo.training.tasks.chat import Chat
 from specdemo.training.tasks.documents import END_OF_TEXT
 from specdemo.training.tasks.domains import domains, held_out_tasks
 from specdemo.training.tasks.loss import summed_cross_entropy
-from specdemo.training.tasks.plan import Plan, tiny_plan
+from specdemo.training.tasks.plan import Phase, Plan, tiny_plan
 from specdemo.training.tasks.stream import TaskStream
 from specdemo.training.tasks.task import Answer, Domain, Draw, Task
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
@@ -252,7 +255,7 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(every, tokenizer, tmp_pat
     with pytest.raises(Killed):
         train(plan, every, tokenizer, run("broken", kill_after_growing))
     resumed = train(plan, every, tokenizer, run("broken", lambda message: None))
-    assert whole.config.num_hidden_layers == plan.layers
+    assert whole.config.num_hidden_layers == plan.phases[-1].layers
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight), name
 
@@ -270,12 +273,46 @@ def test_the_commands_train_and_check(corpus: Path, tmp_path: Path, monkeypatch,
         monkeypatch.setattr(sys, "argv", words)
         check_command.main()
         assert "| edit | right | 0 | 2 |" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="other layers"):
-        command.keep_plan(replace(tiny_plan(), layers=3), tmp_path)
+    with pytest.raises(SystemExit, match="other phases"):
+        command.keep_plan(replace(tiny_plan(), phases=(Phase(3, 2048),)), tmp_path)
     with pytest.raises(SystemExit, match=r"chat\.txt\.gz; give"):
         domains(tmp_path)
     with pytest.raises(SystemExit, match="holds neither"):
         check_command.read_target(tmp_path / "tokenizer")
+
+
+def test_a_run_begins_with_a_finished_target(
+    every, tokenizer, corpus: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """Its weights and tokenizer are taken, its note goes on; layers of another shape are refused."""
+    plan = tiny_plan()
+    shape = replace(plan.shape(), vocab_size=len(tokenizer))
+    start = build_model(shape, 1, 5)
+    write_model(start, tokenizer, tmp_path / "start", "1M tokens.")
+    plan = replace(plan, vocab_size=len(tokenizer), phases=(Phase(2, 512),), check_every=10**9)
+    read = command.read_start(tmp_path / "start", plan)
+    begun = []
+    monkeypatch.setattr(
+        "specdemo.training.tasks.train.Trainer.steps", lambda self: begun.append(copy.deepcopy(self._model)) or []
+    )
+    words = ["tasks", "--tiny", "--no-compile", "--corpus", str(corpus), "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", [*words, "--device", "cpu", "--start", str(tmp_path / "start")])
+    monkeypatch.setattr(command, "tiny_plan", lambda: plan)
+    command.main()
+    for layer in begun[0].model.layers:  # both began as the start's only one
+        for name, weight in layer.state_dict().items():
+            assert torch.equal(weight, read.model.layers[0].state_dict()[name])
+    config = json.loads((tmp_path / "run" / "target" / "config.json").read_text(encoding="utf-8"))
+    assert config["training_note"].startswith("1M tokens. From that target: 0.000512M tokens at 2 layers, on ")
+    with pytest.raises(SystemExit, match=r"are \(32, 2, 64, \d+\), the plan's are \(64, "):
+        command.read_start(tmp_path / "start", replace(plan, width=64))
+    with pytest.raises(SystemExit, match=r"no config\.json; give"):
+        command.read_start(tmp_path, plan)
+    for text in ("8", "8:", "0:1e6", "8:many", "8:inf"):
+        monkeypatch.setattr(sys, "argv", [*words, "--phases", text])
+        with pytest.raises(SystemExit):
+            command.main()
+        assert f"{text!r} is not LAYERS:TOKENS, such as 8:40e6." in capsys.readouterr().err
 
 
 def test_the_shares_sum_to_one() -> None:

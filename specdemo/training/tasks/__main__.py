@@ -9,18 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.files import write_whole
 from specdemo.training.loop import Run, hardware
-from specdemo.training.models import write_model
+from specdemo.training.models import read_model, write_model
 from specdemo.training.muon import quicker_dtype
 from specdemo.training.tasks.domains import domains
-from specdemo.training.tasks.plan import HEAD_SIZE, Plan, tiny_plan
+from specdemo.training.tasks.plan import HEAD_SIZE, Phase, Plan, tiny_plan
 from specdemo.training.tasks.tokenizer import train_tokenizer
 from specdemo.training.tasks.train import train
 
 CHECKPOINT_EVERY = 40  # steps: some minutes on one core
+
+
+def phase(text: str) -> Phase:
+    """From ``LAYERS:TOKENS``.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no such pair of positive numbers.
+    """
+    layers, _, tokens = text.partition(":")
+    try:
+        found = Phase(int(layers), int(float(tokens)))
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or found.layers < 1 or found.tokens < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not LAYERS:TOKENS, such as 8:40e6.")
+    return found
 
 
 def arguments() -> argparse.Namespace:
@@ -32,15 +48,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, required=True, help="checkpoints, log and the finished target; resumed"
     )
-    parser.add_argument("--layers", type=int, default=default.layers)
+    parser.add_argument(
+        "--phases",
+        nargs="+",
+        type=phase,
+        default=default.phases,
+        metavar="LAYERS:TOKENS",
+        help="depths and the tokens at each, such as 8:40e6 16:30e6 32:30e6",
+    )
+    parser.add_argument("--start", type=Path, help="begin with this folder's finished target, and its tokenizer")
     parser.add_argument("--width", type=int, default=default.width)
     parser.add_argument("--heads", type=int, help=f"default: one for each {HEAD_SIZE} of the width")
     parser.add_argument("--feed-forward", type=int, help="default: twice the width")
-    parser.add_argument(
-        "--tokens", type=lambda text: int(float(text)), default=default.tokens, help="such as 100e6"
-    )
     parser.add_argument("--vocabulary", type=int, default=default.vocab_size)
-    parser.add_argument("--shallow", type=float, default=0.0, help="share of the tokens at half the depth, first")
     parser.add_argument("--batch", type=int, default=default.batch_tokens, help="tokens of one step")
     parser.add_argument("--loss", choices=("answers", "all"), default="answers", help="which text is learned")
     parser.add_argument("--shares", type=json.loads, help='of the tokens, as JSON: {"chat": 0.2, …}')
@@ -66,13 +86,11 @@ def planned(args: argparse.Namespace) -> Plan:
         return tiny_plan()
     plan = replace(
         Plan(),
-        layers=args.layers,
+        phases=tuple(args.phases),
         width=args.width,
         heads=args.heads or args.width // HEAD_SIZE,
         feed_forward=args.feed_forward or 2 * args.width,
-        tokens=args.tokens,
         vocab_size=args.vocabulary,
-        shallow_share=args.shallow,
         batch_tokens=args.batch,
         answers_only=args.loss == "answers",
         seed=args.seed,
@@ -96,9 +114,29 @@ def keep_plan(plan: Plan, folder: Path) -> None:
         write_whole(path, json.dumps(plan.as_dict(), indent=1) + "\n")
 
 
+def read_start(folder: Path, plan: Plan) -> LlamaForCausalLM:
+    """The target that a run begins with.
+
+    Raises:
+        SystemExit: the folder holds none, or one whose layers are not the plan's.
+    """
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"--start: {folder} holds no config.json; give the folder of a finished target.")
+    start, shape = read_model(folder), plan.shape()
+    have, want = start.config, (shape.hidden, shape.heads, shape.intermediate, shape.vocab_size)
+    shown = (have.hidden_size, have.num_attention_heads, have.intermediate_size, have.vocab_size)
+    if shown != want:
+        raise SystemExit(
+            f"--start: width, heads, feed-forward and vocabulary of {folder} are {shown}, the plan's are {want}; "
+            "give the same."
+        )
+    return start
+
+
 def main() -> None:
     args = arguments()
     plan = planned(args)
+    start = read_start(args.start, plan) if args.start else None
     every = domains(args.corpus)
     args.out.mkdir(parents=True, exist_ok=True)
     keep_plan(plan, args.out)
@@ -116,7 +154,9 @@ def main() -> None:
     dtype = getattr(torch, args.dtype) if args.dtype else quicker_dtype(device)
     run = Run(args.out, device, dtype, not args.no_compile, log, 2 if args.tiny else CHECKPOINT_EVERY)
     folder = args.out / "tokenizer"
-    if not (folder / "tokenizer.json").exists():
+    if start and not (folder / "tokenizer.json").exists():
+        PreTrainedTokenizerFast.from_pretrained(args.start).save_pretrained(folder)
+    elif not (folder / "tokenizer.json").exists():
         log("tokenizer: training")
         tokenizer = train_tokenizer(
             every, plan.sample_shares(), plan.vocab_size, plan.context, plan.sample_characters
@@ -124,9 +164,11 @@ def main() -> None:
         tokenizer.save_pretrained(folder)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     log(f"start in {dtype} on {device}")
-    target = train(plan, every, tokenizer, run)
-    half = f", {plan.shallow_share:.0%} of them at half the depth" if plan.shallow_share else ""
-    note = f"{plan.tokens / 1e6:g}M tokens of tasks{half}, on {hardware(device, dtype)}."
+    target = train(plan, every, tokenizer, run, start)
+    stretches = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in plan.phases)
+    note = f"{stretches}, on {hardware(device, dtype)}."
+    if start:
+        note = f"{getattr(start.config, 'training_note', '')} From that target: {note}".strip()
     write_model(target, tokenizer, args.out / "target", note)
     log(f"written to {args.out / 'target'}")
 

@@ -24,9 +24,8 @@ class Plan:
     """A run; a folder holds one, and goes on with no other.
 
     Attributes:
-        layers, width, feed_forward, heads: the target's shape.
-        tokens: of all windows together.
-        shallow_share: of the tokens that are trained at half the depth, before the layers are repeated.
+        phases: stretches at growing depth; from one to the next the layers are repeated.
+        width, feed_forward, heads: the shape of a layer.
         window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
         shares: of the tokens, by domain.
         answers_only: learn from the assistant's turns only.
@@ -37,12 +36,10 @@ class Plan:
             right answers and for the loss.
     """
 
-    layers: int = 12
-    width: int = 256
-    feed_forward: int = 512
-    heads: int = 4
-    tokens: int = 100_000_000
-    shallow_share: float = 0.0
+    phases: tuple[Phase, ...] = (Phase(8, 40_000_000), Phase(16, 30_000_000), Phase(32, 30_000_000))
+    width: int = 192
+    feed_forward: int = 384
+    heads: int = 3
     seed: int = 1
     vocab_size: int = 4096
     context: int = 1024
@@ -75,28 +72,31 @@ class Plan:
         free, rest = self.free_text_share / len(FREE_TEXT), (1 - self.free_text_share) / len(OTHERS)
         return dict.fromkeys(FREE_TEXT, free) | dict.fromkeys(OTHERS, rest)
 
-    def phases(self) -> tuple[Phase, ...]:
-        """One stretch at full depth, or one at half the depth before it."""
-        shallow = int(self.tokens * self.shallow_share)
-        parts = ((self.layers // 2, shallow), (self.layers, self.tokens - shallow))
-        return tuple(Phase(layers, tokens) for layers, tokens in parts if tokens)
+    @property
+    def tokens(self) -> int:
+        """Of all phases together."""
+        return sum(phase.tokens for phase in self.phases)
 
     def shape(self) -> Shape:
         return Shape(self.width, self.heads, self.feed_forward, self.vocab_size, self.context, BOS_ID, END_ID)
 
     def as_dict(self) -> dict:
-        return asdict(self)
+        """Of what JSON has: lists for tuples."""
+        return asdict(self) | {"phases": [asdict(phase) for phase in self.phases]}
+
+    @classmethod
+    def from_dict(cls, stored: dict) -> Plan:
+        """The plan of :meth:`as_dict`."""
+        return cls(**stored | {"phases": tuple(Phase(**phase) for phase in stored["phases"])})
 
 
 def tiny_plan() -> Plan:
     """A run of seconds; for tests of the machinery, not for use."""
     return Plan(
-        layers=2,
+        phases=(Phase(1, 2048), Phase(2, 2048)),
         width=32,
         feed_forward=64,
         heads=2,
-        tokens=4096,
-        shallow_share=0.5,
         vocab_size=400,
         context=256,
         window=256,

@@ -22,15 +22,25 @@ CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than
 
 
 def train(
-    plan: Plan, domains: Mapping[str, Domain], tokenizer: PreTrainedTokenizerFast, run: Run
+    plan: Plan,
+    domains: Mapping[str, Domain],
+    tokenizer: PreTrainedTokenizerFast,
+    run: Run,
+    start: LlamaForCausalLM | None = None,
 ) -> LlamaForCausalLM:
-    """The finished target; resumes from ``folder/target.pt``."""
+    """The finished target; resumes from ``folder/target.pt``.
+
+    Args:
+        start: of another run, with layers of the plan's shape; what a run without a checkpoint begins with.
+    """
     path = run.folder / "target.pt"
     state = load_checkpoint(path)
     first = state["phase"] if state else 0
-    phases, shape = plan.phases(), plan.shape()
+    phases, shape = plan.phases, plan.shape()
     stream = TaskStream(domains, plan.shares, tokenizer, plan.seed, plan.answers_only)
     model = build_model(shape, phases[first].layers, plan.seed)
+    if start and not state:
+        model = grown(start, shape, phases[first].layers, plan.seed)
     for index in range(first, len(phases)):
         phase = phases[index]
         if index > first:
