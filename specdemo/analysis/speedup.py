@@ -33,6 +33,11 @@ WIDE = 1.3
 """Ratio of an interval's ends from which on it is part of the answer."""
 HOPELESS = 4.0
 """The same, from which on it is the whole answer."""
+BETWEEN_MINUTES = 1.045
+"""By how much one machine's speed-ups drift within minutes with nothing else running, as a factor.
+
+On two quiet cores of a shared host thirty races of three minutes lay between 0.955 and 1.045 of their median, the
+slowest and the fastest of five neighbours within 1.05 (``python -m specdemo.bench.repeats``)."""
 UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
 TOO_BUSY = "The machine was too busy: one run cannot tell the speed-up. Repeat it, or close what else runs."
 
@@ -102,15 +107,18 @@ def speedup_over_repeats(ratios: Sequence[float]) -> Speedup:
 
     Whatever their distribution, the range of n independent runs covers its median with probability 1 − 2^{1−n},
     94 % for five (David and Nagaraja, Order Statistics, 2003, section 7.1). Where Student's 95 % interval of their
-    logarithms is wider it is taken, since the range of five that are alike by chance is too narrow.
+    logarithms is wider it is taken, since the range of five that are alike by chance is too narrow. Runs one after
+    the other are not independent: from the median the interval goes at least :data:`BETWEEN_MINUTES` each way.
     """
+    middle = median(ratios)
     low, high = min(ratios), max(ratios)
     if len(ratios) > 2:
         logs = [log(each) for each in ratios]
         freedom = min(len(ratios) - 1, max(STUDENT_95))
         half = STUDENT_95[freedom] * stdev(logs) / sqrt(len(ratios))
         low, high = min(low, exp(fmean(logs) - half)), max(high, exp(fmean(logs) + half))
-    return Speedup(median(ratios), low, high, len(ratios), UNLIKE if high > WIDE * low else None)
+    low, high = min(low, middle / BETWEEN_MINUTES), max(high, middle * BETWEEN_MINUTES)
+    return Speedup(middle, low, high, len(ratios), UNLIKE if high > WIDE * low else None)
 
 
 def interval(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp, pi, sin
 from random import Random
+from statistics import median
 
 import pytest
 from made_traces import PLAIN, lane_of
@@ -72,6 +74,18 @@ def test_the_range_of_five_runs_covers_the_median_of_thirty(busy: float) -> None
         five = speedup_over_repeats([ratio_of(*raced(rng, busy, 32)) for _ in range(5)])
         covered += five.low <= speedup_over_repeats(thirty).ratio <= five.high
     assert covered / 40 >= 0.9
+
+
+def test_repeats_know_of_the_drift_that_five_neighbours_do_not_show() -> None:
+    """Guards the interval where a machine changes within minutes, so that five runs in a row are nearly alike."""
+    rng = Random(2)
+    drift = [sin(2 * pi * minute / 3) for minute in (n / 30 for n in range(900))]
+    speeds = [2 * exp(0.035 * slow + rng.gauss(0, 0.007)) for slow in drift]
+    trials = [speedup_over_repeats(speeds[n : n + 5]) for n in range(0, 900, 5)]
+    alone = [(min(speeds[n : n + 5]), max(speeds[n : n + 5])) for n in range(0, 900, 5)]
+    middle = median(speeds)
+    assert sum(each.low <= middle <= each.high for each in trials) / len(trials) >= 0.9
+    assert sum(low <= middle <= high for low, high in alone) / len(alone) < 0.7, "the range alone would do"
 
 
 def lanes(steps: list[float], checks: list[float], kept: int = KEPT, **fields: object) -> list[Trace]:
