@@ -169,11 +169,16 @@ def test_a_chain_shaped_tree_gives_the_chains_rounds(
     assert (theirs.saved_rounds, theirs.first_guess_length) == (0, theirs.mean_acceptance_length)
 
 
-@pytest.mark.parametrize("drafter", DRAFTERS)
-def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(drafter: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "drafter"),
+    [("llama", drafter) for drafter in DRAFTERS]
+    + [(family, "model") for family in ("qwen3", "gpt2", "gpt_neox", "gemma3", "mistral")],
+)
+def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(family: str, drafter: str) -> None:
     """Guards against drift: one slot kept wrongly stays in every later logit."""
-    target = build("llama", context=1024, eos=None)
-    pair = ModelPair(target, perturbed(target), None, head=skilled_head(target))
+    target = build(family, context=1024, eos=None)
+    head = skilled_head(target) if drafter == "eagle3" else None
+    pair = ModelPair(target, perturbed(target), None, head=head)
     wanted = Settings(drafter=drafter, tree_nodes=7, gamma=3, max_new_tokens=900)
     lane = new_lane(pair, prompt_ids(9), wanted)
     runner = open_target(pair.target, lane, TABLE[drafter].taps(pair))
