@@ -15,6 +15,7 @@ SURE = 0.5
 """A certainty below this is none."""
 HARDLY = 0.97
 """Of the best speed: γ of the same drafter above this do as well."""
+IN_RACE = "in the race"
 
 
 def dropped_text(dropped: Dropped, names: list[str]) -> str:
@@ -34,7 +35,7 @@ def verdict(report: AdviceReport, place: int) -> str:
         return "beaten"
     if place in race.resting:
         return "far behind, not proven"
-    return "in the race"
+    return IN_RACE
 
 
 def recommendation(report: AdviceReport) -> str:
@@ -84,8 +85,8 @@ def _percent(certainty: float) -> str:
 
 def _as_good(report: AdviceReport, best: AdviceRow) -> str:
     """Other γ of the same drafter that do as well."""
-    same = [r for r in report.rows if r.method == best.method and r.gamma is not None and r.dropped is None]
-    level = sorted(r.gamma for r in same if r is not best and (r.speedup or 0) > HARDLY * best.speedup)
+    rows = [r for r in report.rows if r.method == best.method and r.gamma is not None and r.verdict == IN_RACE]
+    level = sorted(r.gamma for r in rows if (r.speedup or 0) > HARDLY * best.speedup)
     if not level or best.gamma is None or report.race.leader == PLAIN:
         return ""
     return f"γ {', '.join(map(str, level))} {'does' if len(level) == 1 else 'do'} as well, within 3 %."
