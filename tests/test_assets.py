@@ -29,15 +29,16 @@ def test_assets_are_small_enough_for_a_space() -> None:
     assert sum(f.stat().st_size for f in files) <= ASSETS_LIMIT
 
 
-def test_four_domains_have_prompts() -> None:
+def test_six_domains_have_three_prompts() -> None:
     """The page's chips and the bench read them."""
-    assert set(by_domain()) == {"chat", "stories", "code", "maths"}
-    assert all(len(prompts) >= 3 for prompts in by_domain().values())
+    assert set(by_domain()) == {"chat", "stories", "data", "arithmetic", "code", "edit"}
+    assert all(len(prompts) == 3 for prompts in by_domain().values())
 
 
 def test_the_builtin_label_tells_the_true_sizes(pair: specdemo.ModelPair) -> None:
     """Guards the catalogue against a retrained pair of another size."""
     target, draft = (round(m.num_parameters() / 1e6) for m in (pair.target, pair.draft))
+    assert pair.head is not None
     assert catalog()["builtin"].label == f"builtin: target {target}M, draft {draft}M"
 
 

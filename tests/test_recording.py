@@ -91,7 +91,7 @@ def test_what_is_shipped_is_whole_and_labelled(path: Path) -> None:
     assert recording.title
     assert recording.prompt
     assert recording.hardware
-    assert all(t.complete and t.pair == "builtin" and len(t.token_ids) == 64 for t in recording.traces)
+    assert all(t.complete and t.pair == "builtin" and len(t.token_ids) >= 32 for t in recording.traces)
     assert replay_value(recording)["replay"]["label"] == f"Recorded on {recording.hardware.label}"
 
 

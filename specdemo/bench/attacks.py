@@ -93,7 +93,7 @@ def _largest() -> bytes:
 @cache
 def recording() -> bytes:
     """A valid recording, as long as a public page takes."""
-    found = json.loads((ASSETS / "recordings" / "1-chat.json").read_text(encoding="utf-8"))
+    found = json.loads((ASSETS / "recordings" / "1-data.json").read_text(encoding="utf-8"))
     for trace in found["traces"]:
         rounds, size = trace["rounds"], len(json.dumps(trace["rounds"]))
         last = rounds[-1]["seconds"]

@@ -1,12 +1,14 @@
-"""``python -m specdemo.bench.drafters``: every drafter of a pair against plain decoding, by domain, at one γ.
+"""``python -m specdemo.bench.drafters``: every drafter of a pair against plain decoding, by domain.
 
-All contenders answer each prompt once, in turn. A speed-up is the ratio of the paces over all prompts of a domain,
-beside it the middle half of the prompts' own ratios.
+Of several γ each drafter takes the one that was fastest on the domain's first prompts, which do not count. On the
+others all contenders answer once, in turn. A speed-up is that of decoding, without prefills, over all prompts of a
+domain; beside it stands the middle half of the prompts' own ratios. Ratios over transformers include the prefill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median, quantiles
 from typing import Any
@@ -21,7 +23,8 @@ from specdemo.bench.contenders import (
     ours,
 )
 from specdemo.bench.harness import Args, Results, columns, head, interleaved, load, median_of, run_bench, spread
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import offered_with
+from specdemo.errors import SettingsError
 from specdemo.metrics import counts_of, totals
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
@@ -29,19 +32,20 @@ from specdemo.settings import Settings
 
 PLAIN, GENERATE, ASSISTED, LOOKUP_GENERATE = "plain", "generate", "assisted generate", "prompt lookup of generate"
 LOOKUP = "prompt_lookup"
-LOOKUP_GAMMA = 8
-"""Its drafts cost nothing, so that more of them pay."""
 
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
     pair = load(args)
-    ways = _ways(pair, args)
-    domains = [_domain(pair, name, some, ways, args) for name, some in prompts_of(args).items()]
+    tuning = args.tuning if len(args.gammas) > 1 else 0
+    domains = [
+        _domain(pair, name, some[:tuning], some[tuning:], args)
+        for name, some in prompts_of(args, tuning + args.prompts).items()
+    ]
     names = [row["way"] for row in domains[0]["ways"]]
     medians = {name: median_of(_row(domain, name)["speedup"] for domain in domains) for name in names}
     return {
-        **head(args, pair.device, "gamma", "tokens", "temperature", lookup_gamma=LOOKUP_GAMMA),
+        **head(args, pair.device, "gammas", "tuning", "tokens", "temperature"),
         "dtype": pair.dtype,
         "prompts": "held-out tasks" if args.corpus else "example prompts",
         "median_speedups": medians,
@@ -49,25 +53,45 @@ def measure(args: Args) -> Results:
     }
 
 
-def _ways(pair: ModelPair, args: Args) -> dict[str, Contender]:
+def _common(args: Args) -> Settings:
+    rule = {"acceptance": "sampling"} if args.temperature else {}
+    return Settings(max_new_tokens=args.tokens, temperature=args.temperature, **rule)
+
+
+def _best_gammas(pair: ModelPair, prompts: Sequence[str], args: Args) -> dict[str, int]:
+    """Each drafter's fastest γ on these prompts; the only one where there is no choice."""
+    found = {}
+    for spec in offered_with(pair.parts):
+        ways = {gamma: ours(pair, replace(_common(args), drafter=spec.name, gamma=gamma)) for gamma in args.gammas}
+        if len(ways) == 1:
+            found[spec.name] = args.gammas[0]
+            continue
+        samples = {gamma: [decode(encode(pair, prompt)) for prompt in prompts] for gamma, decode in ways.items()}
+        found[spec.name] = max(samples, key=lambda gamma: _decode_pace(samples[gamma]))
+    return found
+
+
+def _ways(pair: ModelPair, gammas: dict[str, int], args: Args) -> dict[str, Contender]:
     """Our drafters; greedily also what transformers has to put beside them."""
-    common = {"max_new_tokens": args.tokens, "temperature": args.temperature}
-    common |= {"acceptance": "sampling"} if args.temperature else {}
-    ways = {PLAIN: ours(pair, Settings(strategy="autoregressive", **common))}
-    for spec in DRAFTERS.values():
-        if spec.needs is None or spec.needs in pair.parts:
-            gamma = LOOKUP_GAMMA if spec.name == LOOKUP else args.gamma
-            ways[spec.name] = ours(pair, Settings(drafter=spec.name, gamma=gamma, **common))
+    common = _common(args)
+    ways = {PLAIN: ours(pair, replace(common, strategy="autoregressive"))}
+    for name, gamma in gammas.items():
+        ways[name] = ours(pair, replace(common, drafter=name, gamma=gamma))
     if not args.temperature:
         ways[GENERATE] = generate(pair, args.tokens)
-        ways[ASSISTED] = assisted_generate(pair, args.tokens, args.gamma)
-        ways[LOOKUP_GENERATE] = lookup_generate(pair, args.tokens, LOOKUP_GAMMA, Settings().lookup_ngram)
+        if "model" in gammas:
+            ways[ASSISTED] = assisted_generate(pair, args.tokens, gammas["model"])
+        ways[LOOKUP_GENERATE] = lookup_generate(pair, args.tokens, gammas[LOOKUP], common.lookup_ngram)
     return ways
 
 
 def _domain(
-    pair: ModelPair, name: str, prompts: Sequence[str], ways: dict[str, Contender], args: Args
+    pair: ModelPair, name: str, tuning: Sequence[str], prompts: Sequence[str], args: Args
 ) -> dict[str, Any]:
+    if not prompts:
+        raise SettingsError("tuning", f"{len(tuning)} prompts leave none of {name} to measure; give fewer.")
+    gammas = _best_gammas(pair, tuning, args)
+    ways = _ways(pair, gammas, args)
     found: dict[str, list[Sample]] = {way: [] for way in ways}
     for number, prompt in enumerate(prompts):
         turns = {way: partial(decode, encode(pair, prompt)) for way, decode in ways.items()}
@@ -81,7 +105,7 @@ def _domain(
         "tokens": median(len(sample.ids) for sample in plain),
         "identical": same if not args.temperature else None,
         "tokens_per_second": {way: _pace(samples) for way, samples in found.items()},
-        "ways": [_figures(way, some, plain, args.gamma) for way, some in found.items() if way in DRAFTERS],
+        "ways": [_figures(way, found[way], plain, gamma) for way, gamma in gammas.items()],
         "over_generate": _over(found, GENERATE, PLAIN),
         "over_assisted": _over(found, ASSISTED, "model"),
         "over_lookup": _over(found, LOOKUP_GENERATE, LOOKUP),
@@ -91,12 +115,13 @@ def _domain(
 def _figures(way: str, found: list[Sample], plain: list[Sample], gamma: int) -> dict[str, Any]:
     traces = [sample.trace for sample in found]
     rounds = [r for trace in traces for r in counts_of(trace.rounds)]
-    sums = totals(rounds, LOOKUP_GAMMA if way == LOOKUP else gamma)
-    ratios = [_pace([fast]) / _pace([slow]) for fast, slow in zip(found, plain, strict=True)]
+    sums = totals(rounds, gamma)
+    ratios = [_decode_pace([fast]) / _decode_pace([slow]) for fast, slow in zip(found, plain, strict=True)]
     metrics = [t.metrics(s.trace) for t, s in zip(traces, plain, strict=True)]
     return {
         "way": way,
-        "speedup": _pace(found) / _pace(plain),
+        "gamma": gamma,
+        "speedup": _decode_pace(found) / _decode_pace(plain),
         "middle_half": quantiles(ratios, n=4)[::2] if len(ratios) > 1 else 2 * ratios,
         "tokens_a_round": sums.mean_acceptance_length,
         "per_position": sums.per_position,
@@ -106,8 +131,14 @@ def _figures(way: str, found: list[Sample], plain: list[Sample], gamma: int) -> 
 
 
 def _pace(samples: Sequence[Sample]) -> float:
-    """Tokens a second; sampled texts of one prompt differ in length."""
+    """Tokens a second, prefill included; sampled texts of one prompt differ in length."""
     return sum(len(s.ids) for s in samples) / sum(s.seconds for s in samples)
+
+
+def _decode_pace(samples: Sequence[Sample]) -> float:
+    """Tokens a second after the first, of ours; the usual tokens/s of this project."""
+    found = [sample.trace.metrics() for sample in samples]
+    return sum(m.emitted for m in found) / sum(m.seconds - m.ttft for m in found)
 
 
 def _over(found: dict[str, list[Sample]], slow: str, fast: str) -> float | None:
@@ -123,6 +154,7 @@ def _row(domain: dict[str, Any], way: str) -> dict[str, Any]:
 ROWS = {
     "drafter": "{way}",
     "domain": "{domain}",
+    "γ": "{gamma}",
     "speed-up": spread("speedup", "middle_half"),
     "τ": "{rate}",
     "kept by position": "{kept}",
@@ -137,7 +169,7 @@ def table(results: Results) -> str:
     rows = [_cells(row, domain["domain"]) for domain in domains for row in domain["ways"]]
     medians = ", ".join(f"{way} {value:.2f}×" for way, value in results["median_speedups"].items())
     lines = [
-        f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ {settings['gamma']}, at most "
+        f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ of {settings['gammas']}, at most "
         f"{settings['tokens']} tokens, {domains[0]['prompts']} {results['prompts']} a domain",
         "",
         columns(ROWS, sorted(rows, key=lambda row: row["way"])),
@@ -171,7 +203,8 @@ if __name__ == "__main__":
         measure,
         table,
         pair="builtin",
-        gamma=5,
+        gammas=[3, 5, 8],
+        tuning=2,
         temperature=0.0,
         tokens=128,
         prompts=20,

@@ -55,6 +55,7 @@ HELP = {
     "sizes": "rows decoded together, or names of model shapes",
     "small": "without the 4B model: does it run at all?",
     "steps": "tokens of each repeat",
+    "tuning": "first prompts of each domain, on which each drafter's γ is chosen; they do not count",
     "trials": "times that a race is repeated five times",
     "threads": "CPU threads; default: torch's",
     "tokens": "new tokens of each run",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import offered_with
 from specdemo.files import write_whole
 from specdemo.metrics import counts_of, totals
 from specdemo.models.eagle3_head import Eagle3Head
@@ -74,8 +74,8 @@ def _acceptance(pair: ModelPair, checked: Mapping[str, Checked], count: int) -> 
     """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""
     lines = ["| drafter | domain | " + " | ".join(f"token {j + 1}" for j in range(GAMMA)) + " | τ |"]
     lines.append("|---|---|" + "---|" * (GAMMA + 1))
-    for spec in DRAFTERS.values():
-        if spec.copies or (spec.needs is not None and spec.needs not in pair.parts):
+    for spec in offered_with(pair.parts):
+        if spec.copies:
             continue
         settings = Settings(drafter=spec.name, gamma=GAMMA, max_new_tokens=TOKENS)
         for name, domain in checked.items():

@@ -8,9 +8,12 @@ import pytest
 from corpus_files import write_corpus
 
 from specdemo.bench import drafters
+from specdemo.bench.contenders import Sample
+from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.runs.encode import encode
 
-OPTIONS = {"pair": "a toy", "gamma": 3, "tokens": 12, "prompts": 2, "threads": 1}
+OPTIONS = {"pair": "a toy", "gammas": [3], "tuning": 2, "tokens": 12, "prompts": 2, "threads": 1}
 
 
 def test_every_drafter_is_held_against_plain_decoding(
@@ -30,11 +33,37 @@ def test_every_drafter_is_held_against_plain_decoding(
     assert "prompt_lookup" in drafters.table(found)
 
 
+def test_each_drafter_takes_the_gamma_that_was_fastest_on_other_prompts(
+    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards a speed-up against a γ that was chosen on the prompts it is told of."""
+    monkeypatch.setattr(drafters, "load", lambda args: text_pair)
+    some = ("a hat", "two hats", "three hats", "four")
+    monkeypatch.setattr(drafters, "prompts_of", lambda args, count: dict.fromkeys("ab", some[:count]))
+    tuned, real = [], drafters._decode_pace
+
+    def pace(samples: list[Sample]) -> float:
+        tuned.append([list(sample.trace.prompt_ids) for sample in samples])
+        return real(samples) * (10 if samples[0].trace.settings.gamma == 4 else 1)
+
+    monkeypatch.setattr(drafters, "_decode_pace", pace)
+    args = drafters.Args(**{**OPTIONS, "gammas": [2, 4], "tuning": 1}, temperature=0.0, corpus=None)
+    for domain in drafters.measure(args)["domains"]:
+        assert {row["gamma"] for row in domain["ways"]} == {4}
+        assert domain["prompts"] == 2
+    assert tuned[:6] == 6 * [[encode(text_pair, "a hat")]]  # three drafters, two γ
+    assert all(encode(text_pair, "a hat") not in asked for asked in tuned[6:12])
+    args.tuning, args.prompts = 4, 0
+    with pytest.raises(SettingsError, match="leave none of"):
+        drafters.measure(args)
+
+
 def test_sampled_runs_have_nothing_of_transformers_beside_them(
     text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts are drawn anew then, so speeds are compared, not ids."""
     monkeypatch.setattr(drafters, "load", lambda args: text_pair)
+    monkeypatch.setattr(drafters, "prompts_of", lambda args, count: {"a": ["a hat"][:count]})
     found = drafters.measure(drafters.Args(**{**OPTIONS, "prompts": 1}, temperature=0.8, corpus=None))
     assert all(d["identical"] is None and d["over_generate"] is None for d in found["domains"])
     assert found["median_speedups"].keys() == {"model", "prompt_lookup", "early_exit"}

@@ -12,6 +12,7 @@ from toys import (
     BYTE_VOCABULARY,
     EOS,
     build,
+    build_head,
     byte_tokenizer,
     endless_pair,
     generate,
@@ -21,6 +22,7 @@ from toys import (
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SettingsError, SpecDemoError
+from specdemo.models.eagle3_files import save_head
 
 SMALL = {
     "vocab_size": 64,
@@ -145,6 +147,7 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     byte_tokenizer().save_pretrained(tmp_path / "builtin/target")
     perturbed(target).save_pretrained(tmp_path / "builtin/draft")
     byte_tokenizer().save_pretrained(tmp_path / "builtin/draft")
+    save_head(build_head(target), tmp_path / "builtin/head")
     monkeypatch.setattr("specdemo.models.source.ASSETS", tmp_path)
     return tmp_path
 

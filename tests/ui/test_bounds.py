@@ -265,7 +265,7 @@ def aged(path: Path, seconds: float) -> None:
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return Recording.load(ASSETS / "recordings" / "1-chat.json")
+    return Recording.load(ASSETS / "recordings" / "1-data.json")
 
 
 def test_recordings_of_all_visitors_are_bounded_and_come_back_as_they_were(recording: Recording) -> None:

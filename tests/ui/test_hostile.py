@@ -23,7 +23,7 @@ UNREADABLE = "cannot read"
 MARKUP = "<img src=x onerror=alert(1)><script>alert(1)</script>"
 TEMPLATE = "${alert(1)} {{constructor.constructor('alert(1)')()}} {% raw %}"
 DEEP = "[" * 100_000 + "]" * 100_000
-RECORDING = json.loads((ASSETS / "recordings" / "1-chat.json").read_text(encoding="utf-8"))
+RECORDING = json.loads((ASSETS / "recordings" / "1-data.json").read_text(encoding="utf-8"))
 TRACES = ("Traceback (most recent", 'File "/', "site-packages")
 
 PAGE: list[tuple[str, dict[str, Any], str | None]] = [

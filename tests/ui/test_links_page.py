@@ -262,7 +262,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
     expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless")
     # What goes with a temperature or a pair need not be written.
     wait_for_query(page, "__sign=secret&__theme=light&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
-    choose(page, "pair", "builtin: target 15M alone")
+    choose(page, "pair", "builtin: target 17M alone")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
     chosen = "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3"
     wait_for_query(page, f"__sign=secret&__theme=light&{chosen}")

@@ -319,12 +319,12 @@ def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> 
 
 def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
-    choose(page, "pair", "builtin: target 15M alone")
+    choose(page, "pair", "builtin: target 17M alone")
     method = page.locator("#lane2-method input")
     expect(method).to_have_value("Speculative: prompt lookup")
     choose(page, "pair", "builtin: ")
     expect(method).to_have_value("Speculative: draft model")
-    choose(page, "pair", "builtin: target 15M alone")
+    choose(page, "pair", "builtin: target 17M alone")
     expect(method).to_have_value("Speculative: prompt lookup")
     method.click()
     assert page.get_by_role("option", name="draft model").count() == 0
