@@ -24,6 +24,7 @@ from playwright.sync_api import Page, Route, expect
 
 import specdemo
 from specdemo import Recording
+from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
 from specdemo.runs.store import PairStore
 from specdemo.ui.jobs.job import LaneRequest
@@ -47,7 +48,7 @@ def chart_lengths(page: Page) -> list[int]:
     return (page.evaluate(CHART_LENGTHS) or [0, 0])[:2]  # the dots at the lines' ends follow
 
 
-@pytest.mark.parametrize("domain", ["chat", "code"])
+@pytest.mark.parametrize("domain", ["chat", "edit"])
 def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page, domain: str) -> None:
     """The whole way from Run to the verdict; guards every seam between core, worker, server and script."""
     page.locator(f"#example-{domain}").click()
@@ -194,6 +195,17 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
     set_length(page, 3)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+
+
+def test_an_answer_ends_by_itself(page: Page, true_ends: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the builtin pair's first impression: it answers, ends, and the page says that it ended."""
+    monkeypatch.setattr(ModelPair, "eos_ids", true_ends)
+    page.locator("#example-data").click()
+    set_length(page, 256)
+    press_run_and_wait(page)
+    assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) < 256
+    page.locator("[data-lane='0'] .t").last.hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("end of text")
 
 
 def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page) -> None:
