@@ -63,7 +63,7 @@ def add_race(parser: argparse.ArgumentParser) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     first = examples()[0].prompt
-    parser.add_argument("prompt", nargs="?", default=first, help=f"text; - reads the input. Default: {first!r}")
+    parser.add_argument("prompt", nargs="?", default=first, help="text; - reads the input. Default: an example")
     parser.add_argument("--title", default="", help="what the recording is called")
     for name, (meaning, _) in EXPORTS.items():
         parser.add_argument(name, metavar="FILE", help=meaning)
