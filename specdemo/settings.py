@@ -54,10 +54,12 @@ class Settings:
         gamma: drafted tokens a round, 1 to 16; of a draft tree its depth.
         tree_nodes: 0 drafts a chain; from 2 to 64, draft a tree of at most so many tokens a round, several guesses
             a position, for a draft model, an EAGLE-3 head or early exit with the rules ``exact``, ``sampling`` and
-            ``token_match``. ``auto`` chooses nodes and depth anew in every round from measured costs.
+            ``token_match``. ``auto`` chooses nodes and depth anew in every round from measured costs, as
+            ``adaptive_gamma`` does γ.
         adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
             Where no draft pays, it decodes plainly for a while and tries again.
-            Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed.
+            Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed;
+            nor can one with ``tree_nodes="auto"``.
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
@@ -148,10 +150,14 @@ class Settings:
 
     def _check_tree(self) -> None:
         """Refuse sizes that are none, and what drafts no trees; a plain lane ignores it, as it does ``gamma``."""
-        if self.tree_nodes != "auto":
-            self._whole("tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, and 'auto' measures what pays")
+        if not isinstance(self.tree_nodes, str) or self.tree_nodes != "auto":
+            self._whole(
+                "tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, a tree has at least 2, and 'auto' measures"
+            )
             if self.tree_nodes == 1:
-                raise SettingsError("tree_nodes", "1 is a chain of one token; set gamma to 1, or give at least 2.")
+                raise SettingsError(
+                    "tree_nodes", "1 is a chain of one token: set 0 and gamma to 1, or give at least 2."
+                )
         if not self.drafts_trees:
             if self.strategy == "assisted" and self.tree_nodes:
                 raise SettingsError(
@@ -166,10 +172,9 @@ class Settings:
                 f"set 0, or choose {offered}.",
             )
         if self.acceptance not in TREE_RULES:
+            able = " or ".join(repr(rule) for rule in TREE_RULES if rule != "exact" or self.greedy)
             raise SettingsError(
-                "tree_nodes",
-                f"the rule {self.acceptance!r} is for chains; "
-                f"set 0, or choose {' or '.join(map(repr, TREE_RULES))}.",
+                "tree_nodes", f"the rule {self.acceptance!r} is for chains; set 0, or choose {able}."
             )
         if self.adaptive_gamma:
             raise SettingsError(

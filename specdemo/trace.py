@@ -12,7 +12,7 @@ from specdemo.errors import SettingsError, TraceError
 from specdemo.metrics import Metrics, measure
 from specdemo.rounds import Round, Token
 from specdemo.server_record import ServerRecord
-from specdemo.settings import Settings
+from specdemo.settings import MAX_GAMMA, MAX_TREE_NODES, Settings
 
 SCHEMA = 2
 READABLE = (1, 2)
@@ -147,10 +147,19 @@ def _check_counts(round_: Round) -> None:
 
 
 def _check_tree(round_: Round) -> None:
-    """Refuse a draft tree that is none: each token follows one before it, and the kept ones are a path."""
-    parents = [t.parent for t in round_.tokens]
+    """Refuse a draft tree that is none: each token follows one before it, and the kept ones are a path.
+
+    The kept ones come first and the target's own token last; no setting drafts more or deeper.
+    """
     if not round_.is_tree:
         return
+    parents = [t.parent for t in round_.tokens]
+    kinds = [t.kind for t in round_.tokens]
+    own = len(kinds) - round_.drafted
+    ordered = ["accepted"] * round_.accepted + ["rejected"] * (round_.drafted - round_.accepted)
+    small = round_.drafted <= MAX_TREE_NODES and max(t.position for t in round_.tokens) <= MAX_GAMMA + 1
+    if kinds[: round_.drafted] != ordered or own > 1 or not small:
+        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no draft tree.")
     depths = [0]
     for place, (token, parent) in enumerate(zip(round_.tokens, parents, strict=True), start=1):
         known = parent is not None and 0 <= parent < place

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import BYTE_VOCABULARY, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
+from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo import Candidate, ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError
@@ -369,3 +370,44 @@ def test_candidates_that_the_warpers_cut_have_probability_zero_or_are_left_out()
             assert top is None or sum(c.probability > 0 for c in top) == 2
         assert sum(c.probability for c in token.target_top) == pytest.approx(1.0, abs=1e-5)
     assert Trace.from_json(trace.to_json()) == trace
+
+
+def strayed(data: dict, tokens: list[dict]) -> None:
+    """An accepted token after a rejected one."""
+    kept, *rest, own = tokens
+    data["rounds"][1]["tokens"] = [*({**t, "parent": 0, "position": 1} for t in rest), kept, own]
+
+
+def doubled(data: dict, tokens: list[dict]) -> None:
+    """Two tokens of the target's own."""
+    tokens.append(dict(tokens[-1]))
+
+
+def huge(data: dict, tokens: list[dict]) -> None:
+    """More guesses than any setting drafts."""
+    left = {"kind": "rejected", "parent": 0, "position": 1}
+    tokens[1:-1] = [{**tokens[1], **left} for _ in range(100)]
+    data["rounds"][1]["drafted"] = 101
+
+
+def endless(data: dict, tokens: list[dict]) -> None:
+    """A path deeper than any setting drafts, which a page would draw."""
+    first, own = tokens[0], tokens[-1]
+    tokens[1:-1] = [{**first, "kind": "rejected", "parent": n, "position": n + 1} for n in range(1, 40)]
+    data["rounds"][1]["drafted"] = 40
+    assert own["parent"] == 1
+
+
+@pytest.mark.parametrize("change", [strayed, doubled, huge, endless])
+def test_a_draft_tree_that_no_run_makes_is_refused(change: Callable[[dict, list[dict]], None]) -> None:
+    """Guards figures and page against records of strangers; the first round is the prefill's."""
+    target = build("llama", eos=None)
+    pair = ModelPair(target, target, None)  # so that a first guess is kept
+    trace = specdemo.run(pair, prompt_ids(5), Settings(tree_nodes=4, gamma=1, max_new_tokens=4))
+    data = json.loads(trace.to_json())
+    tokens = data["rounds"][1]["tokens"]
+    assert [t["kind"] for t in tokens] == ["accepted", *["rejected"] * 3, "bonus"]
+    Trace.from_json(json.dumps(data))
+    change(data, tokens)
+    with pytest.raises(TraceError, match=r"no draft tree|no tree with one kept path"):
+        Trace.from_json(json.dumps(data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specdemo.analysis.reasons import PAYS
-from specdemo.analysis.wording import pace
+from specdemo.analysis.wording import pace, trend_of
 from specdemo.metrics import Metrics, counts_of
 from specdemo.trace import Trace
 
@@ -22,11 +22,15 @@ def explain_tree(baseline: Trace, lane: Trace, name: str) -> str | None:
     spent = [seconds / figures.rounds / step for seconds in (figures.draft_seconds, figures.verify_seconds)]
     cost = sum(spent) + figures.other_seconds / figures.rounds / step
     speedup = figures.tokens_per_second / plain.tokens_per_second
-    word = "because" if speedup >= 1 else "although" if figures.mean_acceptance_length > 1 else "because"
+    word = "although" if trend_of(speedup) == "slower" and figures.mean_acceptance_length > 1 else "because"
+    trees = sum(r.is_tree for r in lane.rounds)
+    drafted = f"a tree of {figures.tree_nodes:.0f} tokens"
+    if trees < figures.rounds:  # auto tries chains and plain steps too
+        drafted += f" in {trees} of {figures.rounds} rounds"
     return (
         f"{pace(speedup, name)} {word} a round keeps {figures.mean_acceptance_length:.2f} tokens and takes "
-        f"{cost:.2f} plain steps: {spent[0]:.2f} for drafting a tree of {figures.tree_nodes:.0f} tokens, "
-        f"{spent[1]:.2f} for checking it. {bought(figures)}{_advice(figures, speedup, cost)}"
+        f"{cost:.2f} plain steps: {spent[0]:.2f} for drafting ({drafted}), {spent[1]:.2f} for checking. "
+        f"{bought(figures)}{_advice(lane, figures, speedup, cost)}"
     )
 
 
@@ -42,10 +46,12 @@ def bought(figures: Metrics) -> str:
     )
 
 
-def _advice(figures: Metrics, speedup: float, cost: float) -> str:
+def _advice(lane: Trace, figures: Metrics, speedup: float, cost: float) -> str:
     """What to try where the tree does not pay."""
     if speedup >= PAYS:
         return ""
+    if lane.settings.tree_nodes == "auto":
+        return " Rounds in which auto tries sizes cost time too: try a chain (0) with a γ of its own."
     if figures.first_guess_length >= cost:
         return " Fewer tokens in the tree would cost less; a chain (0) costs the least."
     return f" It pays from {cost:.1f} tokens a round on: try a smaller tree, or a chain (0)."

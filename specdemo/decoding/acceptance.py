@@ -102,7 +102,8 @@ def residual(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 def normalised(weights: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
     """Weights (B, V) that sum to 1; rows of ``otherwise`` where there are none."""
     total = weights.sum(-1, keepdim=True)
-    return torch.where(total > 0, weights / total.clamp(min=torch.finfo(weights.dtype).tiny), otherwise)
+    some = total > 0  # a total below the least normal number is one too
+    return torch.where(some, weights / torch.where(some, total, 1.0), otherwise)
 
 
 def token_match(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from specdemo.decoding.acceptance import residual
+from specdemo.decoding.acceptance import normalised, residual
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import Settings
@@ -122,9 +122,9 @@ def recursive_rejection(scores: torch.Tensor, proposal: Proposal, sampler: Sampl
 
 def without(q: torch.Tensor, token: int) -> torch.Tensor:
     """q (V,) of the next draw, which cannot be ``token`` again; all zeros where nothing else was left."""
-    rest = q.clone()
-    rest[token] = 0.0
-    return rest / rest.sum().clamp(min=torch.finfo(q.dtype).tiny)
+    rest = q.clone()[None]
+    rest[0, token] = 0.0
+    return normalised(rest, rest)[0]
 
 
 TREE_RULES: dict[str, TreeRule] = {"exact": exact, "token_match": token_match, "sampling": recursive_rejection}

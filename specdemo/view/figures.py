@@ -56,7 +56,8 @@ FIGURES: tuple[Column, ...] = (
     ("acceptance rate", "Σ accepted / Σ drafted", lambda m: _share(m.acceptance_rate)),
     (
         "α, per tested token",
-        "mean of Σₓ min(p, q) where both distributions are known, else accepted / tested",
+        "mean of Σₓ min(p, q) where both distributions are known, else accepted / tested tokens; of draft trees "
+        "accepted / tested positions",
         lambda m: _share(m.alpha),
     ),
     (

@@ -13,7 +13,7 @@ from specdemo import Settings
 from specdemo.decoding.acceptance import residual
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree_acceptance import TreeVerdict, recursive_rejection, token_match
+from specdemo.decoding.tree_acceptance import TreeVerdict, recursive_rejection, token_match, without
 from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, grow
 
 DRAWS = 2_000
@@ -47,6 +47,17 @@ def one_node(rule: object, choice: type) -> float:
 def test_a_rule_draws_from_the_targets_distribution(rule: object, choice: type) -> None:
     """Guards one node of three siblings. False alarm: 1 in 1,000 seeds."""
     assert one_node(rule, choice) > 0.001
+
+
+def test_what_little_a_sharp_draft_leaves_is_still_a_distribution() -> None:
+    """Guards low temperatures: what is below the least normal number was not normalised, and siblings passed."""
+    q = torch.tensor([1.0, 4e-42, 1e-42])
+    rest = without(q, 0)
+    torch.testing.assert_close(rest, torch.tensor([0.0, 0.8, 0.2]), atol=1e-3, rtol=0)
+    assert without(rest, 1).tolist() == [0.0, 0.0, 1.0]
+    assert without(torch.tensor([0.0, 1.0]), 1).tolist() == [0.0, 0.0]
+    left = residual(torch.tensor([[0.5, 4e-42]]), torch.tensor([[0.5, 1e-42]]))
+    torch.testing.assert_close(left, torch.tensor([[0.0, 1.0]]))
 
 
 @pytest.mark.parametrize("rule", ["sampling", "token_match"])

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -250,8 +251,12 @@ def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
         ({"tree_nodes": 1}, "chain of one"),
         ({"tree_nodes": 65}, "0 to 64"),
         ({"tree_nodes": "many"}, "0 to 64"),
+        ({"tree_nodes": np.array([8, 9])}, "0 to 64"),
         ({"tree_nodes": 4, "drafter": "prompt_lookup"}, "one guess a position"),
-        ({"tree_nodes": 4, "acceptance": "block", "temperature": 1.0}, "for chains"),
+        (
+            {"tree_nodes": 4, "acceptance": "block", "temperature": 1.0},
+            "for chains; set 0, or choose 'sampling' or 'token_match'",
+        ),
         ({"tree_nodes": 4, "acceptance": "top_k"}, "for chains"),
         ({"tree_nodes": 4, "adaptive_gamma": True}, "adaptive"),
         ({"tree_nodes": 4, "strategy": "assisted"}, "chains only"),

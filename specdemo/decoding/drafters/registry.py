@@ -29,7 +29,8 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
     """
     spec = DRAFTERS[settings.drafter]
     if spec.needs is not None and spec.needs not in pair.parts:
-        others = " or ".join(repr(other.name) for other in offered_with(pair.parts))
+        able = [other for other in offered_with(pair.parts) if other.trees or not settings.drafts_trees]
+        others = " or ".join(repr(other.name) for other in able)
         raise SettingsError(
             "drafter", f"{spec.name!r} needs {PARTS[spec.needs]}, and this pair has none; choose {others}."
         )
