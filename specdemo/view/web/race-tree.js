@@ -44,9 +44,12 @@
 
   const untested = (token) => token.kind === "rejected" && typeof token.acceptance !== "number";
 
-  function numbers({ p, q }) {
+  /** A probability with at most five characters, so that two fit into a box. */
+  const brief = (p) => (p > 0 && p < 0.01 ? "<0.01" : p.toFixed(2));
+
+  function numbers({ p, q }, format) {
     return Object.entries({ p, q }).filter(([, value]) => typeof value === "number")
-      .map(([name, value]) => `${name} ${formatProbability(value)}`).join(" · ");
+      .map(([name, value]) => `${name} ${format(value)}`).join(" · ");
   }
 
   const sizeOf = (round) => (round.tokens.length < MANY ? WIDE : SMALL);
@@ -64,8 +67,8 @@
     }
     if (untested(token)) element.dataset.untested = "";
     make("bdi", "", element, visible(token.text) || "∅");
-    make("small", "", element, size === SMALL ? (typeof token.p === "number" ? formatProbability(token.p) : "") : numbers(token));
-    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, numbers(token)]
+    make("small", "", element, size === WIDE ? numbers(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
+    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, numbers(token, formatProbability)]
       .filter(Boolean).join("\n");
   }
 
@@ -213,8 +216,8 @@
     }
 
     titleOf({ index, lane, drafted }) {
-      const name = this.drafting.size > 1 ? ` of ${this.lanes[lane].spec.title}` : "";
-      return `Round ${index}${name}: a tree of ${counted(drafted, "guess", "guesses")}`;
+      const name = this.drafting.size > 1 ? ` · ${this.lanes[lane].spec.title}` : "";
+      return `Round ${index}: a tree of ${counted(drafted, "guess", "guesses")}${name}`;
     }
 
     /** Marks the edges behind which the picture goes on. */
