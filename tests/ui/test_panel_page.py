@@ -44,6 +44,10 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
         "data-unused", "This tab tries chains of every γ of its own range, and no trees."
     )
     assert gamma.evaluate("e => e.inert")
+    kinds = page.locator("#sweep-view input")
+    kinds.and_(page.locator("[value=methods]")).check()
+    expect(gamma).to_have_attribute("data-unused", "This tab tries every method, with γ and trees of its own.")
+    kinds.and_(page.locator("[value=gammas]")).check()
     page.locator("#sweep-to input").fill("2.5")
     expect(note).to_have_text("γ to: must be a whole number from 1 to 16, not 2.5.")
     page.keyboard.press("Tab")
