@@ -78,7 +78,7 @@ def setting_job(panel: Sequence[Any], view: str, budget: float | None, *own: Any
     if view == GAMMAS:
         return sweep_job(panel, *own)
     request = panel_request(panel)
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     found = chosen_with_kinds(request.prompt, *own[3:], mixed=True)
     lane = LaneRequest(settings, request.pair if settings.server is None else None)
@@ -99,7 +99,7 @@ def sweep_job(
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
     request = panel_request(panel)
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
     gammas = range(low, high + 1) if here else SERVERS_OWN
