@@ -63,13 +63,27 @@ def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None
     button, *updates = used(measured, "plain", method)
     assert button["value"] == "Lane 2 now drafts γ = 3"
     temperature, top_k, top_p, chat, engine = updates[: len(USED)]
-    options = updates[len(USED) + len(OPTIONS) :]
+    options = updates[len(USED) + 2 + len(OPTIONS) :]
     shared = (temperature, top_k, top_p, 0, chat, engine, 64, False)
     assert lanes((method, *options), shared=shared) == [measured]
 
 
-def test_what_no_lane_drafts_any_more_is_not_used() -> None:
-    assert used(Settings(), "plain", "lookup") == [gr.skip()] * (1 + len(USED) + 2 * len(OPTIONS))
+@pytest.mark.parametrize(
+    ("methods", "lane"),
+    [
+        (("plain", "lookup", "none"), 2),
+        (("plain", "none", "draft"), 3),
+        (("plain", "none"), 2),
+        (("draft", "plain"), 1),
+    ],
+)
+def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int) -> None:
+    """Guards advice for another drafter than the panel has; plain lanes stay."""
+    button, *updates = used(Settings(adaptive_gamma=True), *methods)
+    assert button["value"] == f"Lane {lane} now adapts γ"
+    chosen = updates[len(USED) : len(USED) + len(methods)]
+    assert [name for name in chosen if name != gr.skip()] == ["draft"]
+    assert chosen[lane - 1] == "draft"
 
 
 def test_what_a_tab_measures_of_a_lane_with_a_tree_is_its_chain() -> None:

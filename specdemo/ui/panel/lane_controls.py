@@ -34,7 +34,7 @@ class LaneControls:
 
 TREE_CHOICES = [
     ("none: one guess a position", "0"),
-    ("auto: what pays here", "auto"),
+    ("auto: measured as it runs", "auto"),
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
 GAMMA_OF_CHAINS, GAMMA_OF_TREES = "γ, tokens drafted per round", "γ, depth of the draft tree"
