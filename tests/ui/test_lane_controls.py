@@ -74,7 +74,7 @@ def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None
         (("plain", "lookup", "none"), 2),
         (("plain", "none", "draft"), 3),
         (("plain", "none"), 2),
-        (("draft", "plain"), 1),
+        (("lookup", "plain"), 1),
     ],
 )
 def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int) -> None:

@@ -139,9 +139,7 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
     gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
     areas = [results.area, advice.area, use]
-    choices.view.change(
-        lambda view: [gr.update(visible=v) for v in (view == GAMMAS, False, False)], choices.view, areas, **QUIET
-    )
+    choices.view.change(_results_of, [choices.view, advice.known], areas, **QUIET)
 
     def job(*values: Any) -> SweepJob | AdviceJob:
         return setting_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
@@ -182,6 +180,11 @@ def used(measured: Settings, *methods: str) -> list[Any]:
     said = "adapts γ" if measured.adaptive_gamma else "drafts trees" if measured.tree_nodes else None
     said = f"Lane {lane + 1} now {said or f'drafts γ = {measured.gamma}'}"
     return [gr.update(value=said, interactive=False), *shared, *chosen, *options]
+
+
+def _results_of(view: str, advised: Sequence[Any]) -> list[Any]:
+    """The results that answer this view's question: a sweep or its example, advice if there is any; no button."""
+    return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and bool(advised), False)]
 
 
 def _fitting(pair: str, view: str) -> list[Any]:
