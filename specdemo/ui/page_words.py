@@ -29,7 +29,7 @@ WORDS = {
     "pair": "Model pair",
     "engine": "Engine",
     "adaptive_gamma": "Adapt γ",
-    "tree_nodes": "Tree",
+    "tree_nodes": "Draft tree",
 }
 """Labels of controls by the fields of settings and requests."""
 FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")

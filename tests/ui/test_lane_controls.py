@@ -10,7 +10,9 @@ from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.panel.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.ui.panel.request import PanelRequest, panel_request
-from specdemo.ui.tabs.sweep import USED, used
+from specdemo.ui.tabs.batch import batch_job, sizes_job
+from specdemo.ui.tabs.losslessness import check_job
+from specdemo.ui.tabs.sweep import USED, setting_job, used
 from specdemo.view.lane_headers import engine_note, lane_headers
 
 PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
@@ -61,13 +63,41 @@ def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None
     button, *updates = used(measured, "plain", method)
     assert button["value"] == "Lane 2 now drafts γ = 3"
     temperature, top_k, top_p, chat, engine = updates[: len(USED)]
-    options = updates[len(USED) + len(OPTIONS) :]
+    options = updates[len(USED) + 2 + len(OPTIONS) :]
     shared = (temperature, top_k, top_p, 0, chat, engine, 64, False)
     assert lanes((method, *options), shared=shared) == [measured]
 
 
-def test_what_no_lane_drafts_any_more_is_not_used() -> None:
-    assert used(Settings(), "plain", "lookup") == [gr.skip()] * (1 + len(USED) + 2 * len(OPTIONS))
+@pytest.mark.parametrize(
+    ("methods", "lane"),
+    [
+        (("plain", "lookup", "none"), 2),
+        (("plain", "none", "draft"), 3),
+        (("plain", "none"), 2),
+        (("lookup", "plain"), 1),
+    ],
+)
+def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int) -> None:
+    """Guards advice for another drafter than the panel has; plain lanes stay."""
+    button, *updates = used(Settings(adaptive_gamma=True), *methods)
+    assert button["value"] == f"Lane {lane} now adapts γ"
+    chosen = updates[len(USED) : len(USED) + len(methods)]
+    assert [name for name in chosen if name != gr.skip()] == ["draft"]
+    assert chosen[lane - 1] == "draft"
+
+
+def test_what_a_tab_measures_of_a_lane_with_a_tree_is_its_chain() -> None:
+    """Guards a tab that promises what its job then refuses: no measurement drafts trees of a given size."""
+    panel = (*PAIR, "prompt", *SHARED, "draft", 3, False, "12", "exact", 10, 3, 0)
+    prompts = ("panel", None, None, None)
+    jobs = [
+        setting_job(panel, "gammas", 60, 2, 4, 1, *prompts).lane,
+        batch_job(panel, 2, 1, *prompts),
+        sizes_job(panel, 2, 1, *prompts).lane,
+        check_job(panel, "greedy", "exact", "model", 1, 50, 8),
+    ]
+    assert {(job.settings.gamma, job.settings.tree_nodes) for job in jobs} == {(3, 0)}
+    assert lanes(panel[-8:])[0].tree_nodes == 12, "the race keeps it"
 
 
 def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:

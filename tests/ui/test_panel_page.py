@@ -40,8 +40,14 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
     expect(page.locator("#sweep-results .example")).to_be_visible()
     expect(page.locator("#sweep-csv")).to_be_hidden()  # an example is no result to save
     gamma = page.locator(".lane-gamma:visible")
-    expect(gamma).to_have_attribute("data-unused", "This tab tries every γ of its own range.")
+    expect(gamma).to_have_attribute(
+        "data-unused", "This tab tries chains of every γ of its own range, and no trees."
+    )
     assert gamma.evaluate("e => e.inert")
+    kinds = page.locator("#sweep-view input")
+    kinds.and_(page.locator("[value=methods]")).check()
+    expect(gamma).to_have_attribute("data-unused", "This tab tries every method, with γ and trees of its own.")
+    kinds.and_(page.locator("[value=gammas]")).check()
     page.locator("#sweep-to input").fill("2.5")
     expect(note).to_have_text("γ to: must be a whole number from 1 to 16, not 2.5.")
     page.keyboard.press("Tab")
@@ -49,7 +55,13 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
     expect(starts).to_have_text(["Check"])
     fill(page.locator("#lane2-gamma input[type=number]"), 9)
     expect(page.locator("#losslessness-plan")).to_contain_text("γ 9 is lane 2’s. 400 runs of at most 12 tokens")
+    tree, adaptive = page.locator("#lane2-tree-nodes"), page.locator("#lane2-adaptive")
+    expect(tree).to_have_attribute("data-unused", "The check drafts chains of this γ.")
+    expect(adaptive).to_have_attribute("data-unused", "The check keeps γ as it is.")
     page.get_by_role("tab", name="Batch").click()
+    expect(tree).to_have_attribute("data-unused", "A batch drafts chains of this γ.")
+    assert tree.evaluate("e => e.inert")
+    assert not adaptive.evaluate("e => e.inert")
     expect(starts).to_have_text(["Measure sizes"])
     expect(page.locator("#prompt")).to_have_attribute("data-unused", "The batch has prompts of its own.")
     for tab in ("losslessness", "sweep", "race"):
@@ -160,6 +172,8 @@ def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
     expect(play).to_have_accessible_name("Play again")
     page.locator("[data-role=speed]").select_option("0.1")
     page.locator("#enter-talk").click()
+    page.keyboard.press("b")  # no lane drafts trees
+    expect(page.locator("#race [data-role=show-tree]")).not_to_be_checked()
     held = page.get_by_role("toolbar", name="Talk view").locator("[data-key=' ']")
     for name in ("Play again", "Pause", "Play"):
         expect(held).to_have_accessible_name(name)

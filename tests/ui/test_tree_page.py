@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from browsing import wait_for_phase
@@ -14,6 +15,11 @@ from specdemo import Settings
 from specdemo.analysis.trees import bought
 
 pytest_plugins = ["browser_fixtures"]
+
+COUNT_DRAWN = """(picture) => {
+  window.drawn = 0;
+  new MutationObserver((changes) => { drawn += changes.length; }).observe(picture, { childList: true });
+}"""
 
 
 def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp_path: Path) -> None:
@@ -41,6 +47,8 @@ def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp
     expect(text.locator(".t-branch").first).to_be_visible()
     page.locator("[data-role=show-branches]").uncheck()
     page.locator("[data-role=show-tree]").check()
+    for seen in (text, card, page.locator("[data-action=back]")):
+        expect(seen).to_be_in_viewport(ratio=1)
     expect(card.locator("h3")).to_have_text(f"Round {rounds[-1].index}: a tree of {rounds[-1].drafted} guesses")
     text.press("Home")
     for _ in range(saved.index):
@@ -50,5 +58,43 @@ def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp
     drawn = card.locator(".tree-node").evaluate_all("nodes => nodes.map((node) => node.dataset.kind)")
     assert drawn == ["root", *(t.kind for t in saved.tokens)]
     assert card.locator("path").count() == len(saved.tokens)
+    text.press("Escape")
+    expect(card.locator("h3")).to_have_text(f"Round {rounds[-1].index}: a tree of {rounds[-1].drafted} guesses")
+    back, scroll = page.locator("[data-action=back]"), card.locator(".tree-scroll")
+    scroll.evaluate(COUNT_DRAWN)
+    while page.evaluate("window.drawn") == 0:
+        back.click()
+        page.wait_for_timeout(50)
+    assert page.evaluate("window.drawn") == 1, "a step back draws the round that is now the last, and no other"
+    page.locator("[data-role=seek]").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    expect(card.locator(".tree-text")).to_have_text("None of the rounds so far drafted a tree.")
+    expect(card.locator(".tree-node")).to_have_count(0)
     card.get_by_role("button", name="Close").click()
     expect(card).to_be_hidden()
+
+
+def test_a_round_is_taken_apart_as_what_it_drafted(offline: Callable[[Path], Page], tmp_path: Path) -> None:
+    """Guards the flat list against a tree, two cards with different rounds, and trees of lanes nobody can tell."""
+    pair = endless_pair("llama")
+    chosen = (Settings(gamma=4, tree_nodes=9), Settings(gamma=3, tree_nodes=5), Settings(gamma=3))
+    traces = [specdemo.run(pair, prompt_ids(9), replace(s, max_new_tokens=24)) for s in chosen]
+    specdemo.export_html(traces, tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    wait_for_phase(page, "done")
+    tree, apart = page.locator("[data-role=tree]"), page.locator("[data-role=apart]")
+    names = page.locator(".race-lane h3").all_inner_texts()
+    shown = sorted(((n, r) for n, t in enumerate(traces) for r in t.rounds), key=lambda each: each[1].seconds)
+    seen = set()
+    while len(seen) < len(chosen):
+        lane, last = next((n, r) for n, r in reversed(shown) if r.drafted)
+        page.locator("[data-action=apart]").click()
+        expect(tree).to_be_visible(visible=last.is_tree)
+        expect(apart).to_be_visible(visible=not last.is_tree)
+        if last.is_tree:
+            guesses = "1 guess" if last.drafted == 1 else f"{last.drafted} guesses"
+            expect(tree.locator("h3")).to_have_text(f"Round {last.index}: a tree of {guesses} · {names[lane]}")
+        else:
+            expect(apart.locator("h3")).to_have_text(f"Round {last.index}, taken apart")
+        seen.add(lane)
+        page.locator("[data-action=back]").click()
+        shown.pop()

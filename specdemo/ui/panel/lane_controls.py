@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.errors import SettingsError
-from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, TREE_RULES, Settings
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, MAX_LOOKUP_NGRAM, MAX_TREE_NODES, TREE_RULES, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.methods import NO_LANE, find_method, local_methods, method_choices
 
@@ -34,9 +34,10 @@ class LaneControls:
 
 TREE_CHOICES = [
     ("none: one guess a position", "0"),
-    ("auto: what pays here", "auto"),
+    ("auto: measured as it runs", "auto"),
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
+GAMMA_OF_CHAINS, GAMMA_OF_TREES = "γ, tokens drafted per round", "γ, depth of the draft tree"
 LANE_INPUTS = len(fields(LaneControls))
 OPTIONS = tuple(f.name for f in fields(LaneControls)[1:])
 
@@ -150,13 +151,14 @@ def create_lane(number: int, method: str, *, optional: bool, parts: Collection[s
             elem_id=f"lane{number}-method",
         )
     with gr.Column(elem_classes="lane-part lane-gamma"):
-        gamma = slider("gamma", "γ, tokens drafted per round", MAX_GAMMA, info=_note(method))
+        gamma = slider("gamma", GAMMA_OF_CHAINS, MAX_GAMMA, info=_note(method))
         adapt = "Adapt γ in every round"
         adaptive = option(gr.Checkbox, "adaptive_gamma", adapt, value=False, container=False)
         tree = option(
             gr.Dropdown,
             "tree_nodes",
             "Draft tree, tokens per round",
+            info=f"Any number from 2 to {MAX_TREE_NODES} can be typed.",
             choices=TREE_CHOICES,
             value="0",
             allow_custom_value=True,
@@ -169,14 +171,16 @@ def create_lane(number: int, method: str, *, optional: bool, parts: Collection[s
         layer = option(gr.Number, "exit_layer", "Layers that draft, 0 for a third", value=0, precision=0)
     lane = LaneControls(way, gamma, adaptive, tree, rule, accept_top_k, ngram, layer)
 
-    def show(method: str, acceptance: str) -> list[Any]:
+    def show(method: str, acceptance: str, tree: str) -> list[Any]:
         shown = shown_options(method, acceptance)
         looks: dict[str, dict[str, Any]] = {name: {"visible": name in shown} for name in OPTIONS}
-        looks["gamma"]["info"] = _note(method)
+        chains = "tree_nodes" not in shown or tree == "0"
+        looks["gamma"] |= {"info": _note(method), "label": GAMMA_OF_CHAINS if chains else GAMMA_OF_TREES}
         return [gr.update(**look) for look in looks.values()]
 
-    for trigger in (lane.method, lane.acceptance):
-        trigger.change(show, [lane.method, lane.acceptance], lane.inputs()[1:], **QUIET)
+    read = [lane.method, lane.acceptance, lane.tree_nodes]
+    for trigger in read:
+        trigger.change(show, read, lane.inputs()[1:], **QUIET)
     return lane
 
 

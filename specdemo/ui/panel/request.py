@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specdemo.errors import SettingsError, SpecDemoError
@@ -84,13 +84,15 @@ class PanelRequest:
     def drafting_lane(self) -> PanelLane:
         """The lane that measurements take: the first that drafts with our own loop, or on the chosen server.
 
+        They measure chains, so its tree is left out.
+
         Raises:
             SettingsError: none does.
         """
         for lane in self.lanes:
             away = lane.settings.server is not None
             if lane.settings.strategy == "speculative" and away == (self.server is not None):
-                return lane
+                return replace(lane, settings=replace(lane.settings, tree_nodes=0))
         raise SettingsError("lanes", NO_LANE_DRAFTS if self.server is None else NO_LANE_THERE)
 
 

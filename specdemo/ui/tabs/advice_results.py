@@ -13,6 +13,7 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import ENGINES
 from specdemo.files import slug, write_whole
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.tabs.sweep_results import Offer
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.advice_view import advice_html, advice_tables, forest, markdown, predictions_html
 
@@ -82,8 +83,8 @@ def create_advice_results() -> AdviceResults:
     return AdviceResults(area, headline, chart, table, code, known, files)
 
 
-def show_advice(results: AdviceResults, report: AdviceReport) -> Updates:
-    """The report in its components, all but the files."""
+def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> Updates:
+    """The report in its components, all but the files; ``offer`` has the recommended settings."""
     best, pays = report.best, report.pays
     figure = "–" if best is None else "plain" if pays is False else f"{best.speedup:.2f}×"
     headline = f"<strong{'' if pays else ' data-slow'}>{figure}</strong><p>{escape(report.recommendation)}</p>"
@@ -93,5 +94,11 @@ def show_advice(results: AdviceResults, report: AdviceReport) -> Updates:
         results.chart: forest(report),
         results.table: advice_tables(report),
         results.known: report.acceptance,
+        offer.settings: report.settings(),
+        offer.button: gr.update(
+            value="Use this setting",
+            visible=report.complete and bool(pays) and report.server is None,
+            interactive=True,
+        ),
         **{component: report.code(engine) for engine, component in results.code.items()},
     }

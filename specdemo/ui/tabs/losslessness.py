@@ -142,7 +142,6 @@ def check_job(
         request.drafting_lane().settings,
         strategy="speculative",
         adaptive_gamma=False,
-        tree_nodes=0,
         acceptance=rule,
         drafter=drafter,
         temperature=0.0 if mode == GREEDY else temperature,

@@ -19,6 +19,7 @@ from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.lane_controls import OPTIONS, option_values
+from specdemo.ui.panel.methods import NO_LANE, PLAIN, UNQUANTIZED
 from specdemo.ui.panel.prompt_source import (
     PANEL,
     SOURCE_INPUTS,
@@ -78,7 +79,7 @@ def setting_job(panel: Sequence[Any], view: str, budget: float | None, *own: Any
     if view == GAMMAS:
         return sweep_job(panel, *own)
     request = panel_request(panel)
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     found = chosen_with_kinds(request.prompt, *own[3:], mixed=True)
     lane = LaneRequest(settings, request.pair if settings.server is None else None)
@@ -99,7 +100,7 @@ def sweep_job(
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
     request = panel_request(panel)
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False, tree_nodes=0)
+    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
     gammas = range(low, high + 1) if here else SERVERS_OWN
@@ -137,11 +138,13 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     pair = controls.pair.pair
     changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
     gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
+    areas = [results.area, advice.area, use]
+    choices.view.change(_results_of, [choices.view, advice.known], areas, **QUIET)
 
     def job(*values: Any) -> SweepJob | AdviceJob:
         return setting_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
 
-    others = {AdviceReport: (advice, show_advice)}
+    others = {AdviceReport: (advice, partial(show_advice, offer))}
     show = show_measurement(status, results, partial(show_sweep, offer), others)
     inputs = [*controls.inputs(), *choices.inputs()]
     starts = [Start(controls.row.starts["sweep"], job, show)]
@@ -149,31 +152,39 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     connect(runner, "sweep", starts, controls.row, inputs, outputs)
     lanes = controls.lanes
     options = [part for lane in lanes for part in lane.inputs()[1:]]
-    panel = [*(getattr(controls, name) for name in USED), *options]
-    use.click(used, [offer.settings, *(lane.method for lane in lanes)], [use, *panel], **QUIET)
+    methods = [lane.method for lane in lanes]
+    panel = [*(getattr(controls, name) for name in USED), *methods, *options]
+    use.click(used, [offer.settings, *methods], [use, *panel], **QUIET)
     return Announcement(note, choices.inputs(), sweep_plan)
 
 
 def used(measured: Settings, *methods: str) -> list[Any]:
-    """Set what was measured with its best γ, in the first lane that drafts in that way; the button says which.
+    """Set what was measured to be best in the panel; the button says in which lane.
 
     Args:
         measured: the settings, none of which the panel need still have.
-        methods: of the lanes.
+        methods: of the lanes. The first that drafts in the same way takes the settings, else the first that
+            drafts at all, else the second.
 
     Returns:
-        Updates of the button, of the controls in ``USED``, and of all lanes' options.
+        Updates of the button, of the controls in ``USED``, and of all lanes' methods and options.
     """
-    drafter, width = DRAFTERS[measured.drafter], len(OPTIONS)
+    method, width = DRAFTERS[measured.drafter].method, len(OPTIONS)
+    drafting = [n for n, name in enumerate(methods) if name not in (PLAIN, UNQUANTIZED, NO_LANE)]
+    lane = methods.index(method) if method in methods else drafting[0] if drafting else 1
+    chosen = [gr.skip()] * len(methods)
+    chosen[lane] = method
     options = [gr.skip()] * (width * len(methods))
-    if drafter.method not in methods:
-        gr.Warning(f"No lane of the panel drafts by {drafter.label} any more; choose it in one, and press again.")
-        return [gr.skip()] * (1 + len(USED)) + options
-    lane = methods.index(drafter.method)
     options[width * lane : width * (lane + 1)] = option_values(measured)
     shared = [measured.chat is not False if name == "chat" else getattr(measured, name) for name in USED]
-    said = f"Lane {lane + 1} now drafts γ = {measured.gamma}"
-    return [gr.update(value=said, interactive=False), *shared, *options]
+    said = "adapts γ" if measured.adaptive_gamma else "drafts trees" if measured.tree_nodes else None
+    said = f"Lane {lane + 1} now {said or f'drafts γ = {measured.gamma}'}"
+    return [gr.update(value=said, interactive=False), *shared, *chosen, *options]
+
+
+def _results_of(view: str, advised: Sequence[Any]) -> list[Any]:
+    """The results that answer this view's question: a sweep or its example, advice if there is any; no button."""
+    return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and bool(advised), False)]
 
 
 def _fitting(pair: str, view: str) -> list[Any]:

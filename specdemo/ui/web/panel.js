@@ -9,11 +9,16 @@
   const page = document.documentElement;
   /** Where the panel stands above the stage; the same width as in page.css. */
   const SMALL = matchMedia("(max-width: 860px)");
+  const TREE = '[id$="-tree-nodes"]';
   /** What a tab does not use: elements of the panel, why, and in which state of the tab. */
   const UNUSED = [
-    ["sweep", ".lane-gamma", "This tab tries every γ of its own range."],
+    ["sweep", ".lane-gamma", "This tab tries chains of every γ of its own range, and no trees."],
+    ["sweep", ".lane-gamma", "This tab tries every method, with γ and trees of its own.", "#sweep-view input[value=methods]:checked"],
     ["sweep", "#prompt", "This tab has prompts of its own.", "#sweep-source input:not([value=panel]):checked"],
     ["batch", "#prompt", "The batch has prompts of its own.", "#batch-source input:not([value=panel]):checked"],
+    ["batch", TREE, "A batch drafts chains of this γ."],
+    ["losslessness", TREE, "The check drafts chains of this γ."],
+    ["losslessness", '[id$="-adaptive"]', "The check keeps γ as it is."],
     ["losslessness", ".lane-how", "The check has a rule and a drafter of its own."],
     ["losslessness", "#temperature", "The check has a temperature of its own."],
     ["losslessness", "#max-tokens", "Sampled runs are as short as “Tokens a run” says.",

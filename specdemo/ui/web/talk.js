@@ -86,7 +86,7 @@
     else if (key === "r") press("run");
     else if (key === "s") press("stop");
     else if (key === "x") document.querySelector("#race [data-role=show-rejected]").click();
-    else if (key === "b") document.querySelector("#race [data-role=show-tree]").click();
+    else if (key === "b") document.querySelector("#race .tree-toggle:not([hidden]) [data-role=show-tree]")?.click();
     else if (key === "t" || key === "Escape") leave();
     else return false;
     return true;

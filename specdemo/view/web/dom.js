@@ -88,6 +88,8 @@
     return round;
   }
 
+  const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
+
   const keptTokens = (round) => round.tokens.filter((token) => token.kind !== "rejected").length;
 
   /** A function that gives the view of a root element, and makes it at the first call. */
@@ -100,6 +102,6 @@
   }
 
   window.SpecDemoDom = {
-    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, keptTokens, mounting,
+    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, counted, keptTokens, mounting,
   };
 })();

@@ -2,13 +2,14 @@
  * One round taken apart: what the draft guessed, what the target says of it, and what came of it.
  *
  * A plain script that defines `window.SpecDemoApart`; it is loaded after race-tokens.js. It opens by itself after the
- * first run of a visit, unless it was told not to.
+ * first run of a visit, unless it was told not to. A round with a draft tree is not for this card, whose guesses stand
+ * in a row: the card with the tree takes its place. Only one of the two is open.
  */
 (function () {
   "use strict";
 
   const KEY = "specdemo-take-apart";
-  const { make } = window.SpecDemoDom;
+  const { counted, make } = window.SpecDemoDom;
   const { formatProbability, isTree, visible } = window.SpecDemoTokens;
   let opened = false;
 
@@ -33,8 +34,6 @@
   /** Whether a round can be shown: it drafted something, and all of its tokens are named. */
   const complete = (round) => round.drafted > 0 && round.tokens.every(({ text, kind }) => text && kind !== "streamed");
 
-  const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-
   /** What the target says of a drafted token: its probability, and the rule's where it draws lots. */
   function judgement(token) {
     const lots = typeof token.acceptance === "number" && token.acceptance > 0 && token.acceptance < 1;
@@ -54,7 +53,6 @@
   function outcome({ drafted, accepted }, own) {
     const dropped = drafted - accepted;
     const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
-      : own?.parent !== undefined ? "and the target’s own token follows"
       : own ? "and the target’s own token takes the place of the first dropped one" : "";
     const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
     const gained = counted(accepted + (own ? 1 : 0), "token");
@@ -62,17 +60,20 @@
   }
 
   class Apart {
-    constructor() {
+    /** @param {TreeCard} tree of the view */
+    constructor(tree) {
+      this.tree = tree;
       this.card = make("section", "race-card race-apart", null, null, {
         "data-role": "apart", "aria-label": "A round, taken apart",
       });
       this.card.hidden = true;
+      tree.open.addEventListener("change", () => this.close());
     }
 
     /** Opens by itself, once a visit. @param {Round[]} rounds */
     greet(rounds) {
-      const first = rounds.find(complete);
-      if (!first || opened || stored.off) return;
+      const first = rounds.find((round) => complete(round) && !isTree(round));
+      if (!first || opened || stored.off || this.tree.round) return;
       opened = true;
       this.open(first);
     }
@@ -86,6 +87,8 @@
 
     /** @param {Round} round */
     open(round) {
+      this.tree.toggle(isTree(round));
+      if (isTree(round)) return;
       const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
       const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
       const head = make("div", "race-card-head");
@@ -100,7 +103,7 @@
         return part;
       };
       const several = round.drafted > 1;
-      const order = isTree(round) ? ", several for a place" : several ? ", one after another" : "";
+      const order = several ? ", one after another" : "";
       const guess = `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`;
       const check = several ? "The target looks at all of them in one pass, and says how likely each is."
         : "The target looks at it in one pass, and says how likely it is.";
@@ -121,5 +124,5 @@
     }
   }
 
-  window.SpecDemoApart = { create: () => new Apart() };
+  window.SpecDemoApart = { create: (tree) => new Apart(tree) };
 })();

@@ -26,8 +26,8 @@
     constructor(root) {
       this.view = window.SpecDemoRace.mount(root);
       this.parts = window.SpecDemoControls.create();
-      this.apart = window.SpecDemoApart.create();
-      this.view.legend.after(this.parts.bar, this.apart.card);
+      this.apart = window.SpecDemoApart.create(this.view.tree);
+      this.view.tree.card.after(this.parts.bar, this.apart.card);
       this.view.frame.append(this.parts.facts);
       this.value = null;
       this.live = null;

@@ -2,21 +2,22 @@
  * The draft tree of one round as a picture: every guess with p and q, the kept path strong, the rest light.
  *
  * A plain script that defines `window.SpecDemoTree`; it is loaded after race-tokens.js. The card shows the round of the
- * token that is pointed at or walked to, else the last round that drafted a tree.
+ * token that is pointed at or walked to, else the last round shown that drafted a tree.
  */
 (function () {
   "use strict";
 
-  const { make, setHidden } = window.SpecDemoDom;
+  const { counted, make, setData, setHidden, setText } = window.SpecDemoDom;
   const { formatProbability, isTree, records, visible } = window.SpecDemoTokens;
   const SVG = "http://www.w3.org/2000/svg";
   /** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
-  const WIDE = { width: 146, height: 46, gap: 22 };
-  const SMALL = { width: 122, height: 27, gap: 18 };
+  const WIDE = { width: 138, height: 46, gap: 20 };
+  const SMALL = { width: 118, height: 27, gap: 16 };
   const MANY = 20;
   /** Width of what stands for the text before. */
-  const ROOT = 62;
+  const ROOT = 54;
   const FATES = { accepted: "kept", rejected: "dropped", corrected: "by the target", bonus: "free token" };
+  const FATE_KEY = "Struck through: dropped; grey: never tested.";
 
   /** The nodes in the order of drawing: the kept path first, so that it is a straight line at the top. */
   function arranged(round) {
@@ -27,22 +28,31 @@
       if (token.kind === "rejected") node.parent.children.push(node);
       else node.parent.children.unshift(node);
     }
-    let row = -1;
-    const place = (node) => {
-      if (!node.children.length) row += 1;
-      node.children.forEach(place);
-      node.row = node.children.length ? node.children[0].row : row;
+    /** The lowest row that is taken, by depth. */
+    const taken = [];
+    /** Gives the first guesses from a node on a row, as high as it is free, then those beside them, deepest first. */
+    const place = (first) => {
+      const line = [];
+      for (let node = first; node; node = node.children[0]) line.push(node);
+      const row = 1 + Math.max(...line.map(({ depth }) => taken[depth] ?? -1));
+      for (const node of line) node.row = taken[node.depth] = row;
+      for (const node of line.reverse()) node.children.slice(1).forEach(place);
     };
     place(nodes[0]);
-    return { nodes, rows: row + 1, depth: Math.max(...nodes.map((node) => node.depth)) };
+    return { nodes, rows: Math.max(...taken) + 1, depth: taken.length - 1 };
   }
 
   const untested = (token) => token.kind === "rejected" && typeof token.acceptance !== "number";
 
-  function numbers({ p, q }) {
+  /** A probability with at most five characters, so that two fit into a box. */
+  const brief = (p) => (p > 0 && p < 0.01 ? "<0.01" : p.toFixed(2));
+
+  function numbers({ p, q }, format) {
     return Object.entries({ p, q }).filter(([, value]) => typeof value === "number")
-      .map(([name, value]) => `${name} ${formatProbability(value)}`).join(" · ");
+      .map(([name, value]) => `${name} ${format(value)}`).join(" · ");
   }
+
+  const sizeOf = (round) => (round.tokens.length < MANY ? WIDE : SMALL);
 
   const left = (depth, size) => (depth ? ROOT + (depth - 1) * size.width : 0);
 
@@ -57,8 +67,8 @@
     }
     if (untested(token)) element.dataset.untested = "";
     make("bdi", "", element, visible(token.text) || "∅");
-    make("small", "", element, size === SMALL ? (typeof token.p === "number" ? formatProbability(token.p) : "") : numbers(token));
-    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, numbers(token)]
+    make("small", "", element, size === WIDE ? numbers(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
+    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, numbers(token, formatProbability)]
       .filter(Boolean).join("\n");
   }
 
@@ -73,7 +83,7 @@
 
   function picture(round) {
     const { nodes, rows, depth } = arranged(round);
-    const size = nodes.length > MANY ? SMALL : WIDE;
+    const size = sizeOf(round);
     const ground = make("div", "tree-ground");
     const svg = document.createElementNS(SVG, "svg");
     const [width, height] = [left(depth + 1, size) - size.gap + 2, rows * size.height];
@@ -101,15 +111,13 @@
     const end = own === "corrected" ? ", then wrote its own token" : own === "bonus" ? ", then added one for free" : "";
     const alone = firstGuesses(round);
     const saved = alone < accepted ? ` A later guess saved the round: first guesses alone would have kept ${alone}.` : "";
-    return `One pass of the target checked ${drafted} guesses and kept ${accepted}${end}.${saved}`;
+    return `One pass of the target checked ${counted(drafted, "guess", "guesses")} and kept ${accepted}${end}.${saved}`;
   }
 
   /** The card, and the box in the legend that opens it. */
   class TreeCard {
     /** @param {HTMLElement} frame of the view  @param {HTMLElement} legend that gets the boxes */
     constructor(frame, legend) {
-      this.round = null;
-      this.last = null;
       this.card = make("section", "race-card race-tree", null, null, { "data-role": "tree", "aria-label": "Draft tree of a round" });
       this.card.hidden = true;
       const head = make("div", "race-card-head", this.card);
@@ -117,6 +125,7 @@
       const close = make("button", "apart-close", head, "Close", { type: "button" });
       this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
       this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
+      this.key = make("p", "tree-key", this.card);
       const toggle = (role, label) => {
         const line = make("label", "race-toggle tree-toggle", legend);
         const input = make("input", "", line, null, { type: "checkbox", "data-role": role });
@@ -129,51 +138,96 @@
       this.toggles = [branches, opens];
       this.open = open;
       shown.addEventListener("change", () => frame.classList.toggle("show-branches", shown.checked));
-      open.addEventListener("change", () => this.refresh());
-      close.addEventListener("click", () => { open.checked = false; this.refresh(); });
-      frame.addEventListener("race-token", (event) => this.point(event.detail));
+      open.addEventListener("change", () => {
+        this.refresh();
+        if (open.checked) this.card.scrollIntoView({ block: "nearest" });
+      });
+      close.addEventListener("click", () => this.toggle(false));
+      frame.addEventListener("race-token", ({ detail }) => this.point(detail));
+      this.scroll.addEventListener("scroll", () => this.showEdges(), { passive: true });
+      new ResizeObserver(() => this.showEdges()).observe(this.scroll);
     }
 
-    begin() {
-      this.round = this.last = null;
+    /** The round to draw; null if the card is closed, or has none. */
+    get round() {
+      return this.open.checked ? this.pointed || this.last : null;
+    }
+
+    /** Opens or closes the card as the box does. */
+    toggle(opened) {
+      if (this.open.checked !== opened) this.open.click();
+    }
+
+    /** A new run. @param {Lane[]} lanes */
+    begin(lanes) {
+      this.lanes = lanes;
+      /** Numbers of the lanes that drafted a tree in this run. */
+      this.drafting = new Set();
+      this.scroll.style.removeProperty("--tall");
       for (const line of this.toggles) setHidden(line, true);
-      this.refresh();
+      this.forget();
+    }
+
+    /** The run starts again, or goes back: the rounds that stay are added anew. */
+    forget() {
+      this.last = this.pointed = null;
+      this.queue();
     }
 
     /** A round was added to a lane. @param {Round} round */
     add(round) {
       if (!isTree(round)) return;
       this.last = round;
+      this.drafting.add(round.lane);
       for (const line of this.toggles) setHidden(line, false);
-      if (!this.pointed) this.show(round);
+      this.queue();
     }
 
-    /** A token is pointed at. @param {?HTMLElement} element */
+    /** A token is pointed at, or no longer. @param {?HTMLElement} element */
     point(element) {
-      const round = element && records.get(element).tree;
-      this.pointed = Boolean(round);
-      if (round) this.show(round);
+      this.pointed = element && records.get(element).tree;
+      this.queue();
     }
 
-    show(round) {
-      this.round = round;
-      this.refresh();
+    /** Draws before the next frame, once for all that happens until then. */
+    queue() {
+      this.frame ||= requestAnimationFrame(() => this.refresh());
     }
 
     refresh() {
-      setHidden(this.card, !this.open.checked || !this.round);
-      if (this.card.hidden || this.drawn === this.round) return;
+      cancelAnimationFrame(this.frame);
+      this.frame = 0;
+      setHidden(this.card, !this.open.checked || !this.drafting.size);
+      if (this.card.hidden) return;
       const { round } = this;
+      setText(this.title, round ? this.titleOf(round) : "Draft tree");
+      if (this.drawn === round) return;
       this.drawn = round;
-      const said = summary(round);
-      this.title.textContent = `Round ${round.index}: a tree of ${round.drafted} guesses`;
+      const said = round ? summary(round) : "None of the rounds so far drafted a tree.";
       this.text.textContent = said;
       this.scroll.setAttribute("aria-label", `${this.title.textContent}. ${said}`);
-      this.scroll.replaceChildren(picture(round));
-      // For the keyboard it is a place to go to only where arrows have something to scroll.
-      if (this.scroll.scrollWidth > this.scroll.clientWidth) this.scroll.tabIndex = 0;
-      else this.scroll.removeAttribute("tabindex");
+      this.scroll.replaceChildren(...(round ? [picture(round)] : []));
+      const numbered = round && sizeOf(round) === SMALL ? "Numbers: p, the target’s probability." : "p: the target’s probability, q: the draft’s.";
+      setText(this.key, `${numbered} ${FATE_KEY}`);
       this.scroll.scrollTo(0, 0);
+      this.showEdges();
+      // As tall as the tallest picture of the run, so that the buttons below stay where they are.
+      this.scroll.style.setProperty("--tall", `${this.scroll.offsetHeight}px`);
+    }
+
+    titleOf({ index, lane, drafted }) {
+      const name = this.drafting.size > 1 ? ` · ${this.lanes[lane].spec.title}` : "";
+      return `Round ${index}: a tree of ${counted(drafted, "guess", "guesses")}${name}`;
+    }
+
+    /** Marks the edges behind which the picture goes on. */
+    showEdges() {
+      const { scroll } = this;
+      setData(scroll, "right", scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft > 1);
+      setData(scroll, "down", scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop > 1);
+      // For the keyboard it is a place to go to only where arrows have something to scroll.
+      if (scroll.scrollWidth > scroll.clientWidth || scroll.scrollHeight > scroll.clientHeight) scroll.tabIndex = 0;
+      else scroll.removeAttribute("tabindex");
     }
   }
 

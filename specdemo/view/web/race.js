@@ -278,7 +278,7 @@
       this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
       setData(this.laneRow, "lanes", specs.length);
       this.keys.replaceChildren();
-      this.tree.begin();
+      this.tree.begin(this.lanes);
       for (const lane of this.lanes) lineKey(this.keys, lane.spec.title, "", lane.series);
       this.chart.begin(run === null ? [] : specs);
       this.timeline.begin(specs);
@@ -307,6 +307,7 @@
       this.after.hidden = true;
       this.chart.begin(specs);
       this.timeline.begin(specs);
+      this.tree.forget();
       for (const lane of this.lanes) lane.tally = new Tally();
       for (const round of parseRounds(rounds)) {
         this.count(this.lanes[round.lane], round);
