@@ -173,9 +173,9 @@ def _speedup(row: Any) -> str:
 def _about(report: AdviceReport) -> str:
     machine = report.machine or {}
     where = ", ".join(f"{name} {value}" for name, value in machine.items())
-    weights = f"{report.dtype}, {report.quantization or 'not quantised'}"
+    models = f"{report.dtype}, {report.quantization or 'not quantised'}" if report.server is None else "a server"
     return (
-        f"{report.pair}, {'weights unknown' if report.server else weights}; {counted(report.prompts, 'prompt')}, at most "
+        f"{report.pair}, {models}; {counted(report.prompts, 'prompt')}, at most "
         f"{report.base.max_new_tokens} tokens each; {len(report.runs)} runs in {report.seconds:.0f} of "
         f"{report.budget_seconds:g} s. The fastest is dropped with chance of at most {report.error:.0%}. {where}."
     )
