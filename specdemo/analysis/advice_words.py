@@ -21,7 +21,6 @@ HARDLY = 0.97
 """Of the best speed: γ of the same drafter above this do as well."""
 LEAST_RUNS = 3
 """Of a setting, before its costs are called hopeless: one run's times may be an accident."""
-IN_RACE, RESTING = "in the race", "far behind"
 
 
 def dropped_text(dropped: Dropped, names: list[str]) -> str:
@@ -40,8 +39,8 @@ def verdict(report: AdviceReport, place: int) -> str:
     if place in race.dropped:
         return "beaten"
     if place in race.resting:
-        return f"{RESTING}, on the prompts that both decoded; not proven"
-    return IN_RACE
+        return "far behind, on common prompts; not proven"
+    return "in the race"
 
 
 def recommendation(report: AdviceReport) -> str:

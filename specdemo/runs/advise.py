@@ -35,7 +35,7 @@ from specdemo.trace import Trace
 BUDGET_SECONDS = 120.0
 LONGEST_BUDGET = 86_400.0
 WARM_UP_TOKENS = 8
-HUB_CACHE = re.compile(r"/models--([^/]+--[^/]+|[^/]+)/snapshots/")
+HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
 """A model of the hub, as its files lie in this machine's cache."""
 AdviceProgress = Progress[AdviceRun, AdviceReport]
 Clock = Callable[[], float]
