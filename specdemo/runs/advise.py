@@ -259,9 +259,11 @@ def _loading(pair: ModelPair) -> str | None:
         asked = request_pair(pair.name)
     except PairError:
         return None
-    source = str(asked.target.folder or asked.target.name)
-    if _public_name(source) != model_names(pair).get("target"):
-        return None
+    names = model_names(pair)
+    for role, source in (("target", asked.target), ("draft", asked.draft)):
+        found = source and _public_name(str(source.folder or source.name))
+        if getattr(pair, role) is not None and names.get(role) != found:
+            return None
     several = len({*(getattr(pair.target, "hf_device_map", None) or {}).values()}) > 1
     options = {"--pair": pair.name, "--device": "auto" if several else pair.device.type, "--dtype": pair.dtype}
     for role, model, usual in (

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from toys import build, endless_pair, prompt_ids
+from toys import build, endless_pair, generate, prompt_ids
 
 import specdemo
 from specdemo.analysis.advice import AdviceReport
@@ -92,6 +92,18 @@ def test_answers_that_end_with_their_first_token_end_the_race_and_are_told() -> 
     assert len(report.runs) == len(PROMPTS) * len(Race(report.contenders).running), "every prompt once"
     assert report.recommendation.startswith("The answers are too short to time: ")
     assert "too short to time" in advice_html(report)
+
+
+def test_a_prompt_whose_answer_ends_with_its_first_token_is_left_out_of_later_blocks() -> None:
+    endless = build("llama", eos=None)
+    first, other = (generate(endless, prompt, 1)[0] for prompt in PROMPTS)
+    assert first != other, "else both would end"
+    pair = specdemo.ModelPair(build("llama", eos=[first]))
+    report = specdemo.advise(pair, PROMPTS, SHORT, budget_seconds=1.5, methods=["prompt_lookup"])
+    blocks = {(r.run.repeat, r.run.prompt) for r in report.runs}
+    assert [repeat for repeat, prompt in blocks if prompt == 0] == [0]
+    assert len(blocks) > 3
+    assert "since their answers end with the first token: prompt 1." in report.recommendation
 
 
 def test_generators_are_read_once() -> None:
@@ -372,6 +384,9 @@ def test_again_is_a_command_that_can_be_typed_or_says_that_there_is_none() -> No
     for name in ("in memory", "gpt2"):
         made = specdemo.ModelPair(pair.target, pair.draft, pair.tokenizer, name)
         assert command(replace(found, loading=_loading(made))).startswith("# No command line can name this pair")
+    assert _loading(specdemo.ModelPair(pair.target, pair.target, pair.tokenizer, "builtin")) is None, (
+        "another draft"
+    )
 
 
 def test_a_model_of_the_hub_is_named_and_not_where_it_lies() -> None:
