@@ -16,7 +16,7 @@ from specdemo.analysis.advice import AdviceReport, block_speedups
 from specdemo.analysis.advice_rows import AdviceRun, settings_of
 from specdemo.analysis.racing import PLAIN, SERVER, Contender, Race, contenders_of
 from specdemo.analysis.repetition import loops
-from specdemo.decoding.drafters.early_exit import _exit_layer as exit_layer_of
+from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PairError, SettingsError, quoted
