@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp
+from itertools import chain
+from math import exp, fsum
 from statistics import fmean
 from typing import Any
 
@@ -38,7 +39,7 @@ class KindRow:
         prompts: of this kind that were decoded.
         method: the best contender's name with its γ.
         settings: that decode so.
-        speedup, interval: on the prompts of this kind, as of a row.
+        speedup, interval, interval_over: on the prompts of this kind, as of a row.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class KindRow:
     settings: Settings
     speedup: float
     interval: list[float] | None
+    interval_over: str | None
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,16 @@ class AdviceReport(ReportFiles):
         budget_seconds: for all runs.
         seconds: spent so far.
         runs: the finished ones, in the order in which they were made.
+        texts: the prompts as they were given, texts or token ids.
         looping: numbers of the prompts, from 1, whose plain output loops.
         models: names of the models by role, as their files are called.
         error: chance that the race dropped the fastest contender.
         complete: whether the race ended by itself, by a decision or by its budget.
         pair, dtype, quantization, machine, server: as of a sweep's report.
+        draft_quantization: of the draft's weights.
+        exit_layer: how many layers draft by early exit where the settings leave that open.
+        loading: the options of the command line that load the same pair, empty for a configured server; None where
+            no command can.
     """
 
     base: Settings
@@ -84,14 +91,18 @@ class AdviceReport(ReportFiles):
     quantization: str | None = None
     machine: dict[str, Any] | None = None
     server: str | None = None
+    texts: tuple[str | list[int], ...] = ()
+    draft_quantization: str | None = None
+    exit_layer: int | None = None
+    loading: str | None = None
     schema: int = SCHEMA
 
     row = AdviceRow
     left_out = ("settings",)
     record = (
-        *("schema", "pair", "models", "dtype", "quantization", "machine", "server", "base", "prompts", "kinds"),
-        *("budget_seconds", "seconds", "error", "complete", "recommendation", "certainty", "looping", "rows"),
-        *("by_kind", "contenders", "runs"),
+        *("schema", "pair", "models", "dtype", "quantization", "draft_quantization", "machine", "server", "base"),
+        *("prompts", "kinds", "texts", "budget_seconds", "seconds", "error", "complete", "recommendation"),
+        *("certainty", "looping", "rows", "by_kind", "contenders", "runs"),
     )
 
     @cached_property
@@ -99,8 +110,14 @@ class AdviceReport(ReportFiles):
         """The race as its finished blocks leave it."""
         race = Race(self.contenders, self.error)
         for block in blocks_of(self.runs):
-            race.add(block_speedups(block), self.kind_of(block[0].run.prompt))
+            if found := block_speedups(block):
+                race.add(found, self.kind_of(block[0].run.prompt))
         return race
+
+    @cached_property
+    def counted(self) -> tuple[AdviceRun, ...]:
+        """The runs of blocks that have their plain run: all figures are of these."""
+        return tuple(chain.from_iterable(blocks_of(self.runs)))
 
     def kind_of(self, prompt: int) -> str:
         """Of a prompt, by its number from 0; empty where kinds were not given."""
@@ -109,7 +126,7 @@ class AdviceReport(ReportFiles):
     @cached_property
     def rows(self) -> tuple[AdviceRow, ...]:
         """One for each contender that ran: the recommended one, then those still in the race, then the dropped."""
-        ran = {r.place for r in self.runs}
+        ran = {r.place for r in self.counted}
         rows = {n: self._row(n) for n in self.race.entered if n in ran}
 
         def rank(place: int) -> tuple[bool, bool, float]:
@@ -139,9 +156,11 @@ class AdviceReport(ReportFiles):
 
     @property
     def pays(self) -> bool | None:
-        """Whether the recommended one is faster than plain decoding; None where that is open."""
-        if self.best is None or self.race.leader == PLAIN:
-            return False
+        """Whether anything is faster than plain decoding; None where that is open."""
+        if self.best is None:
+            return None
+        if self.race.leader == PLAIN:
+            return False if (self.certainty or 0.0) >= 1 - self.error else None
         return True if self.race.behind(PLAIN, self.race.leader).certainty >= 1 - self.error else None
 
     @property
@@ -175,18 +194,27 @@ class AdviceReport(ReportFiles):
         """
         if self.server is not None:
             return "# Measured on a server, whose own settings these are.\n"
-        kept = self.best and self.best.mean_acceptance_length
-        return engine_lines(engine, self.settings(), self.models or {}, self.dtype, kept)
+        settings = self.settings()
+        settings = replace(settings, exit_layer=settings.exit_layer or self.exit_layer)
+        weights = {"target": self.quantization, "draft": self.draft_quantization}
+        return engine_lines(engine, settings, self.models or {}, self.dtype, self._best_gamma(), weights)
+
+    def _best_gamma(self) -> int | None:
+        """The fastest fixed γ of the recommended drafter, where it was measured."""
+        family = self.contenders[self.race.leader].family
+        fixed = [(n, c.gamma) for n, c in enumerate(self.contenders) if c.family == family and c.gamma]
+        known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
+        return max(known)[1] if known else None
 
     @cached_property
     def acceptance(self) -> tuple[Acceptance, ...]:
         """Of each drafter, for predictions; none of a server's."""
         found = []
         for family in dict.fromkeys(c.family for c in self.contenders[1:]):
-            chains = {n for n, c in enumerate(self.contenders) if c.family == family and not c.tree}
-            runs = [r for r in self.runs if r.place in chains]
+            # An adaptive γ may choose to draft nothing, which does not say that there was nothing to draft.
+            fixed = {n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None}
             costs = [row.draft_cost for row in self.rows if row.settings.drafter == family and row.draft_cost]
-            rounds = [s for r in runs for s in r.run.steps]
+            rounds = [s for r in self.counted if r.place in fixed for s in r.run.steps]
             found.append(acceptance_of(family, rounds, fmean(costs) if costs else None) if rounds else None)
         return tuple(filter(None, found))
 
@@ -194,6 +222,9 @@ class AdviceReport(ReportFiles):
         """What if a draft step cost ``draft_cost`` and a verify ``verify_cost`` target steps? A prediction.
 
         See :func:`specdemo.analysis.what_if.predict`.
+
+        Raises:
+            SettingsError: a cost is none.
         """
         return predict(self.acceptance, draft_cost, verify_cost)
 
@@ -210,11 +241,12 @@ class AdviceReport(ReportFiles):
 
     def _row(self, place: int) -> AdviceRow:
         contender, dropped = self.contenders[place], self.race.dropped.get(place)
-        plain = [r for r in self.runs if r.place == PLAIN]
+        of_place = [[r for r in self.counted if r.place == n] for n in (place, PLAIN)]
         return AdviceRow(
             settings=settings_of(contender, self.base),
             method=method_of(contender),
-            **figures_of(contender, [r for r in self.runs if r.place == place], plain),
+            **figures_of(contender, *of_place),
+            seconds=fsum(r.wall_seconds for r in self.runs if r.place == place),
             verdict=verdict(self, place),
             dropped=None if dropped is None or place == PLAIN else dropped_text(dropped, self.names),
         )
@@ -224,17 +256,17 @@ class AdviceReport(ReportFiles):
         return exp(fmean(means)) if means else None
 
     def _logs(self, place: int, kind: str | None) -> dict[int, list[float]]:
-        mine = [r for r in self.runs if r.place == place and kind in (None, self.kind_of(r.run.prompt))]
-        return speedups(mine, [r for r in self.runs if r.place == PLAIN])
+        mine = [r for r in self.counted if r.place == place and kind in (None, self.kind_of(r.run.prompt))]
+        return speedups(mine, [r for r in self.counted if r.place == PLAIN])
 
     def _kind_row(self, kind: str) -> KindRow | None:
         place = self.race.best_of_kind(kind)
         logs = self._logs(place, kind)
         if not logs:
             return None
-        interval = interval_of(logs)[0] if place != PLAIN else None
+        interval = interval_of(logs) if place != PLAIN else (None, None)
         settings = settings_of(self.contenders[place], self.base)
-        return KindRow(kind, len(logs), self.names[place], settings, self._speedup(place, kind), interval)
+        return KindRow(kind, len(logs), self.names[place], settings, self._speedup(place, kind), *interval)
 
 
 def block_speedups(block: Sequence[AdviceRun]) -> dict[int, float]:

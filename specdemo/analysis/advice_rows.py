@@ -61,11 +61,12 @@ class AdviceRow:
         interval: 95 % interval of it, low and high.
         interval_over: ``prompts`` where it is for prompts like these; ``runs`` where there are too few of
             them, and it is for these prompts alone.
-        prompts, runs: how many it decoded.
+        prompts, runs: how many it decoded, of blocks that have their plain run.
+        tokens: that these runs timed.
         acceptance_rate, mean_acceptance_length, draft_cost, verify_cost: as of a
             :class:`specdemo.analysis.sweep_rows.SweepRow`, over all its runs.
         memory: the largest peak of its runs, bytes.
-        seconds: of the budget.
+        seconds: of the budget, runs that count for no figure included.
         verdict: how it stands against plain decoding and the best.
         dropped: why it was not measured further; None if it was to the end.
     """
@@ -80,6 +81,7 @@ class AdviceRow:
     interval_over: str | None
     prompts: int
     runs: int
+    tokens: int
     acceptance_rate: float | None
     mean_acceptance_length: float | None
     draft_cost: float | None
@@ -167,12 +169,12 @@ def figures_of(contender: Contender, runs: Sequence[AdviceRun], plain: Sequence[
         "interval_over": over,
         "prompts": len({r.run.prompt for r in runs}),
         "runs": len(runs),
+        "tokens": sum(r.run.emitted for r in runs),
         "acceptance_rate": row and row.acceptance_rate,
         "mean_acceptance_length": row.mean_acceptance_length if row else 1.0,
         "draft_cost": row and row.draft_cost,
         "verify_cost": row and row.verify_cost,
         "memory": max(memory, default=None),
-        "seconds": fsum(r.wall_seconds for r in runs),
     }
 
 

@@ -9,7 +9,6 @@ advanced_features/speculative_decoding) and of ``llama-server --help``.
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from specdemo.settings import LOSSY_RULES, Settings
 ENGINES = {"transformers": "transformers", "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 """What can be asked for, and what people call it."""
 MOVED = "inputs = inputs.to(target.device)"
+BUILTIN = "assets/builtin/target"
 UNKNOWN = {"target": "TARGET", "draft": "DRAFT", "head": "HEAD"}
 """What stands for a model that was not loaded by a name."""
 
@@ -30,16 +30,18 @@ def engine_lines(
     settings: Settings,
     models: Mapping[str, str],
     dtype: str = "auto",
-    mean_length: float | None = None,
+    fixed_gamma: int | None = None,
+    weights: Mapping[str, str | None] | None = None,
 ) -> str:
     """The lines, or a comment that says why there are none.
 
     Args:
         engine: a key of ``ENGINES``.
         settings: what to set.
-        models: names or folders of the models by role.
+        models: names or folders of the models by role; a draft's tokenizer only where it is not the target's.
         dtype: of the weights, as torch calls it.
-        mean_length: tokens a round that an adaptive γ kept; where γ is fixed it is set near to that.
+        fixed_gamma: the fastest of those measured, which stands for an adaptive γ and for a tree.
+        weights: how they were quantised, by role.
 
     Raises:
         SettingsError: the engine is not known.
@@ -49,15 +51,26 @@ def engine_lines(
     known = {**UNKNOWN, **models, "dtype": dtype}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
     elsewhere = spec.elsewhere.get(engine) if spec is not None else ""
+    other = "Run it plain, or advise again without this method."
     if elsewhere is None:
-        return f"# {ENGINES[engine]} has no {spec.label}. Run it plain, or advise again without this method."
+        return f"# {ENGINES[engine]} has no {spec.label}. {other}"
+    drafts = spec is not None and spec.needs == "draft"
+    if drafts and "draft_tokenizer" in models and engine != "transformers":
+        return f"# {ENGINES[engine]} cannot draft with a tokenizer other than the target's. {other}"
     gamma, notes = settings.gamma, []
-    if spec is not None and (settings.adaptive_gamma or settings.tree_nodes):
-        gamma = max(1, math.ceil(mean_length or settings.gamma))
-        was = "The draft was a tree, and this is a chain" if settings.tree_nodes else "γ was adaptive"
-        notes.append(f"{was}; {gamma} is near the tokens that a round kept.")
-    if spec is not None and settings.acceptance in LOSSY_RULES:
-        notes.append(f"The rule {settings.acceptance!r} is lossy and has no option here: this one is lossless.")
+    if spec is not None:
+        if settings.adaptive_gamma or settings.tree_nodes:
+            gamma = fixed_gamma or gamma
+            was = "The draft was a tree, and this is a chain" if settings.tree_nodes else "γ was adaptive"
+            about = "the fastest fixed γ that was measured" if fixed_gamma else "not measured"
+            notes.append(f"{was}; {gamma} is {about}.")
+        if settings.acceptance in LOSSY_RULES:
+            notes.append(f"The rule {settings.acceptance!r} is lossy and has no option here: this is lossless.")
+        unset = [name for name in spec.reads if f"{{{name}}}" not in elsewhere]
+        notes += [f"Measured with {name} {getattr(settings, name)}, which is not set here." for name in unset]
+    for role, quantised in (weights or {}).items():
+        if quantised and (role == "target" or drafts):
+            notes.append(f"Measured with {quantised} weights of the {role}; these lines do not quantise it.")
     values = {
         "gamma": gamma,
         "rows": gamma + 1,
@@ -71,32 +84,39 @@ def engine_lines(
     quote = json.dumps if engine in ("transformers", "vllm") else shlex.quote
     words = {name: value if isinstance(value, int) else quote(value) for name, value in values.items()}
     filled = elsewhere and elsewhere.format(**words)
-    text = _AROUND[engine](filled, settings, known, spec is not None and spec.needs == "draft", gamma)
+    text = _AROUND[engine](filled, settings, known, drafts, gamma)
     return "".join(f"# {note}\n" for note in notes) + text
 
 
 def _transformers(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
     """A script that runs as it is."""
     load = "AutoModelForCausalLM.from_pretrained({}, dtype=target.dtype).to(target.device)"
-    draft = [
-        f"draft = {load.format(json.dumps(known['draft']))}",
-        f"draft.generation_config.num_assistant_tokens = {gamma}",
-        'draft.generation_config.num_assistant_tokens_schedule = "constant"',
-        "draft.generation_config.assistant_confidence_threshold = 0.0",
-    ]
+    draft = [f"draft = {load.format(json.dumps(known['draft']))}"] if drafts else []
+    own_tokenizer = []
+    if drafts and "draft_tokenizer" in known:
+        draft.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({json.dumps(known['draft_tokenizer'])})")
+        own_tokenizer = ["tokenizer=tokenizer", "assistant_tokenizer=draft_tokenizer"]
+    if filled.startswith("assistant"):  # early exit drafts with the target itself
+        drafting = f"{'draft' if drafts else 'target'}.generation_config"
+        draft += [
+            f"{drafting}.num_assistant_tokens = {gamma}",
+            f'{drafting}.num_assistant_tokens_schedule = "constant"',
+            f"{drafting}.assistant_confidence_threshold = 0.0",
+        ]
     sampling = ["do_sample=False"]
     if not settings.greedy:
         warm = (f"{name}={getattr(settings, name)}" for name in ("temperature", "top_k", "top_p"))
         sampling = ["do_sample=True", *warm]
     penalty = [] if settings.repetition_penalty == 1 else [f"repetition_penalty={settings.repetition_penalty}"]
     options = [f"max_new_tokens={settings.max_new_tokens}", *sampling, *penalty, *([filled] if filled else [])]
+    options += own_tokenizer
     lines = [
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
         "",
         'prompt = "Once upon a time"',
         f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(known['target'])})",
         f'target = AutoModelForCausalLM.from_pretrained({json.dumps(known["target"])}, dtype="{known["dtype"]}")',
-        *(draft if drafts else []),
+        *draft,
         *_prompt(settings),
         "output = target.generate(",
         "    **inputs,",
@@ -132,11 +152,16 @@ def _sglang(filled: str, settings: Settings, known: Mapping[str, str], drafts: b
 
 def _llama_cpp(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
     flags = f" \\\n  {filled}" if filled else ""
-    return f"llama-server -m {shlex.quote(_gguf(known['target']))}{flags}\n"
+    made = (
+        "python -m specdemo.training.gguf . writes these files of the builtin pair"
+        if known["target"] == BUILTIN
+        else "llama.cpp's convert_hf_to_gguf.py makes a .gguf file of a model's folder (--outfile names it)"
+    )
+    return f"# {made}.\nllama-server -m {shlex.quote(_gguf(known['target']))}{flags}\n"
 
 
 def _gguf(name: str) -> str:
-    """The file that a model is converted into, by convert_hf_to_gguf.py or specdemo.training.gguf."""
+    """The file that a model is converted into."""
     return f"{Path(name).name or name}.gguf"
 
 

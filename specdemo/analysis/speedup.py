@@ -38,6 +38,8 @@ BETWEEN_MINUTES = 1.045
 
 On two quiet cores of a shared host thirty races of three minutes lay between 0.955 and 1.045 of their median, the
 slowest and the fastest of five neighbours within 1.05 (``python -m specdemo.bench.repeats``)."""
+FEWEST = 16
+"""Tokens that every lane must have decoded: for a speed-up where a run was stopped, else for one without doubt."""
 UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
 TOO_BUSY = "The machine was too busy: one run cannot tell the speed-up. Repeat it, or close what else runs."
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from specdemo.drafters import DRAFTERS
+from specdemo.errors import SettingsError, quoted
 from specdemo.metrics import RoundCounts, totals
 from specdemo.settings import MAX_GAMMA
 from specdemo.theory import predicted_speedup
+
+LEAST_VERIFY, MOST_COST = 0.01, 1000.0
+"""Bounds of costs that make any sense, in target steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,14 @@ def predict(known: Sequence[Acceptance], c: float, v: float) -> list[Prediction]
     By :func:`specdemo.theory.predicted_speedup` from acceptance by position, without time outside the models.
     ``c`` is of drafters with a model or head of their own; others keep the cost that was measured. v is the same
     for every γ: hardware with room for more rows reads the weights once for all of them.
+
+    Raises:
+        SettingsError: c or v is no cost.
     """
+    for field, cost, least in (("draft_cost", c, 0.0), ("verify_cost", v, LEAST_VERIFY)):
+        if not isinstance(cost, Real) or isinstance(cost, bool) or not least <= cost <= MOST_COST:
+            wanted = f"must be a number of target steps, from {least:g} to {MOST_COST:g}"
+            raise SettingsError(field, f"{wanted}, not {quoted(cost)}.")
     found = []
     for each in known:
         cost = c if DRAFTERS[each.family].needs is not None else each.draft_cost

@@ -13,6 +13,7 @@ from specdemo.cli.files import check_targets, read_input, reported, write
 from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, rows_table, shown
+from specdemo.drafters import DRAFTERS
 from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.prompts import examples, read_with_kinds
 from specdemo.settings import Settings
@@ -30,7 +31,12 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
         "--prompts-file", metavar="FILE", help="more prompts: .txt, one a line, or .jsonl, which may name a kind"
     )
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds. Default: 120")
-    parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help="Default: all that the pair allows")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="DRAFTER",
+        help=f"of {', '.join(DRAFTERS)}. Default: all that the pair allows",
+    )
     parser.add_argument("--code", choices=ENGINES, help="also print the lines that set the advice in this engine")
     for name in FILES:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write the report as {name}; - is the output")
@@ -40,21 +46,30 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
 
 
 def run_advise(args: argparse.Namespace) -> None:
-    """Measure; the progress goes to the error stream, the table to the output."""
+    """Measure; the progress goes to the error stream, the table to the output.
+
+    Ctrl-C ends the runs and keeps what is known, as Stop does on the page.
+    """
     targets = {name: getattr(args, name) for name in FILES}
     check_targets([*targets.values()])
     out, errors = consoles("-" if "-" in targets.values() else args.json)
     settings, (prompts, kinds) = Settings(**typed_settings(args)), _prompts(args)
+    report, interrupt = None, None
     with loaded_for(args, [settings], errors) as pair:
         runs = stream_advice(pair, prompts, settings, args.budget, args.methods, kinds)
         parts = [*Progress.get_default_columns()[:3], TextColumn("{task.fields[left]}")]
         with Progress(*parts, console=errors) as bar:
             task = bar.add_task("Warming up", total=args.budget, left="")
-            for progress in runs:
-                report = progress.report
-                about = "done" if report.complete else left(progress.seconds_left)
-                text = shown(advice_progress(report, progress.run))
-                bar.update(task, description=text, completed=progress.done, left=about)
+            try:
+                for progress in runs:
+                    report = progress.report
+                    about = "done" if report.complete else left(progress.seconds_left)
+                    text = shown(advice_progress(report, progress.run))
+                    bar.update(task, description=text, completed=progress.done, left=about)
+            except KeyboardInterrupt as error:
+                if report is None:
+                    raise
+                interrupt = error
     picked = [column for column in COLUMNS if column[0] in SHOWN]
     for columns, rows in ((picked, report.rows), (KIND_COLUMNS, report.by_kind)):
         if rows:
@@ -66,6 +81,8 @@ def run_advise(args: argparse.Namespace) -> None:
     for name, target in targets.items():
         if target:
             write(target, FILES[name](report))
+    if interrupt is not None:
+        raise interrupt
 
 
 def _prompts(args: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import count, zip_longest
 from numbers import Real
 from threading import Event
 
@@ -14,12 +16,15 @@ from specdemo.analysis.advice import AdviceReport, block_speedups
 from specdemo.analysis.advice_rows import AdviceRun, settings_of
 from specdemo.analysis.racing import PLAIN, SERVER, Contender, Race, contenders_of
 from specdemo.analysis.repetition import loops
+from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
-from specdemo.errors import PromptError, SettingsError, quoted
+from specdemo.errors import PairError, SettingsError, quoted
 from specdemo.models.pair import ModelPair
+from specdemo.models.quantization import quantization_of
+from specdemo.models.request import request_pair
 from specdemo.models.source import ASSETS
-from specdemo.prompt import one_by_one
+from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.encode import encode_all
 from specdemo.runs.measuring import Progress, drafting, finished_run, measured_on, run_of, warm_up
 from specdemo.runs.single import Prompt
@@ -30,6 +35,8 @@ from specdemo.trace import Trace
 BUDGET_SECONDS = 120.0
 LONGEST_BUDGET = 86_400.0
 WARM_UP_TOKENS = 8
+HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
+"""A model of the hub, as its files lie in this machine's cache."""
 AdviceProgress = Progress[AdviceRun, AdviceReport]
 Clock = Callable[[], float]
 
@@ -57,8 +64,8 @@ def advise(
         kinds: the kind of each prompt, for advice by kind; None for none.
 
     Raises:
-        PromptError: there is no prompt, or one cannot be decoded, or kinds do not match.
-        SettingsError: a value is out of range, or asks for what this pair does not have.
+        PromptError: there is no prompt, or one cannot be decoded.
+        SettingsError: a value is out of range, or asks for what this pair does not have, or kinds do not match.
         ServerError: a server cannot be asked, or fails on the way.
     """
     for progress in stream_advice(pair, prompts, settings, budget_seconds, methods, kinds):
@@ -81,6 +88,8 @@ def stream_advice(
     """
     settings = drafting(settings, "the advisor drafts by itself and cannot run {}")
     budget = _checked_budget(budget_seconds)
+    prompts = one_by_one(prompts)  # a list, since a generator can be read only once
+    kinds = _checked_kinds(kinds, len(prompts))
     stop = stop or Event()
     if on_server(pair, settings):
         if methods is not None:
@@ -89,7 +98,8 @@ def stream_advice(
 
         pair, given = sweep_prompts(pair, prompts, settings)
         contenders = (Contender(), Contender(SERVER))
-        about = {"pair": pair.name, "dtype": "unknown", "server": pair.name}
+        loading = "" if settings.server is not None else None
+        about = {"pair": pair.name, "dtype": "unknown", "server": pair.name, "loading": loading}
     else:
         given = encode_all(pair, prompts, settings.chat)
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
@@ -97,10 +107,15 @@ def stream_advice(
         contenders = contenders_of(
             families, trees=[name for name in families if _drafts(pair, settings, name, True)]
         )
-        about = {**measured_on(pair), "models": model_names(pair)}
-    report = AdviceReport(
-        settings, contenders, len(given), _checked_kinds(kinds, one_by_one(prompts)), budget, **about
-    )
+        about = {
+            **measured_on(pair),
+            "models": model_names(pair),
+            "draft_quantization": pair.draft and quantization_of(pair.draft),
+            "exit_layer": exit_layer_of(pair, settings) if "early_exit" in families else None,
+            "loading": _loading(pair),
+        }
+    texts = tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts)
+    report = AdviceReport(settings, contenders, len(given), kinds, budget, texts=texts, **about)
     return _Driver(pair, given, report, stop).steps()
 
 
@@ -108,10 +123,13 @@ def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str]
     """The drafters that a pair can have under these settings, or those of ``methods``, which it must have.
 
     Raises:
-        SettingsError: one of ``methods`` is not known, or not for this pair.
+        SettingsError: one of ``methods`` is not known, or not for this pair; or a setting that only one drafter
+            reads is out of its range.
     """
     if methods is not None:
-        if isinstance(methods, str) or not methods:
+        given = isinstance(methods, Iterable) and not isinstance(methods, str)
+        methods = [*methods] if given else []
+        if not methods or not all(isinstance(name, str) for name in methods):
             raise SettingsError("methods", f"give a list of drafters, such as {[*DRAFTERS][:2]}.")
         unknown = next((name for name in methods if name not in DRAFTERS), None)
         if unknown is not None:
@@ -126,7 +144,9 @@ def _drafts(pair: ModelPair, settings: Settings, name: str, tree: bool = False) 
     """Whether a drafter can draft for this pair, or can draft trees for it."""
     try:
         check_drafter(pair, replace(settings, drafter=name, tree_nodes="auto" if tree else 0))
-    except SettingsError:
+    except SettingsError as error:
+        if error.field in DRAFTERS[name].reads:  # asked for wrongly, which is not the pair's lack
+            raise
         return False
     return True
 
@@ -148,27 +168,33 @@ class _Driver:
     def steps(self) -> Iterator[AdviceProgress]:
         """The progress of every run."""
         began, report = self.clock(), self.report
-        race, order = Race(report.contenders, report.error), _mixed(report.kinds, len(self.prompts))
+        race, order = Race(report.contenders, report.error), deque(_mixed(report.kinds, len(self.prompts)))
         took: Counter[int] = Counter()  # seconds of each contender's longest run
         if not self._warm_up():
             return
-        while not race.decided or race.blocks < len(order):
-            number, block = order[race.blocks % len(order)], []
+        for repeat in count():
+            if not order or (race.decided and race.blocks >= len(order)):
+                break
+            number, block = order[0], []
             for place in _turn(race):
                 spent = self.clock() - began
                 if report.runs and spent + took.get(place, took[PLAIN]) > report.budget_seconds:
                     yield self._progress(replace(report, complete=True, seconds=spent), report.runs[-1])
                     return
-                trace = self._run(place, number, race.blocks)
+                trace = self._run(place, number, repeat)
                 if trace is None:
                     return
                 seconds = self.clock() - began
                 took[place] = max(took[place], seconds - spent)
-                run = run_of(trace, report.contenders[place].gamma, number, race.blocks)
+                run = run_of(trace, report.contenders[place].gamma, number, repeat)
                 block.append(AdviceRun(place, run, seconds - spent, trace.peak_memory))
                 report = self._with(report, block[-1], trace, seconds)
                 yield self._progress(report, block[-1])
-            race.add(block_speedups(block), report.kind_of(number))
+            order.rotate(-1)
+            if found := block_speedups(block):
+                race.add(found, report.kind_of(number))
+            else:  # its answers end with their first token, which has no speed
+                order.remove(number)
         yield self._progress(replace(report, complete=True), report.runs[-1])
 
     def _warm_up(self) -> bool:
@@ -212,12 +238,43 @@ def _mixed(kinds: Sequence[str], prompts: int) -> list[int]:
 def model_names(pair: ModelPair) -> dict[str, str]:
     """The models as their files are called; what has no name is left out.
 
-    Those that come with this project are named from its folder, so that nothing tells where that is.
+    Those that come with this project are named from its folder and those of the hub by their names there, so that
+    nothing tells where they lie.
     """
     models = {"target": pair.target, "draft": pair.draft, "head": pair.head}
     names = {role: getattr(model, "name_or_path", "") for role, model in models.items()}
-    own = f"{ASSETS.parent}/"
-    return {role: name.removeprefix(own) for role, name in names.items() if name}
+    if pair.draft_tokenizer is not None:
+        names["draft_tokenizer"] = getattr(pair.draft_tokenizer, "name_or_path", "") or names["draft"]
+    return {role: _public_name(name) for role, name in names.items() if name}
+
+
+def _public_name(name: str) -> str:
+    cached = HUB_CACHE.search(name)
+    return cached[1].replace("--", "/") if cached else name.removeprefix(f"{ASSETS.parent}/")
+
+
+def _loading(pair: ModelPair) -> str | None:
+    """The options of the command line that load this pair; None where its name does not."""
+    try:
+        asked = request_pair(pair.name)
+    except PairError:
+        return None
+    names = model_names(pair)
+    for role, source in (("target", asked.target), ("draft", asked.draft)):
+        found = source and _public_name(str(source.folder or source.name))
+        if getattr(pair, role) is not None and names.get(role) != found:
+            return None
+    several = len({*(getattr(pair.target, "hf_device_map", None) or {}).values()}) > 1
+    options = {"--pair": pair.name, "--device": "auto" if several else pair.device.type, "--dtype": pair.dtype}
+    for role, model, usual in (
+        ("target", pair.target, asked.target_quantization),
+        ("draft", pair.draft, asked.draft_quantization),
+    ):
+        if model is not None and (found := quantization_of(model)) != usual:
+            options[f"--{role}-quantization"] = found or "none"
+    if pair.threads is not None:
+        options["--threads"] = str(pair.threads)
+    return shlex.join(word for option in options.items() for word in option)
 
 
 def _checked_budget(seconds: object) -> float:
@@ -229,9 +286,12 @@ def _checked_budget(seconds: object) -> float:
     return float(seconds)
 
 
-def _checked_kinds(kinds: Sequence[str] | None, prompts: Sequence[Prompt]) -> tuple[str, ...]:
-    if kinds is None or not any(kinds):
+def _checked_kinds(kinds: Sequence[str] | None, prompts: int) -> tuple[str, ...]:
+    given = [*kinds] if isinstance(kinds, Iterable) and not isinstance(kinds, str) else kinds
+    if given is None or given == []:
         return ()
-    if isinstance(kinds, str) or len(kinds) != len(prompts) or not all(isinstance(kind, str) for kind in kinds):
-        raise PromptError(f"kinds: give a text for each of the {len(prompts)} prompts, or leave them out.")
-    return tuple(kind or "other" for kind in kinds)
+    if not isinstance(given, list) or len(given) != prompts or not all(isinstance(kind, str) for kind in given):
+        raise SettingsError("kinds", f"give a text for each of the {prompts} prompts, or leave them out.")
+    if any(len(kind.splitlines()) > 1 for kind in given):
+        raise SettingsError("kinds", "one has several lines; give a word or two for each.")
+    return tuple(kind.strip() or "other" for kind in given) if any(given) else ()

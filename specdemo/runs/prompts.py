@@ -97,8 +97,11 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
     prompt = next((value for value in found if isinstance(value, str) and value.strip()), None)
     if prompt is None:
         raise PromptError(f'{place} has no text in a field "prompt" or "text"; add it or take the line out.')
-    kind = record.get("kind", "")
-    return prompt, kind.strip()[:LONGEST_KIND] if isinstance(kind, str) else ""
+    kind = record.get("kind") or ""
+    misspelt = any(name != "kind" and name.lower() in ("kind", "kinds") for name in record)
+    if misspelt or not isinstance(kind, str) or len(kind.splitlines()) > 1:
+        raise PromptError(f'{place}: the field "kind" must be one line of text, under this very name.')
+    return prompt, kind.strip()[:LONGEST_KIND]
 
 
 def _counted(prompts: list[Line], name: str | None = None) -> list[Line]:

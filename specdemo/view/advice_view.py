@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,8 +20,11 @@ from specdemo.settings import Settings
 from specdemo.view.assets import WEB
 from specdemo.view.export import PAGE_CSS, script_json
 from specdemo.view.measured_table import NOTHING, Column, number, rate, table_html
+from specdemo.view.progress_text import counted
 
 MOST_IN_CHART = 16
+LONGEST_TEXT = 60
+MARKUP = re.compile(r"([\\|<])")
 OWN_CHOICE = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")
 """Settings that the advisor chooses."""
 COLUMNS: tuple[Column, ...] = (
@@ -28,7 +32,7 @@ COLUMNS: tuple[Column, ...] = (
     (
         "speed-up",
         "geometric mean over the prompts of tokens/s over those of plain decoding in the same block; in brackets "
-        "the 95 % interval",
+        "the 95 % interval over prompts; over runs, where prompts are few, it is of these prompts alone",
         lambda r: _speedup(r),
     ),
     ("tokens/s", "decoded tokens / decode time of all its runs", lambda r: rate(r.tokens_per_second)),
@@ -74,19 +78,24 @@ def predictions_html(known: Sequence[Acceptance], draft_cost: float, verify_cost
 
 
 def command(report: AdviceReport) -> str:
-    """The command line that repeats the measurement, prompts apart."""
+    """The command line that repeats the measurement, prompts apart; a comment where none can."""
+    if report.loading is None:
+        what = "this server" if report.server else "this pair"
+        return f"# No command line can name {what}, which was made in Python: call specdemo.advise with it again."
     base, usual = asdict(report.base), asdict(Settings())
     flags = [_flag(name, value) for name, value in base.items() if value != usual[name] and name not in OWN_CHOICE]
-    words = [f"--pair {shlex.quote(report.pair)}", f"--budget {report.budget_seconds:g}", *flags]
+    words = [*([report.loading] if report.loading else []), f"--budget {report.budget_seconds:g}", *flags]
+    if report.server is None:
+        words.append(f"--methods {' '.join(dict.fromkeys(c.family for c in report.contenders if c.family))}")
     return f"python -m specdemo advise --prompts-file prompts.jsonl {' '.join(words)}"
 
 
 def markdown(report: AdviceReport) -> str:
-    """The whole report as Markdown; model names and kinds are data, so their pipes are escaped."""
+    """The whole report as Markdown; names, kinds and prompts are data, so what would be markup is escaped."""
     sections = [
         "# Which setting?",
-        report.recommendation,
-        _about(report),
+        _escaped(report.recommendation),
+        _escaped(_about(report)),
         _markdown_table(COLUMNS, report.rows),
         *([_markdown_table(KIND_COLUMNS, report.by_kind)] if report.by_kind else []),
         "## Per prompt",
@@ -157,15 +166,16 @@ def _line(row: AdviceRow, top: float) -> str:
 def _speedup(row: Any) -> str:
     if row.speedup is None or not row.interval:
         return number(row.speedup, ".2f", "×")
-    return f"{row.speedup:.2f}× [{row.interval[0]:.2f}, {row.interval[1]:.2f}]"
+    over = " over runs" if row.interval_over == "runs" else ""
+    return f"{row.speedup:.2f}× [{row.interval[0]:.2f}, {row.interval[1]:.2f}]{over}"
 
 
 def _about(report: AdviceReport) -> str:
     machine = report.machine or {}
     where = ", ".join(f"{name} {value}" for name, value in machine.items())
-    weights = report.quantization or "not quantised"
+    models = f"{report.dtype}, {report.quantization or 'not quantised'}" if report.server is None else "a server"
     return (
-        f"{report.pair}, {report.dtype}, {weights}; {report.prompts} prompts, at most "
+        f"{report.pair}, {models}; {counted(report.prompts, 'prompt')}, at most "
         f"{report.base.max_new_tokens} tokens each; {len(report.runs)} runs in {report.seconds:.0f} of "
         f"{report.budget_seconds:g} s. The fastest is dropped with chance of at most {report.error:.0%}. {where}."
     )
@@ -175,13 +185,14 @@ def _prompt_table(report: AdviceReport) -> tuple[list[Column], list[dict[str, An
     """The plain and the recommended speed on each prompt."""
     race, plain = report.race, 0
     speeds: dict[int, dict[int, list[tuple[int, float]]]] = {}
-    for run in report.runs:
+    for run in report.counted:
         if run.place in (plain, race.leader):
             of_prompt = speeds.setdefault(run.run.prompt, {})
             of_prompt.setdefault(run.place, []).append((run.run.emitted, run.run.seconds))
     rows = [
         {
             "prompt": f"{number_ + 1}{f' ({report.kind_of(number_)})' if report.kinds else ''}",
+            "text": _beginning(report.texts[number_]) if report.texts else "",
             "plain": _pace(found.get(plain)),
             "best": _pace(found.get(race.leader)),
             "loops": "loops" if number_ + 1 in report.looping else "",
@@ -190,6 +201,7 @@ def _prompt_table(report: AdviceReport) -> tuple[list[Column], list[dict[str, An
     ]
     columns: list[Column] = [
         ("prompt", "its number, and its kind", lambda r: r["prompt"]),
+        ("text", "how it begins; the JSON has all of it", lambda r: r["text"]),
         ("plain tokens/s", "plain decoding", lambda r: rate(r["plain"])),
         ("recommended tokens/s", report.names[race.leader], lambda r: rate(r["best"])),
         ("plain output", "whether it loops", lambda r: r["loops"]),
@@ -208,9 +220,19 @@ def _per_prompt(report: AdviceReport) -> str:
 
 def _markdown_table(columns: Any, rows: Any) -> str:
     names = [name for name, _, _ in columns]
-    cells = [[read(row).replace("|", "\\|") for _, _, read in columns] for row in rows]
+    cells = [[_escaped(read(row)) for _, _, read in columns] for row in rows]
     lines = [names, ["---"] * len(names), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Text on one line, in which Markdown finds no table and no HTML."""
+    return MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def _beginning(prompt: str | list[int]) -> str:
+    text = " ".join((prompt if isinstance(prompt, str) else f"tokens {', '.join(map(str, prompt))}").split())
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 def _flag(name: str, value: Any) -> str:

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.analysis.lanes import compared, plain_elsewhere
-from specdemo.analysis.speedup import Speedup, speedup_of, speedup_over_repeats
+from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import pace, ratio, span, trend_of
 from specdemo.trace import Trace
-
-FEWEST = 16
-"""Tokens that every lane must have decoded: for a speed-up where a run was stopped, else for one without doubt."""
 
 
 def headline(

@@ -66,5 +66,5 @@ def advice_progress(report: AdviceReport, run: AdviceRun) -> str:
     last = [*race.dropped.values()][-1]
     return (
         f"{text}, {len(race.dropped)} dropped, last {report.names[last.contender]}: "
-        f"{report.names[last.by]} is {last.lead:.1f} times as fast"
+        f"{report.names[last.by]} is {last.lead:.2f} times as fast"
     )

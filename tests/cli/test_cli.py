@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from specdemo.cli.terminal import rounds_text, shown
 from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
 from specdemo.rounds import Round, Token
+from specdemo.runs.advise import AdviceProgress, stream_advice
 
 PROMPT = "Book a table for two."
 
@@ -263,6 +265,25 @@ def test_advise_prints_advice_and_lines_and_writes_its_report(
     assert "python -m specdemo advise" in html
     assert main(["advise", PROMPT, "--budget", "-1"]) == 2
     assert "budget_seconds: must be a number above 0" in capsys.readouterr().err
+
+
+def test_an_interrupt_of_advise_keeps_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> Iterator[AdviceProgress]:
+        for number, progress in enumerate(stream_advice(*args)):
+            yield progress
+            if number == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("specdemo.cli.advice.stream_advice", interrupted)
+    page = tmp_path / "report.html"
+    words = ["advise", PROMPT, "--methods", "prompt_lookup", "--max-new-tokens", "6", "--html", str(page)]
+    assert main(words) == 130
+    out = capsys.readouterr().out
+    assert "plain decoding" in out
+    assert "So far: " in out
+    assert "So far: " in page.read_text(encoding="utf-8")
 
 
 def test_sweep_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

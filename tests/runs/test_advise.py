@@ -12,19 +12,21 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from toys import endless_pair, prompt_ids
+from toys import build, endless_pair, generate, prompt_ids
 
 import specdemo
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.advice_rows import AdviceRun
 from specdemo.analysis.engine_lines import ENGINES, engine_lines
-from specdemo.analysis.racing import Contender
+from specdemo.analysis.racing import Contender, Race
 from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.cli.main import _parser
 from specdemo.metrics import RoundCounts
 from specdemo.models.source import ASSETS
-from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
+from specdemo.runs.advise import _loading, _public_name, allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
+from specdemo.view.advice_view import advice_html, command, markdown
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(max_new_tokens=8, chat=False)
@@ -83,6 +85,41 @@ def test_stop_keeps_what_is_known() -> None:
     assert seen[-1].report.recommendation.startswith("So far: ")
 
 
+def test_answers_that_end_with_their_first_token_end_the_race_and_are_told() -> None:
+    target = build("llama", eos=[*range(64)])
+    report = specdemo.advise(specdemo.ModelPair(target), PROMPTS, SHORT, budget_seconds=60, methods=["early_exit"])
+    assert report.complete
+    assert len(report.runs) == len(PROMPTS) * len(Race(report.contenders).running), "every prompt once"
+    assert report.recommendation.startswith("The answers are too short to time: ")
+    assert "too short to time" in advice_html(report)
+
+
+def test_a_prompt_whose_answer_ends_with_its_first_token_is_left_out_of_later_blocks() -> None:
+    endless = build("llama", eos=None)
+    first, other = (generate(endless, prompt, 1)[0] for prompt in PROMPTS)
+    assert first != other, "else both would end"
+    pair = specdemo.ModelPair(build("llama", eos=[first]))
+    report = specdemo.advise(pair, PROMPTS, SHORT, budget_seconds=1.5, methods=["prompt_lookup"])
+    blocks = {(r.run.repeat, r.run.prompt) for r in report.runs}
+    assert [repeat for repeat, prompt in blocks if prompt == 0] == [0]
+    assert len(blocks) > 3
+    assert "since their answers end with the first token: prompt 1." in report.recommendation
+
+
+def test_generators_are_read_once() -> None:
+    report = specdemo.advise(
+        endless_pair("llama"),
+        (prompt for prompt in PROMPTS),
+        SHORT,
+        budget_seconds=0.5,
+        methods=(name for name in ("prompt_lookup",)),
+        kinds=(kind for kind in ("code", "chat")),
+    )
+    assert report.kinds == ("code", "chat")
+    assert report.texts == tuple(map(list, PROMPTS))
+    assert {row.method for row in report.rows} <= {"plain decoding", "prompt lookup"}
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -90,6 +127,12 @@ def test_stop_keeps_what_is_known() -> None:
         ({"budget_seconds": "long"}, "budget_seconds"),
         ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
         ({"methods": "model"}, "methods: give a list"),
+        ({"methods": 5}, "methods: give a list"),
+        ({"methods": [["model"]]}, "methods: give a list"),
+        ({"kinds": 5}, "kinds: give a text for each of the 2 prompts"),
+        ({"kinds": [1, 2]}, "kinds: give a text for each of the 2 prompts"),
+        ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
+        ({"settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
         ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
         ({"settings": Settings(strategy="autoregressive")}, "the advisor drafts by itself"),
     ],
@@ -131,9 +174,10 @@ MODEL, LOOKUP = Contender("model", 4), Contender("prompt_lookup", 4)
 
 
 def test_a_draft_as_large_as_the_target_and_a_pair_on_which_nothing_pays_are_told_so() -> None:
-    large = made_up({MODEL: (4, 4.0, 1.05), LOOKUP: (0, 0.0, 1.1)})
+    large = made_up({MODEL: (4, 4.4, 1.05), Contender("model", 2): (2, 2.2, 1.05), LOOKUP: (0, 0.0, 1.1)})
     assert large.recommendation.startswith("None: plain decoding is fastest; ")
-    assert "A step of draft model costs 1.00 of the target's: it cannot pay" in large.recommendation
+    told = "A step of draft model costs 1.10 of the target's: with γ 2, 4 it cannot pay even if all were kept."
+    assert told in large.recommendation
     assert large.pays is False
     assert large.settings().strategy == "autoregressive"
     nothing = made_up({MODEL: (0, 0.4, 1.05), LOOKUP: (0, 0.0, 1.1)}, looping=(2, 3))
@@ -149,7 +193,8 @@ def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
     low, high = found.best.interval
     assert low < found.best.speedup < high < 1.05 * low
     assert found.best.interval_over == "prompts"
-    assert "prompt lookup, γ 4 is behind with over 99.9 %" in found.recommendation
+    assert "prompt lookup, γ 4 is slower (certainty over 99.9 %)" in found.recommendation
+    assert f"{found.best.speedup:.2f}× [{low:.2f}, {high:.2f}]" in found.recommendation
     assert made_up({MODEL: (3, 0.4, 1.2)}, prompts=2).best.interval is None
     kinds = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)}, kinds=("code", "chat") * 4).by_kind
     assert [(row.kind, row.prompts, row.method) for row in kinds] == [
@@ -168,6 +213,98 @@ def test_what_if_predicts_for_other_costs() -> None:
     assert found.predict(1.0, 1.0)[0].method == "prompt lookup"
 
 
+def test_a_lead_that_is_not_proven_is_open() -> None:
+    """Plain decoding may lead by chance too."""
+    found = made_up({MODEL: (3, 2.9, 1.15)}, prompts=2)
+    assert found.race.leader == 0
+    assert found.pays is None
+    assert found.recommendation.startswith("Whether speculation pays here is open: plain decoding is ahead; ")
+    assert replace(found, runs=()).pays is None
+
+
+def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
+    whole = made_up({MODEL: (3, 0.4, 1.2)})
+    cut = replace(whole, runs=(*whole.runs[:-2], whole.runs[-1]))
+    row = cut.rows[0]
+    assert (row.runs, row.prompts, row.tokens) == (7, 7, 7 * 40)
+    assert row.tokens_per_second == pytest.approx(4 / 1.6, rel=0.01)
+    assert row.seconds == 80, "its time was spent all the same"
+    assert "Measured on 7 of 8 prompts; give more seconds." in cut.recommendation
+    assert "Measured on" not in whole.recommendation
+
+
+def test_only_costs_measured_several_times_are_called_hopeless() -> None:
+    dear = {LOOKUP: (4, 0.0, 6.0), Contender("prompt_lookup", 2): (2, 0.0, 4.0)}
+    told = "Checking 5 tokens of prompt lookup costs 6.00 steps of the target: with γ 2, 4 it cannot pay"
+    assert told in made_up(dear).recommendation
+    assert told in made_up({MODEL: (4, 0.4, 1.2), **dear}).recommendation, "also where another method pays"
+    assert "cannot pay" not in made_up(dear, prompts=2).recommendation
+
+
+def test_what_was_not_tried_is_named() -> None:
+    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
+    alone = replace(found, runs=tuple(r for r in found.runs if r.place != 2))
+    assert "Not tried: prompt lookup; give more seconds." in alone.recommendation
+    nothing = replace(found, runs=())
+    assert "Give more seconds" in nothing.recommendation
+    assert "yet" in replace(nothing, complete=False).recommendation
+
+
+def test_timings_that_cannot_be_are_doubted() -> None:
+    assert "took 0.80 of a plain step, which no target can do" in made_up({MODEL: (3, 0.4, 0.8)}).recommendation
+    assert "Only 10 tokens were timed" in made_up({LOOKUP: (0, 0.0, 1.2)}, prompts=1).recommendation
+    lossy = replace(made_up({MODEL: (3, 0.4, 1.2)}), base=Settings(acceptance="typical", temperature=1))
+    assert "The rule 'typical' is lossy" in lossy.recommendation
+
+
+def test_who_is_resting_though_its_figure_is_higher_is_said_to_be_so_on_common_prompts() -> None:
+    """The other γ ran on the two easiest prompts only, on which the leader was far faster."""
+    found = made_up({MODEL: (3, 0.4, 1.2), Contender("model", 8): (3, 0.4, 1.2)}, prompts=6)
+    runs = []
+    for run in found.runs:
+        easy = run.run.prompt < 2
+        if run.place == 2 and not easy:
+            continue
+        pace = {0: 1.0, 1: 8.0 if easy else 1.0, 2: 4.0}[run.place]
+        steps = tuple(replace(s, draft_seconds=0.0, verify_seconds=s.emitted / pace) for s in run.run.steps)
+        runs.append(replace(run, run=replace(run.run, steps=steps)))
+    found = replace(found, runs=tuple(runs))
+    best, other = found.rows[0], next(row for row in found.rows if row.gamma == 8)
+    assert best.gamma == 4
+    assert other.speedup > best.speedup
+    assert other.verdict == "far behind, on common prompts; not proven"
+
+
+@pytest.mark.parametrize("costs", [(0, 0), ("a", 1), (-1, 1), (float("nan"), 1), (0.1, float("inf")), (True, 1)])
+def test_costs_that_are_none_are_refused(costs: tuple) -> None:
+    with pytest.raises(specdemo.SettingsError, match="must be a number of target steps"):
+        made_up({MODEL: (3, 0.4, 1.2)}).predict(*costs)
+
+
+def test_rounds_that_an_adaptive_gamma_left_plain_say_nothing_of_acceptance() -> None:
+    (known,) = made_up({MODEL: (4, 0.4, 1.2), Contender("model"): (0, 0.0, 1.0)}).acceptance
+    assert known.drafting == 1
+    assert known.kept == (1, 1, 1, 1)
+
+
+def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
+    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
+    runs = tuple(replace(r, run=replace(r.run, prompt=r.run.prompt % 2)) for r in found.runs)
+    few = replace(found, runs=runs, prompts=2)
+    assert few.rows[0].interval_over == "runs"
+    assert "] over runs" in markdown(few)
+    assert "(certainty over 99.9 % on these prompts)" in few.recommendation
+    assert "over runs |" not in markdown(found)
+
+
+def test_text_that_is_markup_stays_text_in_markdown() -> None:
+    texts = ("a | b\n<b>bold</b>",) * 8
+    found = made_up({MODEL: (3, 0.4, 1.2)}, texts=texts, kinds=("<i>|", "chat") * 4)
+    text = markdown(found)
+    assert r"a \| b \<b>bold\</b>" in text
+    assert r"1 (\<i>\|)" in text
+
+
 # --- what it hands over ---------------------------------------------------------------------------------------
 
 MODELS = {"target": "Qwen/Qwen3-4B", "draft": "Qwen/Qwen3-0.6B", "head": "AngelSlim/Qwen3-4B_eagle3"}
@@ -178,13 +315,13 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
     """JSON in one shell word for vLLM, flags in pairs for the others, a program for transformers."""
     lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in ENGINES}
     for engine, text in lines.items():
-        if text.startswith("#"):
-            assert f"{ENGINES[engine]} has no" in text
+        if "has no" in text:
+            assert text.startswith(f"# {ENGINES[engine]} has no")
             continue
         if engine == "transformers":
             compile(text, "script", "exec")
             continue
-        words = shlex.split(text.replace("\\\n", " "))
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
         flags = dict(zip(words[-2::-2], words[-1::-2], strict=False))
         if engine == "vllm":
             config = json.loads(flags["--speculative-config"])
@@ -200,16 +337,69 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
 
 
 def test_adaptive_and_lossy_settings_are_not_passed_over_in_silence() -> None:
-    text = engine_lines("vllm", Settings(adaptive_gamma=True, acceptance="typical"), MODELS, mean_length=2.4)
-    assert text.startswith("# γ was adaptive; 3 is near")
+    text = engine_lines("vllm", Settings(adaptive_gamma=True, acceptance="typical"), MODELS, fixed_gamma=3)
+    assert text.startswith("# γ was adaptive; 3 is the fastest fixed γ that was measured.")
     assert "lossy" in text
     assert json.loads(shlex.split(text.split("--speculative-config ")[1])[0])["num_speculative_tokens"] == 3
 
 
-def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path) -> None:
-    """On the builtin pair, in a process of its own, greedily; both scripts one after the other."""
+def test_what_differs_from_what_was_measured_is_said() -> None:
+    ngram = Settings(drafter="prompt_lookup")
+    assert "lookup_ngram 3, which is not set" in engine_lines("sglang", ngram, MODELS)
+    assert "not set" not in engine_lines("vllm", ngram, MODELS)
+    quantised = engine_lines("vllm", Settings(), MODELS, weights={"target": None, "draft": "int8"})
+    assert quantised.startswith("# Measured with int8 weights of the draft")
+    assert "convert_hf_to_gguf.py" in engine_lines("llama.cpp", Settings(), MODELS)
+    other = {**MODELS, "draft_tokenizer": "gpt2"}
+    script = engine_lines("transformers", Settings(), other)
+    compile(script, "script", "exec")
+    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("gpt2")' in script
+    assert "assistant_tokenizer=draft_tokenizer," in script
+    for engine in ("vllm", "sglang", "llama.cpp"):
+        text = engine_lines(engine, Settings(), other)
+        assert text.startswith(f"# {ENGINES[engine]} cannot draft with a tokenizer other than the target's.")
+
+
+def test_an_adaptive_gamma_is_replaced_by_the_fastest_fixed_one_and_an_open_exit_layer_by_its_number() -> None:
+    adaptive, small = Contender("early_exit"), Contender("early_exit", 2)
+    found = made_up(
+        {adaptive: (3, 0.1, 1.0), small: (2, 0.1, 1.0), Contender("early_exit", 4): (2, 0.1, 1.1)}, exit_layer=5
+    )
+    assert found.contenders[found.race.leader] == adaptive
+    script = found.code("transformers")
+    assert "2 is the fastest fixed γ that was measured" in script
+    assert "target.generation_config.num_assistant_tokens = 2" in script
+    assert "assistant_early_exit=5," in script
+
+
+def test_again_is_a_command_that_can_be_typed_or_says_that_there_is_none() -> None:
     pair = specdemo.load_pair("builtin")
-    lanes = [Settings(drafter=name, gamma=4, max_new_tokens=12) for name in ("model", "prompt_lookup")]
+    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)}, loading=_loading(pair))
+    words = shlex.split(command(found))
+    assert words[:4] == ["python", "-m", "specdemo", "advise"]
+    typed = _parser().parse_args(words[3:])
+    assert (typed.pair, typed.device, typed.dtype) == ("builtin", "cpu", "float32")
+    assert typed.methods == ["model", "prompt_lookup"]
+    assert typed.threads == pair.threads
+    for name in ("in memory", "gpt2"):
+        made = specdemo.ModelPair(pair.target, pair.draft, pair.tokenizer, name)
+        assert command(replace(found, loading=_loading(made))).startswith("# No command line can name this pair")
+    assert _loading(specdemo.ModelPair(pair.target, pair.target, pair.tokenizer, "builtin")) is None, (
+        "another draft"
+    )
+
+
+def test_a_model_of_the_hub_is_named_and_not_where_it_lies() -> None:
+    cached = "/home/me/.cache/huggingface/hub/models--Qwen--Qwen3-4B/snapshots/0123abc"
+    assert _public_name(cached) == "Qwen/Qwen3-4B"
+    assert _public_name("/models/mine") == "/models/mine"
+
+
+def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path) -> None:
+    """On the builtin pair, in a process of its own, greedily; the scripts one after the other."""
+    pair = specdemo.load_pair("builtin")
+    drafters = ("model", "prompt_lookup", "early_exit")
+    lanes = [Settings(drafter=name, gamma=4, max_new_tokens=12, exit_layer=1) for name in drafters]
     scripts = [engine_lines("transformers", lane, model_names(pair), pair.dtype) for lane in lanes]
     script = tmp_path / "script.py"
     script.write_text('print("\\f")\n'.join(scripts), encoding="utf-8")
@@ -223,6 +413,14 @@ def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path
 def test_a_jsonl_file_may_name_kinds(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(
-        '{"prompt": "a", "kind": "code"}\n{"text": "b"}\n{"prompt": "c", "kind": 3}\n', encoding="utf-8"
+        '{"prompt": "a", "kind": "code"}\n{"text": "b"}\n{"prompt": "c", "kind": null}\n', encoding="utf-8"
     )
     assert read_with_kinds(file) == [("a", "code"), ("b", ""), ("c", "")]
+
+
+@pytest.mark.parametrize("kind", ['"kind": 3', '"kind": "a\\nb"', '"Kind": "code"', '"kinds": "code"'])
+def test_a_kind_that_cannot_be_meant_is_refused(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(f'{{"prompt": "a", {kind}}}\n', encoding="utf-8")
+    with pytest.raises(specdemo.PromptError, match='line 1: the field "kind" must be one line of text'):
+        read_with_kinds(file)

@@ -66,7 +66,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def advised(files: dict[str, Path], **settings: Any) -> tuple[str, ...]:
     """The flags that the advisor hands over, with the draft's file where it lies."""
     line = engine_lines("llama.cpp", Settings(**settings), {"draft": "draft"}).replace("\\\n", " ")
-    program, _, _, *flags = shlex.split(line)
+    program, _, _, *flags = shlex.split(line, comments=True)
     assert program == "llama-server"
     return tuple(str(files["draft"]) if flag == "draft.gguf" else flag for flag in flags)
 

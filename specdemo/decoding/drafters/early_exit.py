@@ -74,7 +74,7 @@ def _layers(pair: ModelPair) -> int:
     return pair.target.config.get_text_config().num_hidden_layers
 
 
-def _exit_layer(pair: ModelPair, settings: Settings) -> int:
+def exit_layer_of(pair: ModelPair, settings: Settings) -> int:
     return settings.exit_layer or max(1, _layers(pair) // 3)
 
 
@@ -93,7 +93,7 @@ def _check(pair: ModelPair, settings: Settings) -> None:
 
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> EarlyExitDrafter:
-    layers = _exit_layer(pair, lane.settings)
+    layers = exit_layer_of(pair, lane.settings)
     first, captured = open_first_layers(target, first_layers(pair.target, layers), layers, lane)
     return EarlyExitDrafter(target, first, lane.sampler, captured)
 
@@ -104,7 +104,7 @@ SPEC = DrafterSpec(
     open=_open,
     check=_check,
     reads=("exit_layer",),
-    reference=lambda pair, settings: first_layers(pair.target, _exit_layer(pair, settings)),
+    reference=lambda pair, settings: first_layers(pair.target, exit_layer_of(pair, settings)),
     always_drafts=True,
     trees=True,
     elsewhere={"transformers": "assistant_early_exit={exit_layer}"},

@@ -86,7 +86,10 @@ def create_advice_results() -> AdviceResults:
 def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> Updates:
     """The report in its components, all but the files; ``offer`` has the recommended settings."""
     best, pays = report.best, report.pays
-    figure = "–" if best is None else "plain" if pays is False else f"{best.speedup:.2f}×"
+    if best is None or (pays is None and best.settings.strategy == "autoregressive"):
+        figure = "–"  # nothing was measured, or plain decoding leads and nothing is decided
+    else:
+        figure = "plain" if pays is False else f"{best.speedup:.2f}×"
     headline = f"<strong{'' if pays else ' data-slow'}>{figure}</strong><p>{escape(report.recommendation)}</p>"
     return {
         results.area: gr.update(visible=True),
