@@ -75,6 +75,7 @@ def _layers(pair: ModelPair) -> int:
 
 
 def exit_layer_of(pair: ModelPair, settings: Settings) -> int:
+    """How many of the target's layers draft: a third where the settings leave it open."""
     return settings.exit_layer or max(1, _layers(pair) // 3)
 
 
