@@ -146,7 +146,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     with page.expect_download() as download:
         page.locator("#save-json").click()
     name = download.value.suggested_filename
-    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-book-a-table-for-two")
+    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-make-json-of-this-list")
 
 
 def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
