@@ -209,10 +209,10 @@ def test_a_prompt_can_come_from_the_input() -> None:
 
 def test_run_writes_json_alone_to_the_output(capsys: pytest.CaptureFixture[str]) -> None:
     """Guards pipes: people read the error stream meanwhile."""
-    assert main(["run", PROMPT, "--max-new-tokens", "12", "--gamma", "3", "--json", "-"]) == 0
+    assert main(["run", PROMPT, "--max-new-tokens", "12", "--gamma", "3", "--ignore-eos", "--json", "-"]) == 0
     output, errors = capsys.readouterr()
     recording, data = Recording.from_json(output), json.loads(output)
-    trace = specdemo.run(specdemo.load_pair(), PROMPT, Settings(max_new_tokens=12, gamma=3))
+    trace = specdemo.run(specdemo.load_pair(), PROMPT, Settings(max_new_tokens=12, gamma=3, ignore_eos=True))
     assert recording.traces[0].token_ids == trace.token_ids
     assert recording.traces[0].settings == trace.settings
     assert data["outputs"] == [trace.text]

@@ -38,7 +38,7 @@ def test_the_most_is_allowed_and_one_more_is_not(public: None) -> None:
     check_runs(PUBLIC.runs)
     with pytest.raises(PromptError, match=r"4,001 characters.*own machine"):
         check_prompts(["x" * (PUBLIC.characters + 1)])
-    with pytest.raises(PromptError, match=r"give at most 16"):
+    with pytest.raises(PromptError, match=r"give at most 18"):
         check_prompts(["x"] * (PUBLIC.prompts + 1))
     with pytest.raises(SettingsError, match=r"lanes: there are 5; give 1 to 4"):
         check_lanes([plain] * (PUBLIC.lanes + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -114,7 +115,7 @@ def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def wait_for_query(page: Page, query: str) -> None:
-    page.wait_for_function("query => location.search.slice(1) === query", arg=query, timeout=RUN_MS)
+    expect(page).to_have_url(re.compile(re.escape(f"?{query}") + "$"), timeout=RUN_MS)
 
 
 def test_what_a_person_does_before_the_link_is_read_holds_with_the_rest_of_the_link(

@@ -33,6 +33,7 @@ def result(page: Page, phase: str) -> Locator:
 
 def test_naive_is_rejected_live(tab: Page, tmp_path: Path) -> None:
     """The tab's reason to be; guards evidence, statement, bars and the file, while it runs and after."""
+    tab.locator("#example-stories").click()  # where the target is not sure of its words
     choose(tab, "losslessness-rule", "naive")
     tab.locator("#losslessness-start").click()
     view = result(tab, "running")

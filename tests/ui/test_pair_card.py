@@ -69,7 +69,7 @@ def test_a_loaded_pair_states_measured_bytes_and_saving() -> None:
     held = pair.footprints()
     assert f"In memory, {sum(f.nbytes for f in held.values()) / 1e6:.0f} MB." in html
     assert f"int8 · {held['target'].nbytes / 1e6:.0f} MB, {held['target'].saved:.0%} saved" in html
-    assert "float32 · 13 MB<" in html
+    assert "float32 · 7 MB<" in html
 
 
 def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:

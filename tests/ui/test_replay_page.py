@@ -209,6 +209,7 @@ def marked(page: Page) -> list[int]:
 def test_a_run_that_has_ended_is_seen_again(page: Page) -> None:
     """Guards what a race of two seconds leaves: the player, a round taken apart, one moment marked everywhere."""
     expect(page.locator(".race-below, [data-lane='0'] [data-stat=tau]")).to_be_hidden()
+    page.locator("#prompt textarea").fill(PROMPT)
     set_length(page, 48)
     press_run_and_wait(page)
     ran, figures = [shown_tokens(page, lane) for lane in (0, 1)], shown_figures(page)
