@@ -131,8 +131,7 @@
     }
     held = values;
     document.dispatchEvent(new Event("specdemo-link"));
-    clearTimeout(timer);
-    timer = setTimeout(write, PAUSE);
+    timer ||= setTimeout(write, PAUSE); // not put off by further changes, which may come without end
   }
 
   // Which control a person, not the link, is changing before the link was read.
