@@ -127,10 +127,7 @@ def to_the_end(page: Page, tokens: int) -> dict[str, float]:
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
     page.evaluate("window.tasks = []")
-    page.locator("#run").click()
-    page.wait_for_function(
-        f"({SHOWN})() < {tokens / 2}", timeout=WAIT_MS, polling=POLL_MS
-    )  # the run before is gone
+    _begin(page, tokens)
     seen: list[tuple[float, float]] = []
     while not seen or seen[-1][0] < 0.9 * tokens:
         seen.append((page.evaluate(SHOWN), main_thread(session)))
@@ -143,6 +140,12 @@ def to_the_end(page: Page, tokens: int) -> dict[str, float]:
         "early_ms_a_token": _slope([s for s in seen if 0 < s[0] < 0.45 * tokens]),
         "late_ms_a_token": _slope([s for s in seen if s[0] > 0.55 * tokens]),
     }
+
+
+def _begin(page: Page, tokens: int) -> None:
+    """Starts a run, and waits until what is shown is no longer of the run before."""
+    page.locator("#run").click()
+    page.wait_for_function(f"({SHOWN})() < {tokens / 2}", timeout=WAIT_MS, polling=POLL_MS)
 
 
 def main_thread(session: CDPSession) -> float:
@@ -159,7 +162,7 @@ def _slope(seen: list[tuple[float, float]]) -> float:
 
 def stopped(page: Page, tokens: int) -> float:
     """Seconds from a press of Stop near the end of a run to its effect."""
-    page.locator("#run").click()
+    _begin(page, tokens)
     page.wait_for_function(f"({SHOWN})() >= {STOP_AT * tokens}", timeout=WAIT_MS, polling=POLL_MS)
     pressed = time.perf_counter()
     page.evaluate("document.querySelector('#stop').click()")

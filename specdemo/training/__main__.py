@@ -1,4 +1,4 @@
-"""``python -m specdemo.training``: a draft and an EAGLE-3 head for a finished target, and the pair's card."""
+"""``python -m specdemo.training``: lessons for drafters of a finished target, drafters, and the model card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from specdemo.models.eagle3_files import save_head
 from specdemo.training.card import write_card
 from specdemo.training.draft import train_draft
-from specdemo.training.head import train_head
+from specdemo.training.head import new_head, train_head
+from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run, hardware
 from specdemo.training.models import read_model, write_model
 from specdemo.training.muon import quicker_dtype
@@ -21,12 +22,12 @@ from specdemo.training.recipe import Recipe, tiny_recipe
 from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import Plan
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.texts import Lessons, written
+from specdemo.training.texts import written
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
-    parser.add_argument("stage", choices=("draft", "head", "card"))
+    parser.add_argument("stage", choices=("lessons", "draft", "head", "card"))
     parser.add_argument(
         "--pair", type=Path, required=True, help="folder with target/; draft/, head/ and card go there"
     )
@@ -34,9 +35,9 @@ def arguments() -> argparse.Namespace:
         "--corpus", type=Path, required=True, help="folder of the *.txt.gz files of chat and stories"
     )
     parser.add_argument(
-        "--work", type=Path, default=Path("training-work"), help="texts, checkpoints; resumed from"
+        "--work", type=Path, default=Path("training-work"), help="lessons and checkpoints; resumed"
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="of all starts together, text included (60)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of this stage, all starts together (60)")
     parser.add_argument("--prompts", type=int, default=100, help="card: held-out prompts a domain (100)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=1, help="of the processor (1)")
@@ -70,11 +71,16 @@ def main() -> None:
     run = Run(args.work, device, dtype, False, log, recipe.checkpoint_every)
     # One copy in the type of the run writes the texts and is asked what it says of them.
     teacher = copy.deepcopy(target).to(device, dtype)
-    texts = written(teacher, tokenizer, every, recipe, run, recipe.text_share * 60 * recipe.minutes)
-    lessons = Lessons(texts, TaskStream(every, Plan().shares, tokenizer, recipe.seed, answers_only=True), recipe)
+    tasks = TaskStream(every, Plan().shares, tokenizer, recipe.seed, answers_only=True)
+    if args.stage == "lessons":
+        texts = written(teacher, tokenizer, every, recipe, run, recipe.text_share * 60 * recipe.minutes)
+        make_lessons(teacher, new_head(target, recipe).taps, texts, tasks, recipe, run)
+        log(f"written to {args.work}")
+        return
+    lessons = Lessons(args.work, recipe)
     if args.stage == "draft":
-        note = f"{recipe.minutes:g} minutes, the target's text included, on {hardware(device, dtype)}."
-        write_model(train_draft(teacher, lessons, recipe, run), tokenizer, args.pair / "draft", note)
+        note = f"{recipe.minutes:g} minutes on {len(lessons)} lessons, on {hardware(device, dtype)}."
+        write_model(train_draft(teacher, lessons, tasks, recipe, run), tokenizer, args.pair / "draft", note)
     else:
         save_head(train_head(teacher, lessons, recipe, run).cpu(), args.pair / "head")
     log(f"written to {args.pair / args.stage}")

@@ -6,13 +6,15 @@ The second part is distillation on text that the target wrote itself (DistillSpe
 from __future__ import annotations
 
 import torch
+from torch import nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
+from specdemo.training.lessons import Lesson, Lessons, of_tasks, says
 from specdemo.training.loop import Run, Trainer, load_checkpoint, schedule
 from specdemo.training.models import Shape, build_model
 from specdemo.training.recipe import Recipe
-from specdemo.training.texts import Lessons
+from specdemo.training.tasks.stream import TaskStream
 
 
 def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
@@ -34,6 +36,7 @@ def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share
 def train_draft(
     target: LlamaForCausalLM,
     lessons: Lessons,
+    tasks: TaskStream,
     recipe: Recipe,
     run: Run,
 ) -> LlamaForCausalLM:
@@ -52,36 +55,32 @@ def train_draft(
         config.eos_token_id,
     )
     draft = build_model(shape, 1, recipe.seed).to(run.device)
-    path, budget = run.folder / "draft.pt", (1 - recipe.text_share) * 60 * recipe.minutes
+    path, budget = run.folder / "draft.pt", 60 * recipe.minutes
     rates, tokens = (recipe.matrix_lr, recipe.vector_lr), recipe.task_rows * recipe.window
     trainer = Trainer("draft", draft, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
     for step in trainer.steps():
         with run.autocast():
             if trainer.seconds < recipe.task_share * budget:
-                loss = _of_tasks(draft, lessons, step, run)
+                loss = _of_tasks(draft, of_tasks(tasks, step, recipe)[0].to(run.device))
             else:
-                loss = _of_the_target(draft, target, lessons, recipe.hard_share, step, run)
+                lesson = lessons.at(step, run.device)
+                loss = _of_the_target(draft, target.lm_head, lesson, recipe.hard_share)
         spent = min(trainer.seconds, budget)
         trainer.update([loss], schedule(spent, budget, recipe.decay_share, step, recipe.warmup_steps))
     trainer.save()
     return draft.eval()
 
 
-def _of_tasks(draft: LlamaForCausalLM, lessons: Lessons, step: int, run: Run) -> torch.Tensor:
+def _of_tasks(draft: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
     """Next-token loss on all text of training tasks, prompts too."""
-    ids = lessons.of_tasks(step)[0].to(run.device)
     logits = draft(ids[:, :-1], use_cache=False).logits.float()
     return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def _of_the_target(
-    draft: LlamaForCausalLM, target: LlamaForCausalLM, lessons: Lessons, hard_share: float, step: int, run: Run
+    draft: LlamaForCausalLM, output_layer: nn.Linear, lesson: Lesson, hard_share: float
 ) -> torch.Tensor:
     """Distillation at the places whose next token is an answer's."""
-    ids, answers = (t.to(run.device) for t in lessons.drawn(step))
-    places = answers.roll(-1, dims=1)
-    places[:, -1] = False
-    with torch.no_grad():
-        p_logits = target.lm_head(target.model(ids, use_cache=False).last_hidden_state[places])
-    hidden = draft.model(ids, use_cache=False).last_hidden_state[places]
-    return distillation_loss(draft.lm_head(hidden), p_logits, hard_share)
+    places = lesson.places()
+    hidden = draft.model(lesson.ids, use_cache=False).last_hidden_state[places]
+    return distillation_loss(draft.lm_head(hidden), says(output_layer, lesson.hidden[places]), hard_share)

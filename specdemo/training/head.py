@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from transformers import LlamaForCausalLM
 
-from specdemo.decoding.engines.model_views import TappedModel
 from specdemo.models.eagle3_config import shaped_like
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.training.head_loss import TargetView, unrolled_loss
+from specdemo.training.lessons import Lessons, says
 from specdemo.training.loop import REPORT_EVERY, Run, Trainer, load_checkpoint, schedule
 from specdemo.training.recipe import Recipe
-from specdemo.training.texts import Lessons
 
 
 def new_head(target: LlamaForCausalLM, recipe: Recipe) -> Eagle3Head:
@@ -40,19 +39,17 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, recipe: Recipe, run: 
 
     A checkpoint holds the seconds that all starts spent, so that the minutes are those of the whole run.
     """
-    budget = (1 - recipe.text_share) * 60 * recipe.minutes
+    budget = 60 * recipe.minutes
     head = new_head(target, recipe).to(run.device)
     table = target.get_input_embeddings().weight.detach().float()
-    tapped = TappedModel(target, head.taps)
     path = run.folder / "head.pt"
     tokens = recipe.rows * (recipe.answer_tokens + recipe.longest_prompt)
     rates = (recipe.matrix_lr, recipe.vector_lr)
     trainer = Trainer("head", head, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
     for step in trainer.steps():
-        ids, learned = (t.to(run.device) for t in lessons.drawn(step))
-        with torch.no_grad():
-            logits = tapped.view(input_ids=ids, use_cache=False).logits
-        seen = TargetView(ids, learned, tapped.take().float(), logits)
+        lesson = lessons.at(step, run.device)
+        logits = says(target.lm_head, lesson.hidden)
+        seen = TargetView(lesson.ids, lesson.learned, lesson.features, logits)
         with run.autocast():
             loss, agreement = unrolled_loss(
                 head, table, seen, recipe.unrolled, recipe.step_decay, recipe.hard_share

@@ -10,10 +10,10 @@ class Recipe:
     """How a draft model or a head is trained; :func:`tiny_recipe` is one for tests.
 
     Attributes:
-        minutes: of all starts together, text and training.
-        text_share: of them, in which the target writes.
+        minutes: of one stage, all starts together.
+        text_share: of the lessons' minutes, in which the target writes.
         texts_at_once, answer_tokens, longest_prompt: of one part of the text, in texts and tokens.
-        rows: texts of one step.
+        rows: texts of one lesson.
         hard_share: of the label that is the target's best token alone.
         matrix_lr, vector_lr: of Muon and AdamW.
         decay_share: of the time over which they fall to zero, at the end.
@@ -26,7 +26,7 @@ class Recipe:
 
     minutes: float = 60.0
     seed: int = 1
-    text_share: float = 0.2
+    text_share: float = 0.5
     texts_at_once: int = 256
     answer_tokens: int = 128
     longest_prompt: int = 192

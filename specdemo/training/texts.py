@@ -16,7 +16,6 @@ from specdemo.files import written_whole
 from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
 from specdemo.training.tasks.plan import Plan
-from specdemo.training.tasks.stream import TaskStream
 from specdemo.training.tasks.task import Domain, Draw, Task
 
 
@@ -41,33 +40,6 @@ class Texts:
             ids[row, : len(text)] = torch.from_numpy(text.astype(np.int64))
             answers[row, self.begins[pick] : len(text)] = True
         return ids, answers
-
-    def drawn(self, rows: int, seed: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A batch of so many rows at random; a pure function of seed and step."""
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        return self.batch(torch.randint(len(self.ids), (rows,), generator=generator).tolist())
-
-
-@dataclass(frozen=True, slots=True)
-class Lessons:
-    """What drafters learn from by turns: the target's own texts, which are few, and tasks, which never end."""
-
-    texts: Texts
-    tasks: TaskStream
-    recipe: Recipe
-
-    def drawn(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids (rows, n) and which of them are an answer's; a pure function of the step."""
-        if step % 2:
-            return self.texts.drawn(self.recipe.rows, self.recipe.seed, step)
-        return self.of_tasks(step)
-
-    def of_tasks(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same of training tasks alone."""
-        batch = self.tasks.batch(step, self.recipe.task_rows, self.recipe.window)
-        answers = batch.learned.roll(1, dims=1)  # a batch marks the place before each token to learn
-        answers[:, 0] = False
-        return batch.ids, answers
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerFast, task: Task) -> list[int]:

@@ -24,6 +24,7 @@ from specdemo.view.progress_text import counted
 
 MOST_IN_CHART = 16
 LONGEST_TEXT = 60
+DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 MARKUP = re.compile(r"([\\|<])")
 OWN_CHOICE = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")
 """Settings that the advisor chooses."""
@@ -60,14 +61,23 @@ def advice_tables(report: AdviceReport) -> str:
 
 
 def forest(report: AdviceReport) -> str:
-    """A chart of speed-ups with their intervals, one line a contender, as HTML without scripts."""
+    """A chart of speed-ups with their intervals, one line a contender, as HTML without scripts.
+
+    Intervals that are of these prompts alone are dashed, with a line that says so.
+    """
     rows = [row for row in report.rows if row.speedup is not None][:MOST_IN_CHART]
     top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
     lines = "".join(_line(row, top) for row in rows)
     plain = f'<i class="plain" style="left:{100 / top:.2f}%"></i>'
     axis = f'{plain}<em style="left:{100 / top:.2f}%">1×</em>'
     axis = f'<div class="axis"><span></span><span class="track">{axis}</span><span></span></div>'
-    return f'<div class="advice-forest">{lines}{axis}</div>'
+    few = any(row.interval_over == "runs" for row in rows)
+    note = (
+        "<p>Dashed: over the runs on these prompts; there are too few prompts to speak of others.</p>"
+        if few
+        else ""
+    )
+    return f'<div class="advice-forest">{lines}{axis}{note}</div>'
 
 
 def predictions_html(known: Sequence[Acceptance], draft_cost: float, verify_cost: float) -> str:
@@ -154,7 +164,7 @@ def _line(row: AdviceRow, top: float) -> str:
     state = row.verdict.split(",")[0].replace(" ", "-")
     place = 100 * min(row.speedup, top) / top
     track = (
-        f'<i class="range" style="left:{low:.2f}%;width:{max(high - low, 0):.2f}%"></i>'
+        f'<i class="range over-{row.interval_over}" style="left:{low:.2f}%;width:{max(high - low, 0):.2f}%"></i>'
         f'<b class="dot" style="left:{place:.2f}%"></b>'
     )
     return (

@@ -26,7 +26,7 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.advise import _loading, _public_name, allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
-from specdemo.view.advice_view import advice_html, command, markdown
+from specdemo.view.advice_view import advice_html, command, forest, markdown
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(max_new_tokens=8, chat=False)
@@ -293,6 +293,8 @@ def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
     few = replace(found, runs=runs, prompts=2)
     assert few.rows[0].interval_over == "runs"
     assert "] over runs" in markdown(few)
+    assert "Dashed: over the runs on these prompts" in forest(few)
+    assert "Dashed" not in forest(found)
     assert "(certainty over 99.9 % on these prompts)" in few.recommendation
     assert "over runs |" not in markdown(found)
 

@@ -13,6 +13,8 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from specdemo import Eagle3Head
 from specdemo.training.__main__ import main
 from specdemo.training.draft import distillation_loss
+from specdemo.training.head import new_head
+from specdemo.training.lessons import Lessons, of_tasks, says
 from specdemo.training.loop import load_checkpoint, schedule
 from specdemo.training.models import build_model, grown, read_model, write_model
 from specdemo.training.muon import Muon
@@ -22,7 +24,6 @@ from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import tiny_plan
 from specdemo.training.tasks.stream import TaskStream
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, END_ID, train_tokenizer
-from specdemo.training.texts import Lessons, Texts
 
 
 def test_every_fiftieth_document_is_held_out_and_never_trained_on() -> None:
@@ -105,7 +106,7 @@ def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
     """A mask one place off would teach drafters to end prompts, and never to end answers."""
     recipe, tokenizer = tiny_recipe(1.0), PreTrainedTokenizerFast.from_pretrained(folders["pair"] / "target")
     stream = TaskStream(domains(folders["corpus"]), tiny_plan().shares, tokenizer, 1, answers_only=True)
-    ids, answers = Lessons(Texts([], []), stream, recipe).of_tasks(0)
+    ids, answers = of_tasks(stream, 0, recipe)
     assert answers.any()
     for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
         for place in range(1, len(row)):
@@ -115,38 +116,70 @@ def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
                 assert row[place - 1] == END_ID
 
 
-@pytest.mark.parametrize("stage", ["draft", "head"])
-def test_a_drafters_stage_goes_on_where_it_stopped(
-    stage: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def taught(folders: dict[str, Path]) -> dict[str, Path]:
+    """The folders, with lessons."""
+    with pytest.MonkeyPatch.context() as patch:
+        _command(patch, folders, "lessons", "--minutes", "0.02")
+    return folders
+
+
+def test_a_lesson_holds_what_the_target_computes(taught: dict[str, Path]) -> None:
+    """A drafter would learn from states of other tokens, or of other layers, without an error."""
+    target, recipe = read_model(taught["pair"] / "target"), tiny_recipe(1.0)
+    lessons, taps = Lessons(taught["work"], recipe), new_head(target, recipe).taps
+    assert len(lessons) >= 3
+    seen = set()
+    for step in range(len(lessons)):
+        lesson = lessons.at(step, torch.device("cpu"))
+        seen.add(lesson.ids.numpy().tobytes())
+        with torch.no_grad():
+            output = target(lesson.ids, output_hidden_states=True)
+        wanted = torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)
+        torch.testing.assert_close(lesson.features, wanted, atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(says(target.lm_head, lesson.hidden), output.logits, atol=5e-3, rtol=5e-3)
+        assert (lesson.places()[:, :-1] == lesson.learned[:, 1:]).all()
+    assert len(seen) == len(lessons), "a pass over the lessons leaves some out"
+
+
+@pytest.mark.parametrize("stage", ["lessons", "draft", "head"])
+def test_a_stage_goes_on_where_it_stopped(
+    stage: str, taught: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guards the command: the target's own text, checkpoints and the weights that are written."""
-    texts = folders["work"] / "texts"
+    """Guards the command: checkpoints, lessons that stay, and the weights that are written."""
 
     def start(minutes: str) -> dict:
-        _command(monkeypatch, folders, stage, "--minutes", minutes)
-        return load_checkpoint(folders["work"] / f"{stage}.pt")
+        _command(monkeypatch, taught, stage, "--minutes", minutes)
+        return load_checkpoint(taught["work"] / f"{stage}.pt")
 
-    first = start("0.02")
-    written = set(texts.iterdir())
-    second = start("0.05")
-    assert first["step"] >= 1
-    assert second["step"] > first["step"]
+    before = {path: path.stat().st_mtime_ns for path in taught["work"].rglob("*.npz")}
+    first, second = start("0.02"), start("0.05")
+    after = {path: path.stat().st_mtime_ns for path in taught["work"].rglob("*.npz")}
+    assert before.items() <= after.items()
+    if stage == "lessons":
+        assert len(after) > len(before)
+        return
+    assert 1 <= first["step"] < second["step"]
     assert second["seconds"] > first["seconds"]
-    assert written <= set(texts.iterdir())
-    target = read_model(folders["pair"] / "target")
+    target = read_model(taught["pair"] / "target")
     if stage == "head":
-        name, model = "fc.weight", Eagle3Head.load(folders["pair"] / "head", target)
+        name, model = "fc.weight", Eagle3Head.load(taught["pair"] / "head", target)
     else:
-        name, model = "model.norm.weight", read_model(folders["pair"] / "draft")
+        name, model = "model.norm.weight", read_model(taught["pair"] / "draft")
         assert model.config.eos_token_id == target.config.eos_token_id
     assert torch.equal(model.state_dict()[name].bfloat16(), second["model"][name].bfloat16())
 
 
-def test_the_card_tells_of_every_part(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafters_need_lessons(taught: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
+        _command(monkeypatch, taught | {"work": tmp_path}, "draft")
+
+
+def test_the_card_tells_of_every_part(taught: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the stage that measures what is shipped."""
     for stage in ("draft", "head", "card"):
-        _command(monkeypatch, folders, stage, "--minutes", "0.01", "--prompts", "1")
-    card = (folders["pair"] / "README.md").read_text(encoding="utf-8")
+        _command(monkeypatch, taught, stage, "--minutes", "0.01", "--prompts", "1")
+    card = (taught["pair"] / "README.md").read_text(encoding="utf-8")
     for part in (
         "| EAGLE-3 head | chat |",
         "| draft model | edit |",

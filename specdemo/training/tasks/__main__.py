@@ -64,6 +64,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=default.batch_tokens, help="tokens of one step")
     parser.add_argument("--loss", choices=("answers", "all"), default="answers", help="which text is learned")
     parser.add_argument("--shares", type=json.loads, help='of the tokens, as JSON: {"chat": 0.2, …}')
+    parser.add_argument("--rate", type=float, default=1.0, help="of the learning rates, a factor")
+    parser.add_argument(
+        "--decay", type=float, default=default.decay_share, help="share of the tokens over which they fall to zero"
+    )
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="default: the quicker one, measured")
@@ -84,8 +88,9 @@ def planned(args: argparse.Namespace) -> Plan:
     """The plan that the options ask for."""
     if args.tiny:
         return tiny_plan()
+    usual = Plan()
     plan = replace(
-        Plan(),
+        usual,
         phases=tuple(args.phases),
         width=args.width,
         heads=args.heads or args.width // HEAD_SIZE,
@@ -94,6 +99,9 @@ def planned(args: argparse.Namespace) -> Plan:
         batch_tokens=args.batch,
         answers_only=args.loss == "answers",
         seed=args.seed,
+        matrix_lr=args.rate * usual.matrix_lr,
+        vector_lr=args.rate * usual.vector_lr,
+        decay_share=args.decay,
     )
     return replace(plan, shares=args.shares) if args.shares else plan
 

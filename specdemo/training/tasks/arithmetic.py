@@ -96,24 +96,63 @@ def _problem(draw: Draw) -> Task:
     return Task("word problem", prompt, "\n".join([*lines, f"The answer is {result}."]))
 
 
+def _equations(draw: Draw) -> Task:
+    """Practice only: the single steps that word problems have a few of, without their words.
+
+    A sum that is held out is not among them.
+    """
+    steps = [_equation(draw) for _ in range(draw.number(6, 10))]
+    ask = draw.one(("Fill in.", "Complete these.", "Give the results."))
+    text = "\n".join(f"{left} =" for left, _ in steps)
+    return Task("equations", f"{ask}\n{text}", "\n".join(f"{left} = {result}" for left, result in steps))
+
+
+def _equation(draw: Draw) -> tuple[str, int]:
+    sign = draw.one("++---*/")
+    if sign == "+":
+        a, b = draw.new("+", lambda: (draw.number(2, draw.one((99, 99, 999))), draw.number(1, 99)))
+        return f"{a} + {b}", a + b
+    if sign == "-":
+        a, b = draw.new("-", lambda: _descending(draw.number(1, 99), draw.number(2, draw.one((99, 99, 199)))))
+        return f"{a} - {b}", a - b
+    if sign == "*":
+        a, b = draw.new("*", lambda: (draw.number(2, 99), draw.one((2, 2, draw.number(2, 12)))))
+        return f"{a} * {b}", a * b
+    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
+    return f"{a * b} / {b}", a
+
+
+MAKES = (
+    (_problem, 12, 12),
+    (_sum, 3, 3),
+    (_difference, 3, 3),
+    (_product, 3, 3),
+    (_quotient, 1, 1),
+    (_equations, 0, 9),
+)
+"""With their weights among held-out tasks and in training."""
+
+
 def task(draw: Draw) -> Task:
-    make = draw.rng.choices((_problem, _sum, _difference, _product, _quotient), (12, 3, 3, 3, 1))[0]
-    return draw.task(make)
+    return draw.task(draw.weighed(MAKES))
 
 
 def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
-    """The final number, and the single steps: a step is right if its equation holds.
+    """The final number, or all equations where there is none; and the single steps: one is right if it holds.
 
     A step that is missing counts as wrong.
     """
     graded = []
     for t, answer in zip(tasks, answers, strict=True):
-        final, wanted = _FINAL.findall(answer.text), _FINAL.findall(t.answer)
         steps = _STEP.findall(answer.text)
         count = max(len(steps), len(_STEP.findall(t.answer)))
-        right = int(answer.ended and final == wanted)
+        right = int(answer.ended and _result(answer.text) == _result(t.answer))
         graded.append({"final number": (right, 1), "steps": (sum(map(_holds, steps)), count)})
     return graded
+
+
+def _result(text: str) -> list:
+    return _FINAL.findall(text) or _STEP.findall(text)
 
 
 def _holds(step: tuple[str, ...]) -> bool:

@@ -203,18 +203,18 @@ def _change(draw: Draw, t: Table) -> Edit:
     return Edit(asks, apply)
 
 
-KINDS: tuple[tuple[Callable[[Draw], Task], int], ...] = (
-    (to_json, 6),
-    (json_edit, 5),
-    (to_markdown, 3),
-    (to_csv, 2),
-    (sql_task, 5),
+KINDS: tuple[tuple[Callable[[Draw], Task], int, int], ...] = (
+    (to_json, 6, 6),
+    (json_edit, 5, 20),
+    (to_markdown, 3, 3),
+    (to_csv, 2, 2),
+    (sql_task, 5, 5),
 )
+"""With their weights among held-out tasks and in training."""
 
 
 def task(draw: Draw) -> Task:
-    makes, weights = zip(*KINDS, strict=True)
-    return draw.task(draw.rng.choices(makes, weights)[0])
+    return draw.task(draw.weighed(KINDS))
 
 
 def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:

@@ -175,16 +175,22 @@ def _capitals(draw: Draw, parts: list[str], join: str) -> tuple[tuple[str, ...],
 
 _LISTED = frozenset(word for words in WORDS.values() for word in words)
 Change = Callable[[Draw, list[str], str], tuple[tuple[str, ...], str] | None]
-CHANGES: dict[str, tuple[Change, int]] = {
-    "replace": (_replace, 5),
-    "remove": (_remove, 2),
-    "add": (_add, 2),
-    "capitals": (_capitals, 1),
-}
+CHANGES: dict[str, Change] = {"replace": _replace, "remove": _remove, "add": _add, "capitals": _capitals}
+WEIGHTS = (("replace", 5, 5), ("remove", 2, 2), ("add", 2, 2), ("capitals", 1, 2))
+"""Of a change among held-out tasks and in training."""
 
 
 def task(draw: Draw) -> Task:
-    return draw.task(_edit)
+    return draw.task(draw.weighed(((_edit, 1, 10), (_capital_words, 0, 1))))
+
+
+def _capital_words(draw: Draw) -> Task:
+    """Practice only: an edit holds one word in capital letters among many that are copied."""
+    words = draw.some(sorted(_LISTED), draw.number(4, 16))
+    ask = draw.one(
+        ("Write these words in capital letters.", "Put these words in capitals.", "All capitals, please.")
+    )
+    return Task("capital words", f"{ask}\n{' '.join(words)}", " ".join(words).upper())
 
 
 def _edit(draw: Draw) -> Task:
@@ -193,8 +199,7 @@ def _edit(draw: Draw) -> Task:
     pattern = draw.new("patterns", lambda: tuple(draw.some(LINES if listed else SENTENCES, draw.number(3, 7))))
     parts = [("- " if listed else "") + _filled(draw, p) for p in pattern]
     join = "\n" if listed else " "
-    kinds, weights = list(CHANGES), [w for _, w in CHANGES.values()]
-    while not (changed := CHANGES[kind := draw.rng.choices(kinds, weights)[0]][0](draw, parts, join)):
+    while not (changed := CHANGES[kind := draw.weighed(WEIGHTS)](draw, parts, join)):
         pass
     asks, answer = changed
     ask = draw.phrase(ASKS, pattern)

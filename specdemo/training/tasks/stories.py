@@ -14,6 +14,7 @@ from specdemo.training.tasks.words import NAMES, SHE, listed
 FILES = ("stories_tiny.txt.gz", "stories_pratham.txt.gz", "stories_african.txt.gz")
 LONGEST_STORY = 850  # characters: what fits a window
 SHORTEST_STORY = 150
+VARIED = 0.9  # of a training story's runs of four words are distinct, at least; others teach to repeat
 RENAMED_SHARE = 0.6  # of the stories whose hero gets another name: there are few stories
 
 BEGINNINGS = ("{}", "Tell me a story. {}", "Write a story that begins like this: {}", "Go on with this story: {}")
@@ -62,7 +63,8 @@ class Stories:
 
     def __init__(self, folder: Path) -> None:
         parts = [split(read_documents(folder / file)) for file in FILES]
-        self._train = _usable(d for part in parts for d in part[0])
+        usable = _usable(d for part in parts for d in part[0])
+        self._train = [text for text in usable if distinct_share(text.split()) >= VARIED]
         self._held_out = _usable(d for d in parts[0][1])
 
     def task(self, draw: Draw) -> Task:

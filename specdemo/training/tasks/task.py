@@ -114,6 +114,14 @@ class Draw:
     def one(self, options: Sequence[T]) -> T:
         return self.rng.choice(options)
 
+    def weighed(self, options: Sequence[tuple[T, int, int]]) -> T:
+        """An option by its weight: the first among held-out tasks, the second in training, where what is hard is
+        practised more.
+        """
+        mine = [(option, asked if self.held_out else trained) for option, asked, trained in options]
+        mine = [(option, weight) for option, weight in mine if weight]
+        return self.rng.choices(*zip(*mine, strict=True))[0] if len(mine) > 1 else mine[0][0]
+
     def some(self, options: Sequence[T], count: int) -> list[T]:
         """``count`` different ones, in random order."""
         return self.rng.sample(options, count)
