@@ -102,8 +102,11 @@ def read_head(
     return head.requires_grad_(False).eval()
 
 
-def save_head(head: Eagle3Head, folder: Path) -> None:
-    """Write a head in SafeAI's format, as bfloat16, with the aux layers as SpecForge and SGLang name them."""
+def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
+    """Write a head in SafeAI's format, as bfloat16, with the aux layers as SpecForge and SGLang name them.
+
+    ``note`` stands in its configuration as ``training_note``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {n: t.detach().to(torch.bfloat16).contiguous() for n, t in head.state_dict().items()}
     config = head.config
@@ -112,7 +115,7 @@ def save_head(head: Eagle3Head, folder: Path) -> None:
         tensors["t2d"] = torch.zeros(config.vocabulary, dtype=torch.bool)
         tensors["t2d"][head.target_ids.cpu()] = True
     save_file(tensors, folder / ONE_FILE)
-    text = json.dumps(_safeai_config(config), indent=2)
+    text = json.dumps(_safeai_config(config) | ({"training_note": note} if note else {}), indent=2)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -78,11 +78,11 @@ def main() -> None:
         log(f"written to {args.work}")
         return
     lessons = Lessons(args.work, recipe)
+    note = f"{recipe.minutes:g} minutes on {len(lessons)} lessons, on {hardware(device, dtype)}."
     if args.stage == "draft":
-        note = f"{recipe.minutes:g} minutes on {len(lessons)} lessons, on {hardware(device, dtype)}."
         write_model(train_draft(teacher, lessons, tasks, recipe, run), tokenizer, args.pair / "draft", note)
     else:
-        save_head(train_head(teacher, lessons, recipe, run).cpu(), args.pair / "head")
+        save_head(train_head(teacher, lessons, recipe, run).cpu(), args.pair / "head", note)
     log(f"written to {args.pair / args.stage}")
 
 

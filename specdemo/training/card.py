@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from specdemo.training.tasks.domains import held_out_tasks
 from specdemo.training.tasks.task import Domain
 from specdemo.training.texts import prompt_ids
 
+NAMES = {"target": "target", "draft": "draft", "head": "EAGLE-3 head"}
 GAMMA, TOKENS = 4, 96
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
@@ -52,13 +54,18 @@ def write_card(
     pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
     checked = check(target, tokenizer, domains, {n: held_out_tasks(d, prompts) for n, d in domains.items()})
     tables = f"{table(checked)}\n\n{_acceptance(pair, checked, max(1, prompts // DRAFTED_SHARE))}"
-    models = [("target", target), ("draft", draft), ("EAGLE-3 head", head)]
-    shapes = "\n".join(f"- **{name}**: {_shape(model)}" for name, model in models if model is not None)
-    notes = "\n".join(
-        f"- **{name}**: {model.config.training_note}" for name, model in models[:2] if model is not None
-    )
+    models = {"target": target, "draft": draft, "head": head}
+    models = {part: model for part, model in models.items() if model is not None}
+    shapes = "\n".join(f"- **{NAMES[part]}**: {_shape(model)}" for part, model in models.items())
+    notes = "\n".join(f"- **{NAMES[part]}**: {_note(folder / part)}" for part in models)
     write_whole(folder / "README.md", _card(shapes, notes, tables, _samples(checked), prompts, tokenizer))
     return f"right answers, and tokens that are kept:\n{tables}"
+
+
+def _note(folder: Path) -> str:
+    """How a model was trained, which its stage wrote into its configuration."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return config.get("training_note", "not told.")
 
 
 def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:

@@ -186,6 +186,7 @@ def test_the_card_tells_of_every_part(taught: dict[str, Path], monkeypatch: pyte
         "| arithmetic | steps |",
         "token 4",
         "### code",
+        "**EAGLE-3 head**: 0.01 minutes on",
     ):
         assert part in card
 
