@@ -111,6 +111,7 @@ def _answered(
                 do_sample=sampled,
                 **({"temperature": 1.0, "top_k": 0, "top_p": 1.0} if sampled else {}),
                 pad_token_id=0,
+                cache_implementation="static",  # the usual one is copied whole in every step
             )
             for prompt, row in zip(some, whole[:, width:].tolist(), strict=True):
                 end = next((i + 1 for i, token in enumerate(row) if token in ends), len(row))
