@@ -35,12 +35,13 @@ def verdict(report: AdviceReport, place: int) -> str:
     """How one contender stands. Standings are of common blocks, figures of all blocks of each."""
     race = report.race
     if place == race.leader:
-        return "recommended"
+        proven = place == PLAIN or race.behind(PLAIN, place).certainty >= 1 - report.error
+        return "recommended" if proven else "recommended, not proven"
     if place in race.dropped:
         return "beaten"
     if place in race.resting:
         return "far behind, on common prompts; not proven"
-    return "in the race"
+    return "undecided" if report.complete else "in the race"
 
 
 def recommendation(report: AdviceReport) -> str:
@@ -102,7 +103,7 @@ def _figure(row: AdviceRow) -> str:
 def _behind(report: AdviceReport) -> str:
     """The rival, and how sure it is that it is one."""
     rival = report.rival
-    if rival is None:
+    if rival is None or (rival.contender == PLAIN and report.pays is None):  # which is said already
         return ""
     name = "it" if report.race.leader == PLAIN else report.names[rival.contender]
     if rival.certainty < SURE:

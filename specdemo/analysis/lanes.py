@@ -33,11 +33,13 @@ def compared(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
     """(baseline, lane) that a race's headline compares; None of a single lane, or where a speed is missing.
 
     The fastest lane that drafts is compared with its own plain lane, or with the first lane where there is none.
-    Without a lane that drafts it is the fastest other lane against the first.
+    Without a lane that drafts it is the fastest other lane against the first. The first lane takes part only
+    if it has a plain lane to be compared with.
     """
     if len(traces) < 2 or not all(t.metrics().tokens_per_second for t in traces):
         return None
-    others = [t for t in traces[1:] if not is_plain(t)] or [t for t in traces if not is_plain(t)] or traces[1:]
+    drafting = [t for t in traces if not is_plain(t)]
+    others = [t for t in drafting if t is not traces[0] or plain_of(traces, t)] or drafting or traces[1:]
     lane = max(others, key=lambda t: t.metrics().tokens_per_second)
     baseline = plain_of(traces, lane) or traces[0]
     if baseline is lane:  # the only one that drafts comes first, and no plain lane has its weights

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from math import exp, fsum, log, sqrt
 from statistics import fmean, median, stdev
 
+from specdemo.analysis.lanes import is_plain
 from specdemo.analysis.reasons import LEAST_CHECK
 from specdemo.analysis.wording import ratio
 from specdemo.metrics import RoundCounts, counts_of
@@ -39,7 +40,7 @@ BETWEEN_MINUTES = 1.045
 On two quiet cores of a shared host thirty races of three minutes lay between 0.955 and 1.045 of their median, the
 slowest and the fastest of five neighbours within 1.05 (``python -m specdemo.bench.repeats``)."""
 FEWEST = 16
-"""Tokens that every lane must have decoded: for a speed-up where a run was stopped, else for one without doubt."""
+"""Tokens that every lane must have decoded: for a speed-up where a run was stopped, else for one in large type."""
 UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
 TOO_BUSY = "The machine was too busy: one run cannot tell the speed-up. Repeat it, or close what else runs."
 
@@ -62,6 +63,11 @@ class Speedup:
     high: float | None = None
     runs: int = 1
     doubt: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the interval holds both a gain and a loss."""
+        return self.low is not None and self.low < 1 < self.high
 
 
 def student_95(freedom: int) -> float:
@@ -88,7 +94,7 @@ def speedup_of(baseline: Trace, lane: Trace) -> Speedup | None:
         return None
     found = speeds[1] / speeds[0]
     if baseline.server or lane.server:
-        drift = _drift(stretch_medians(baseline))
+        drift = _drift(stretch_medians(baseline)) if is_plain(baseline) else None
         return Speedup(found, doubt=drift and f"The speed was not steady:{drift} Run it again.")
     usual = usual_speedup(baseline, lane)
     bounds = interval(found, counts_of(baseline.rounds), counts_of(lane.rounds)) or (found, found)
@@ -194,11 +200,14 @@ def stretch_medians(trace: Trace) -> list[float]:
 
 def _disturbed(baseline: Trace, lane: Trace, found: float, usual: float) -> str | None:
     """A sentence on what shows that the machine did other work meanwhile; None if nothing does."""
-    costs = lane.metrics(baseline)
-    if costs.verify_cost is not None and costs.verify_cost < LEAST_CHECK:
-        return f" Checking several tokens took {costs.verify_cost:.2f} of a plain step, which no target can do."
-    if drift := _drift(stretch_medians(baseline)):
-        return drift
+    if is_plain(baseline):  # the steps of another lane are of several tokens
+        costs = lane.metrics(baseline)
+        if costs.verify_cost is not None and costs.verify_cost < LEAST_CHECK:
+            return (
+                f" Checking several tokens took {costs.verify_cost:.2f} of a plain step, which no target can do."
+            )
+        if drift := _drift(stretch_medians(baseline)):
+            return drift
     if max(found / usual, usual / found) > APART:
         return f" At the usual times of its steps it would be {ratio(usual)}."
     return None

@@ -92,7 +92,7 @@ def _sampled(baseline: Trace, lane: Trace) -> Comparison:
     text = (
         f"sampled; the acceptance rule {lossy[0]} is lossy, so the distribution differs"
         if lossy
-        else "sampled: each lane drew its own text from the same distribution"
+        else "sampled, each lane drew its own text from the same distribution"
     )
     return Comparison("sampled", 0, text)
 

@@ -39,6 +39,7 @@ class Load:
         place: where the weights are, for the user.
         nbytes: that the pair takes of this process's memory.
         users: visitors who wait for the pair or run it.
+        thread: that loads it; None of a pair that was in memory already.
     """
 
     request: PairRequest
@@ -50,6 +51,7 @@ class Load:
     place: str = "In memory"
     nbytes: int = 0
     users: int = 0
+    thread: Thread | None = None
 
     def finish(self, pair: ModelPair) -> None:
         """The pair is in memory: wake those who wait for it."""
@@ -99,6 +101,8 @@ class PairStore:
             yield load
         finally:
             self._leave(load)
+            if load.thread and load.future.done():  # else it might be freeing models as the program ends: an abort
+                load.thread.join()
 
     def preload(self, request: PairRequest) -> Load:
         """Start to load a pair before anybody waits for it."""
@@ -144,7 +148,8 @@ class PairStore:
             if load is None or load.progress.cancelled:
                 load = self._loads[request] = Load(request)
                 # A daemon, since a download should not keep the program from ending.
-                Thread(target=self._load, args=(load,), name="load", daemon=True).start()
+                load.thread = Thread(target=self._load, args=(load,), name="load", daemon=True)
+                load.thread.start()
             self._loads.move_to_end(request)
             load.users += 1
             return load

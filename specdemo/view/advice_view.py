@@ -65,19 +65,18 @@ def forest(report: AdviceReport) -> str:
 
     Intervals that are of these prompts alone are dashed, with a line that says so.
     """
-    rows = [row for row in report.rows if row.speedup is not None][:MOST_IN_CHART]
+    known = [row for row in report.rows if row.speedup is not None]
+    rows = known[:MOST_IN_CHART]
     top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
     lines = "".join(_line(row, top) for row in rows)
     plain = f'<i class="plain" style="left:{100 / top:.2f}%"></i>'
     axis = f'{plain}<em style="left:{100 / top:.2f}%">1×</em>'
     axis = f'<div class="axis"><span></span><span class="track">{axis}</span><span></span></div>'
-    few = any(row.interval_over == "runs" for row in rows)
-    note = (
-        "<p>Dashed: over the runs on these prompts; there are too few prompts to speak of others.</p>"
-        if few
-        else ""
-    )
-    return f'<div class="advice-forest">{lines}{axis}{note}</div>'
+    notes = [DASHED] if any(row.interval_over == "runs" for row in rows) else []
+    if more := len(known) - len(rows):
+        notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
+    said = f"<p>{' '.join(notes)}</p>" if notes else ""
+    return f'<div class="advice-forest">{lines}{axis}{said}</div>'
 
 
 def predictions_html(known: Sequence[Acceptance], draft_cost: float, verify_cost: float) -> str:
@@ -205,7 +204,7 @@ def _prompt_table(report: AdviceReport) -> tuple[list[Column], list[dict[str, An
             "text": _beginning(report.texts[number_]) if report.texts else "",
             "plain": _pace(found.get(plain)),
             "best": _pace(found.get(race.leader)),
-            "loops": "loops" if number_ + 1 in report.looping else "",
+            "loops": "loops" if number_ + 1 in report.looping else "does not loop",
         }
         for number_, found in sorted(speeds.items())
     ]

@@ -22,9 +22,9 @@ BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
 CAPTIONS = {
     "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
     "of the middle speed-up; bars from the slowest to the fastest. Dashed: plain decoding.",
-    "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats; bars from "
-    "the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the rounds’ drafted lengths d, from "
-    "acceptance by position and median costs c, v and o.",
+    "speedup": "Measured: plain seconds a token / speculative seconds a token, median of the repeats, of an even "
+    "number the lower middle; bars from the worst to the best. Predicted: Σ τ(d) / Σ (d·c + v(d) + o) over the "
+    "rounds’ drafted lengths d, from acceptance by position and median costs c, v and o.",
     "accepted": "The number in a bar is how many drafted tokens were kept; its height is the share of rounds "
     "that kept so many: rounds with i kept / rounds.",
     "time": "Mean time of a round: γ draft steps, one target forward over γ + 1 tokens, and everything else.",
@@ -94,7 +94,9 @@ def speedup_figure(report: SweepReport) -> go.Figure:
     if report.best is not None:
         ring = {"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}}
         look = {"mode": "markers", "line": None, "marker": ring, "hoverinfo": "skip"}
-        figure.add_trace(_by_gamma([report.best], "speedup", name="recommended", **look))
+        figure.add_trace(
+            _by_gamma([report.best], "speedup", name="recommended" if report.pays else "best of these", **look)
+        )
     figure.add_hline(1, line=BASELINE)
     _dress(figure, report, legend=True)
     figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")

@@ -9,6 +9,7 @@ from specdemo.analysis.lanes import compared, plain_elsewhere
 from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import pace, ratio, span, trend_of
 from specdemo.trace import Trace
+from specdemo.view.progress_text import counted
 
 
 def headline(
@@ -38,13 +39,24 @@ def headline(
         else speedup_of(baseline, lane)
     )
     fewest = min(t.metrics().emitted or 0 for t in (baseline, lane))
-    few = f"Only {fewest} tokens were decoded: too few to be sure." if fewest < FEWEST else None
+    few = (
+        f"Only {counted(fewest, 'token was', 'tokens were')} decoded: too few to be sure."
+        if fewest < FEWEST
+        else None
+    )
     trend = trend_of(found.ratio)
+    figure = {"faster": ratio(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
     text = _compared(traces, headers, first, second, found)
+    if len(traces) > 2 and speeds[second] == max(s for n, s in enumerate(speeds) if n != first):
+        text = f"{text}, the fastest of {len(traces) - 1} others"
+    if trend != "even" and (few or found.open):  # said, but not in large type
+        names = [headers[n]["title"] for n in (second, first)]
+        text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {ratio(found.ratio)}"
+        figure, trend = "", "even"
     return {
-        "figure": {"faster": ratio(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend],
+        "figure": figure,
         "trend": trend,
-        "text": f"{text}, the fastest of {len(traces) - 1} others" if len(traces) > 2 else text,
+        "text": text,
         "detail": _range(found, speeds[second] / speeds[first]) if found.runs > 1 else "",
         "doubt": found.doubt or few,
     }

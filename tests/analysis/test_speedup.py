@@ -127,9 +127,12 @@ def test_few_rounds_and_servers_have_no_interval() -> None:
     assert "10 ms at one time and 30 at another" in speedup_of(*slowed).doubt
 
 
+def ended(traces: list[Trace]) -> list[Trace]:
+    return [replace(t, rounds=(*t.rounds[:-1], replace(t.rounds[-1], stop="length"))) for t in traces]
+
+
 def said(traces: list[Trace], repeats: tuple[tuple[float, ...], ...] = ()) -> str:
-    ended = [replace(t, rounds=(*t.rounds[:-1], replace(t.rounds[-1], stop="length"))) for t in traces]
-    return headline_text(headline(ended, trace_headers(ended), repeats))
+    return headline_text(headline(ended(traces), trace_headers(traces), repeats))
 
 
 def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
@@ -150,3 +153,30 @@ def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
     short = lane_of(PLAIN, [(["target"], (0.0, 0.01, 0.0))] * 5)
     cut = [short, fast]
     assert headline(cut, trace_headers(cut))["text"] == "Stopped too early for a speed-up"
+
+
+def test_the_headline_is_of_the_fastest_lane_wherever_it_stands() -> None:
+    """The first lane may draft as well: it is judged by its plain lane, like the others."""
+    plain, fast = lanes([0.01] * 48, [0.0132] * 12)
+    (slow,) = lanes([0.01] * 48, [0.03] * 12)[1:]
+    assert compared([fast, slow, plain]) == (plain, fast)
+    assert said([fast, slow, plain]).endswith("the fastest of 2 others.")
+    assert compared([fast, slow]) == (fast, slow), (
+        "without a plain lane the first is what others are compared with"
+    )
+    restless = lanes([0.01] * 48, [*[0.0132] * 6, *[0.03] * 6])[1]
+    assert "plain step" not in (speedup_of(restless, slow).doubt or ""), "no plain step was measured"
+
+
+def test_what_is_not_sure_is_not_said_in_large_type() -> None:
+    """Guards a figure of a few tokens, and one whose interval holds both a gain and a loss."""
+    few = lanes([0.01] * 8, [0.0132] * 2)
+    assert "2.3× faster with speculation" in said(few)
+    assert "Only 8 tokens were decoded" in said(few)
+    unsure = lanes([*[0.01] * 24, *[0.05] * 12, *[0.01] * 12], [*[0.02] * 6, *[0.1] * 3, *[0.03] * 3])
+    found = speedup_of(*unsure)
+    assert found.open, (found.low, found.high)
+    assert "Speculative and Plain cannot be told apart: " in said(unsure)
+    for traces in (few, unsure):
+        found = headline(ended(traces), trace_headers(traces))
+        assert (found["figure"], found["trend"]) == ("", "even")

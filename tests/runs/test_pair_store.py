@@ -124,6 +124,7 @@ def test_the_same_pair_again_is_there_at_once(hub: Hub, folders: Folders) -> Non
         assert load.ready
         assert load.future.result(0) is pair
     assert store.find(request) is load
+    assert not load.thread.is_alive(), "at the program's end it may be freeing the models"
     assert not hub.requests
 
 

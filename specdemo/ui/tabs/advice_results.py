@@ -16,6 +16,7 @@ from specdemo.ui.event_options import QUIET
 from specdemo.ui.tabs.sweep_results import Offer
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.advice_view import advice_html, advice_tables, forest, markdown, predictions_html
+from specdemo.view.measured_table import NOTHING
 
 FILES = {"csv": AdviceReport.to_csv, "json": AdviceReport.to_json, "md": markdown, "html": advice_html}
 LABELS = {"csv": "CSV", "json": "JSON", "md": "Markdown", "html": "HTML"}
@@ -86,10 +87,7 @@ def create_advice_results() -> AdviceResults:
 def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> Updates:
     """The report in its components, all but the files; ``offer`` has the recommended settings."""
     best, pays = report.best, report.pays
-    if best is None or (pays is None and best.settings.strategy == "autoregressive"):
-        figure = "–"  # nothing was measured, or plain decoding leads and nothing is decided
-    else:
-        figure = "plain" if pays is False else f"{best.speedup:.2f}×"
+    figure = NOTHING if best is None or pays is None else f"{best.speedup:.2f}×" if pays else "plain"
     headline = f"<strong{'' if pays else ' data-slow'}>{figure}</strong><p>{escape(report.recommendation)}</p>"
     return {
         results.area: gr.update(visible=True),

@@ -89,7 +89,8 @@ def show_sweep(offer: Offer, results: Results, report: SweepReport) -> Updates:
     """The report in its components, all but the files; ``offer`` has the recommended γ."""
     best, on_server = report.best, report.server is not None
     pays = bool(report.pays)
-    figure = NOTHING if best is None else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
+    known = best is not None and (on_server or report.pays is not None)  # what is open is not said in large type
+    figure = NOTHING if not known else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
     table = table_html(_columns(report), report.rows)
     drawn = () if on_server else zip(results.plots, FIGURES, strict=True)
     return {

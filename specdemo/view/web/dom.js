@@ -18,7 +18,7 @@
   const OVER = new Set(["done", "stopped", "error"]);
   const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
   /** The beginning of a sentence, up to its first punctuation mark. */
-  const FIRST_CLAUSE = /^[^,.:;]+/;
+  const FIRST_CLAUSE = /^(?:[^.:;]+(?=:)|[^,.:;]+)/;
 
   /** A new element. Its text is never read as markup. */
   function make(tag, className, parent, text, attributes) {

@@ -18,7 +18,7 @@
     idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
   };
   /** With less decoding than this the speed-up is noise. */
-  const SETTLED = { tokens: 5, seconds: 0.15 };
+  const SETTLED = { tokens: 16, seconds: 0.15 };
   /** Speeds that differ by no more are said to be the same, as in specdemo/analysis/wording.py. */
   const LEVEL = 0.05;
 
@@ -42,12 +42,13 @@
       return tally.speed !== null && tally.emitted >= SETTLED.tokens && seconds >= SETTLED.seconds;
     })) return null;
     const speed = (lane) => lane.tally.speed;
-    const drafting = lanes.slice(1).filter((lane) => lane.spec.gamma > 0 || lane.spec.server);
+    const drafts = (lane) => lane.spec.gamma > 0 || Boolean(lane.spec.server);
+    const plain = (lane) => lanes.find((other) => other !== lane && other.spec.gamma === 0 && other.spec.weights === lane.spec.weights);
+    const drafting = lanes.filter((lane, i) => drafts(lane) && (i > 0 || plain(lane)));
     const others = drafting.length ? drafting : lanes.slice(1);
     if (!others.length) return { figure: formatSpeed(speed(lanes[0])), text: "tokens per second", trend: "even" };
     const fastest = others.reduce((a, b) => (speed(b) > speed(a) ? b : a));
-    const alike = (lane) => lane !== fastest && lane.spec.gamma === 0 && lane.spec.weights === fastest.spec.weights;
-    const first = lanes.find(alike) || lanes[0];
+    const first = plain(fastest) || lanes[0];
     const ratio = speed(fastest) / speed(first);
     const trend = trendOf(ratio);
     const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];

@@ -26,11 +26,10 @@
     ["gamma", "mean γ", "Σ drafted tokens / rounds"],
   ];
   const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
-  const RATIO_FORMULA = "tokens/s of this lane / tokens/s of the first lane";
   const WHY_WAITS = {
     loading: "Follows when the run ends.", running: "Follows when the run ends.",
     stopped: "The run ended too early to say.", error: "Nothing was measured.",
-    done: "Too few rounds, or too few lanes, to say why.",
+    done: "No lane drafts, or there were too few rounds to say why.",
   };
   const NOTHING = "–";
   /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
@@ -129,8 +128,11 @@
 
   /** The card of one lane. */
   class Lane {
-    /** @param {LaneSpec} spec  @param {number} series number of its line in the chart, 0 if it drafts nothing */
-    constructor(spec, number, lanes, series, tip) {
+    /**
+     * @param {LaneSpec} spec  @param {number} series number of its line in the chart, 0 if it drafts nothing
+     * @param {?string} over title of the lane whose speed its own is divided by; null if that is not shown
+     */
+    constructor(spec, number, series, over, tip) {
       this.tally = new Tally();
       this.stats = {};
       this.series = series;
@@ -141,8 +143,8 @@
       this.detail = make("span", "race-detail", name);
       this.lossy = make("span", "race-tag", name, "lossy");
       const rate = make("div", "race-rate", header);
-      // The speed-up of two lanes stands above them; with more lanes, each one shows its own.
-      if (lanes > 2 && number > 0) this.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio", title: RATIO_FORMULA });
+      const formula = `tokens/s of this lane / tokens/s of ${over}`;
+      if (over) this.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio", title: formula });
       this.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second", title: RATE_FORMULA });
       make("span", "", rate, "tok/s");
       const meta = make("dl", "race-meta", this.card);
@@ -274,7 +276,10 @@
       this.seen = 0;
       this.over = false;
       let series = 0;
-      this.lanes = specs.map((spec, i) => new Lane(spec, i, specs.length, spec.gamma > 0 ? ++series : 0, this.tip));
+      // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
+      this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
+      const over = (i) => (specs.length > 2 && i !== this.base ? specs[this.base].title : null);
+      this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
       this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
       setData(this.laneRow, "lanes", specs.length);
       this.keys.replaceChildren();
@@ -320,7 +325,7 @@
     /** The figures of all lanes; those that servers report count once the run has ended. */
     refreshLanes(specs, phase) {
       this.lanes.forEach((lane, i) => { lane.tally.told = OVER.has(phase) ? specs[i].told || null : null; });
-      this.lanes.forEach((lane) => lane.refresh(this.lanes[0], phase === "running"));
+      this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running"));
       setHidden(this.frame.querySelector('[data-kind="streamed"]'), !this.lanes.some((lane) => lane.tally.streamed));
     }
 
