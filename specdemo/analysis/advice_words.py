@@ -40,7 +40,7 @@ def verdict(report: AdviceReport, place: int) -> str:
     if place in race.dropped:
         return "beaten"
     if place in race.resting:
-        return "far behind, on common prompts; not proven"
+        return "far behind, not proven"
     return "undecided" if report.complete else "in the race"
 
 

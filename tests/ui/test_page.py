@@ -63,7 +63,8 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
     for kind in ("accepted", "corrected", "rejected"):
         assert page.locator(f"[data-lane='1'] .t-{kind}").count() > 0, kind
     claim = page.locator("[data-role=speedup]").inner_text() + page.locator("[data-role=comparison]").inner_text()
-    assert re.fullmatch(r"\d+(\.\d+)?×faster with speculation|\d+%slower with speculation|As fast as plain", claim)
+    known = r"\d+(\.\d+)?×faster with speculation|\d+%slower with speculation|As fast as plain"
+    assert re.fullmatch(known + r"|Speculative and Plain cannot be told apart: \d+(\.\d+)?×", claim)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     page.wait_for_timeout(500)  # the chart draws at most four times a second
     assert all(points > 1 for points in chart_lengths(page))
@@ -268,7 +269,8 @@ def test_the_page_shows_the_same_figures_as_the_metrics(page: Page) -> None:
     assert float(shown["tokens_per_second"].split()[0]) == pytest.approx(metrics.tokens_per_second, rel=0.01)
     assert float(shown["seconds"].split()[0]) == pytest.approx(trace.rounds[-1].seconds, abs=0.06)
     ratio = metrics.tokens_per_second / plain.metrics().tokens_per_second
-    figure = page.locator("[data-role=speedup]").inner_text()
+    figure = page.locator("[data-role=speedup]").inner_text()  # empty where a busy machine leaves it open
+    figure = figure or page.locator("[data-role=comparison]").inner_text().rpartition(": ")[2]
     if ratio > 1.05:  # else it is said in words
         assert float(figure.rstrip("×")) == pytest.approx(ratio, abs=0.051)
     rows = {row[0]: row[2] for row in figure_table(page)}

@@ -88,7 +88,7 @@ def test_a_phone_has_the_prompt_and_run_first_and_a_talk_view_for_fingers(open_p
     phone.locator("#run").tap()
     expect(phone.locator("#settings")).to_be_hidden()
     wait_for_phase(phone, "done")
-    expect(phone.locator("[data-role=speedup]")).to_be_in_viewport()
+    expect(phone.locator("[data-role=comparison]")).to_be_in_viewport()
     for button in ("#run", "#stop"):
         expect(phone.locator(button)).to_be_in_viewport()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390

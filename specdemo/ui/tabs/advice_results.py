@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import ENGINES
 from specdemo.files import slug, write_whole
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.tabs.measured import headline_html
 from specdemo.ui.tabs.sweep_results import Offer
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.advice_view import advice_html, advice_tables, forest, markdown, predictions_html
-from specdemo.view.measured_table import NOTHING
 
 FILES = {"csv": AdviceReport.to_csv, "json": AdviceReport.to_json, "md": markdown, "html": advice_html}
 LABELS = {"csv": "CSV", "json": "JSON", "md": "Markdown", "html": "HTML"}
@@ -87,11 +86,10 @@ def create_advice_results() -> AdviceResults:
 def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> Updates:
     """The report in its components, all but the files; ``offer`` has the recommended settings."""
     best, pays = report.best, report.pays
-    figure = NOTHING if best is None or pays is None else f"{best.speedup:.2f}×" if pays else "plain"
-    headline = f"<strong{'' if pays else ' data-slow'}>{figure}</strong><p>{escape(report.recommendation)}</p>"
+    figure = "" if best is None or pays is None else f"{best.speedup:.2f}×" if pays else "plain"
     return {
         results.area: gr.update(visible=True),
-        results.headline: headline,
+        results.headline: headline_html(figure, not pays, report.recommendation),
         results.chart: forest(report),
         results.table: advice_tables(report),
         results.known: report.acceptance,

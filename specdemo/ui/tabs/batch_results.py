@@ -8,7 +8,7 @@ from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.ui.tabs.measured import Results, create_results
 from specdemo.ui.tabs.tab_parts import Updates
 from specdemo.view.charts import HERO, PLAIN, bars, dress, line
-from specdemo.view.measured_table import NOTHING, number, rate, spread, table_html
+from specdemo.view.measured_table import number, rate, spread, table_html
 
 CAPTION = (
     "Speed-up: tokens a second of the drafted batch / those of the plain one, median of the repeats; bars from "
@@ -26,7 +26,7 @@ def create_size_results() -> Results:
 def show_sizes(results: Results, report: SizeReport) -> Updates:
     """The report in its components, all but the files."""
     known = [row for row in report.rows if row.speedup is not None]
-    figure = f"{known[-1].speedup:.2f}×" if known else NOTHING
+    figure = f"{known[-1].speedup:.2f}×" if known else ""
     slow = bool(known) and known[-1].speedup < 1
     (plot,) = results.plots
     return {

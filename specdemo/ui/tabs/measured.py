@@ -22,6 +22,18 @@ FIGURE_SECONDS = 3.0
 """Figures are rebuilt whole, so seldom enough not to flicker."""
 
 
+def headline_html(figure: str, slow: bool, sentence: str) -> str:
+    """What was found, before all details.
+
+    Args:
+        figure: the largest thing on the page; empty where nothing is sure.
+        slow: whether it is bad news.
+        sentence: beside it.
+    """
+    large = f"<strong{' data-slow' if slow else ''}>{figure}</strong>" if figure else ""
+    return f"{large}<p>{escape(sentence)}</p>"
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """The components that show a report, and the name of its files."""
@@ -44,15 +56,12 @@ class Results:
         """The area with its headline and table.
 
         Args:
-            figure: the largest thing on the page.
-            slow: whether it is bad news.
-            sentence: beside it.
+            figure, slow, sentence: as of :func:`headline_html`.
             table: as HTML.
         """
-        headline = f"<strong{' data-slow' if slow else ''}>{figure}</strong><p>{escape(sentence)}</p>"
         return {
             self.area: gr.update(visible=True),
-            self.headline: headline,
+            self.headline: headline_html(figure, slow, sentence),
             self.table: table,
             self.files: gr.update(visible=True),
         }

@@ -90,7 +90,7 @@ def show_sweep(offer: Offer, results: Results, report: SweepReport) -> Updates:
     best, on_server = report.best, report.server is not None
     pays = bool(report.pays)
     known = best is not None and (on_server or report.pays is not None)  # what is open is not said in large type
-    figure = NOTHING if not known else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
+    figure = "" if not known else f"{best.speedup:.2f}×" if on_server or not pays else f"γ = {best.gamma}"
     table = table_html(_columns(report), report.rows)
     drawn = () if on_server else zip(results.plots, FIGURES, strict=True)
     return {
