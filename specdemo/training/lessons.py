@@ -6,8 +6,10 @@ So a drafter's step costs the drafter alone; the target, which is many times as 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +69,8 @@ def make_lessons(
     tapped = TappedModel(target.model, taps)
     seconds = (1 - recipe.text_share) * 60 * recipe.minutes
     spent = 0.0
-    for index, (ids, learned) in enumerate(_batches(texts, tasks, recipe)):
-        path = run.folder / FOLDER / f"{index:05d}.npz"
+    for index, (name, batch) in enumerate(_batches(texts, tasks, recipe)):
+        path = run.folder / FOLDER / f"{name}.npz"
         if path.exists():
             with np.load(path) as arrays:
                 spent += float(arrays["seconds"])
@@ -76,6 +78,7 @@ def make_lessons(
             return
         else:
             began = time.monotonic()
+            ids, learned = batch()
             with torch.no_grad():
                 hidden = tapped.view(ids.to(run.device), use_cache=False).last_hidden_state
             states = {"features": tapped.take(), "hidden": hidden}
@@ -89,16 +92,15 @@ def make_lessons(
             run.log(f"lessons: {index + 1}, {spent / 60:.1f} of {seconds / 60:.1f} minutes")
 
 
-def _batches(texts: Texts, tasks: TaskStream, recipe: Recipe) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Without end."""
-    order = np.random.default_rng(recipe.seed).permutation(len(texts.ids))
-    parts = [order[start : start + recipe.rows] for start in range(0, len(order), recipe.rows)]
-    step = 0
-    while True:
-        if step < len(parts):
-            yield texts.batch(parts[step].tolist())
-        yield of_tasks(tasks, step, recipe)
-        step += 1
+def _batches(
+    texts: Texts, tasks: TaskStream, recipe: Recipe
+) -> Iterator[tuple[str, Callable[[], tuple[torch.Tensor, torch.Tensor]]]]:
+    """Without end: a name, and what makes the ids and marks. With more texts the others stay the same."""
+    for step in count():
+        rows = range(step * recipe.rows, min((step + 1) * recipe.rows, len(texts.ids)))
+        if rows:
+            yield f"texts-{step:05d}", partial(texts.batch, rows)
+        yield f"tasks-{step:05d}", partial(of_tasks, tasks, step, recipe)
 
 
 class Lessons:
