@@ -25,7 +25,7 @@ from specdemo.training.tasks.domains import domains, held_out_tasks
 from specdemo.training.tasks.loss import summed_cross_entropy
 from specdemo.training.tasks.plan import Phase, Plan, tiny_plan
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Answer, Domain, Draw, Task
+from specdemo.training.tasks.task import Answer, Domain, Draw, Task, is_held_out
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 from specdemo.training.tasks.train import train
 
@@ -59,6 +59,18 @@ def test_the_checker_accepts_the_generators_answers(domain: Domain) -> None:
     tasks = [domain.task(Draw(f"{seed}")) for seed in range(SEEDS)]
     assert all(right(domain, tasks, [Answer(t.answer) for t in tasks]))
     assert len({t.prompt for t in tasks}) > 0.95 * SEEDS, "too little variety"
+
+
+def test_practice_is_never_asked_and_has_no_held_out_sum() -> None:
+    """A check that asks what was drilled, or whose sums were practised, would flatter the target."""
+    practice = {arithmetic: "equations", edit: "capital words"}
+    for domain, kind in practice.items():
+        assert any(domain.task(Draw(f"{seed}")).kind == kind for seed in range(100))
+        assert not any(task.kind == kind for task in held_out_tasks(domain, 300))
+    tasks = [arithmetic.task(Draw(f"{seed}")) for seed in range(300)]
+    sums = [s for t in tasks if t.kind == "equations" for s in re.findall(r"(\d+) \+ (\d+) =", t.prompt)]
+    assert len(sums) > 100
+    assert not any(is_held_out("+", (int(a), int(b))) for a, b in sums)
 
 
 @pytest.mark.parametrize("domain", GENERATED, ids=lambda d: d.name)
