@@ -1,112 +1,199 @@
-"""``python -m specdemo.bench``: speed-ups by domain, and speeds against those of transformers."""
+"""``python -m specdemo.bench``: every drafter of a pair against plain decoding, by domain.
+
+Of several γ each drafter takes the one that was fastest on the domain's first prompts, which do not count. On the
+others all contenders answer once, in turn. A speed-up is that of decoding, without prefills, over all prompts of a
+domain; beside it stands the middle half of the prompts' own ratios. Ratios over transformers include the prefill.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median, quantiles
 from typing import Any
 
-from specdemo.bench.forwards import read_bandwidth, step_bytes
-from specdemo.bench.harness import Args, Results, columns, head, load, median_of, run_bench, spread
-from specdemo.bench.speed import ACCEPTANCE_GAMMA, Plan, measure_domain, race_over_alone, summary
+from specdemo.bench.asked import prompts_of
+from specdemo.bench.contenders import (
+    Contender,
+    Sample,
+    assisted_generate,
+    generate,
+    lookup_generate,
+    ours,
+)
+from specdemo.bench.harness import Args, Results, columns, head, interleaved, load, median_of, run_bench, spread
+from specdemo.drafters import offered_with
+from specdemo.errors import SettingsError
+from specdemo.metrics import counts_of, totals
 from specdemo.models.pair import ModelPair
-from specdemo.runs.prompts import by_domain
-from specdemo.runs.single import run
+from specdemo.runs.encode import encode
 from specdemo.settings import Settings
+
+PLAIN, GENERATE, ASSISTED, LOOKUP_GENERATE = "plain", "generate", "assisted generate", "prompt lookup of generate"
+LOOKUP = "prompt_lookup"
 
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
     pair = load(args)
-    gammas = sorted({*args.gammas, *args.assisted_gammas, ACCEPTANCE_GAMMA})
-    plan = Plan(gammas, args.assisted_gammas, args.tokens, args.repeats)
-    prompts = by_domain()
-    first = next(iter(prompts.values()))[0].prompt
-    plain = run(pair, first, Settings(strategy="autoregressive", max_new_tokens=args.tokens))
-    domains = [summary(measure_domain(pair, d, p[: args.prompts], plan), plan) for d, p in prompts.items()]
-    over_assisted = (next(iter(d["speculative_over_assisted"].values()), None) for d in domains)
+    tuning = args.tuning if len(args.gammas) > 1 else 0
+    domains = [
+        _domain(pair, name, some[:tuning], some[tuning:], args)
+        for name, some in prompts_of(args, tuning + args.prompts).items()
+    ]
+    names = [row["way"] for row in domains[0]["ways"]]
+    medians = {name: median_of(_row(domain, name)["speedup"] for domain in domains) for name in names}
     return {
-        **head(args, pair.device, "tokens", "repeats", temperature=0),
+        **head(args, pair.device, "gammas", "tuning", "tokens", "temperature"),
         "dtype": pair.dtype,
-        "engine": plain.engine,
-        "memory": memory_traffic(pair, domains, args.tokens),
-        "median_over_assisted": median_of(over_assisted),
-        "median_over_generate": median_of(d["autoregressive_over_generate"] for d in domains),
-        "median_speedup": median_of(d["speedup"] for d in domains),
-        "median_acceptance_rate_gamma_4": median_of(d["acceptance_rate_gamma_4"] for d in domains),
+        "prompts": "held-out tasks" if args.corpus else "example prompts",
+        "median_speedups": medians,
         "domains": domains,
-        "race_over_alone": race_over_alone(pair, first, ACCEPTANCE_GAMMA, args.tokens, args.repeats),
     }
 
 
-def memory_traffic(pair: ModelPair, domains: list[dict[str, Any]], tokens: int) -> dict[str, float]:
-    """Bytes that a plain step must read, and reads a second, against what the memory delivers."""
-    step = step_bytes(pair.target, tokens)
-    rate = median_of(d["tokens_per_second"]["autoregressive"] for d in domains) or 0.0
-    return {"step_bytes": step, "bytes_per_second": step * rate, "read_bandwidth": read_bandwidth(pair.device)}
+def _common(args: Args) -> Settings:
+    rule = {"acceptance": "sampling"} if args.temperature else {}
+    return Settings(max_new_tokens=args.tokens, temperature=args.temperature, **rule)
 
 
-OWN = {
+def _best_gammas(pair: ModelPair, prompts: Sequence[str], args: Args) -> dict[str, int]:
+    """Each drafter's fastest γ on these prompts; the only one where there is no choice."""
+    found = {}
+    for spec in offered_with(pair.parts):
+        ways = {gamma: ours(pair, replace(_common(args), drafter=spec.name, gamma=gamma)) for gamma in args.gammas}
+        if len(ways) == 1:
+            found[spec.name] = args.gammas[0]
+            continue
+        samples = {gamma: [decode(encode(pair, prompt)) for prompt in prompts] for gamma, decode in ways.items()}
+        found[spec.name] = max(samples, key=lambda gamma: _decode_pace(samples[gamma]))
+    return found
+
+
+def _ways(pair: ModelPair, gammas: dict[str, int], args: Args) -> dict[str, Contender]:
+    """Our drafters; greedily also what transformers has to put beside them."""
+    common = _common(args)
+    ways = {PLAIN: ours(pair, replace(common, strategy="autoregressive"))}
+    for name, gamma in gammas.items():
+        ways[name] = ours(pair, replace(common, drafter=name, gamma=gamma))
+    if not args.temperature:
+        ways[GENERATE] = generate(pair, args.tokens)
+        if "model" in gammas:
+            ways[ASSISTED] = assisted_generate(pair, args.tokens, gammas["model"])
+        ways[LOOKUP_GENERATE] = lookup_generate(pair, args.tokens, gammas[LOOKUP], common.lookup_ngram)
+    return ways
+
+
+def _domain(
+    pair: ModelPair, name: str, tuning: Sequence[str], prompts: Sequence[str], args: Args
+) -> dict[str, Any]:
+    if not prompts:
+        raise SettingsError("tuning", f"{len(tuning)} prompts leave none of {name} to measure; give fewer.")
+    gammas = _best_gammas(pair, tuning, args)
+    ways = _ways(pair, gammas, args)
+    found: dict[str, list[Sample]] = {way: [] for way in ways}
+    for number, prompt in enumerate(prompts):
+        turns = {way: partial(decode, encode(pair, prompt)) for way, decode in ways.items()}
+        for way, samples in interleaved(turns, 1, int(number == 0)).items():
+            found[way] += samples
+    plain = found[PLAIN]
+    same = all(a.ids == b.ids for some in found.values() for a, b in zip(plain, some, strict=True))
+    return {
+        "domain": name,
+        "prompts": len(prompts),
+        "tokens": median(len(sample.ids) for sample in plain),
+        "identical": same if not args.temperature else None,
+        "tokens_per_second": {way: _pace(samples) for way, samples in found.items()},
+        "ways": [_figures(way, found[way], plain, gamma) for way, gamma in gammas.items()],
+        "over_generate": _over(found, GENERATE, PLAIN),
+        "over_assisted": _over(found, ASSISTED, "model"),
+        "over_lookup": _over(found, LOOKUP_GENERATE, LOOKUP),
+    }
+
+
+def _figures(way: str, found: list[Sample], plain: list[Sample], gamma: int) -> dict[str, Any]:
+    traces = [sample.trace for sample in found]
+    rounds = [r for trace in traces for r in counts_of(trace.rounds)]
+    sums = totals(rounds, gamma)
+    ratios = [_decode_pace([fast]) / _decode_pace([slow]) for fast, slow in zip(found, plain, strict=True)]
+    metrics = [t.metrics(s.trace) for t, s in zip(traces, plain, strict=True)]
+    return {
+        "way": way,
+        "gamma": gamma,
+        "speedup": _decode_pace(found) / _decode_pace(plain),
+        "middle_half": quantiles(ratios, n=4)[::2] if len(ratios) > 1 else 2 * ratios,
+        "tokens_a_round": sums.mean_acceptance_length,
+        "per_position": sums.per_position,
+        "draft_cost": median_of(m.draft_cost for m in metrics),
+        "verify_cost": median_of(m.verify_cost for m in metrics),
+    }
+
+
+def _pace(samples: Sequence[Sample]) -> float:
+    """Tokens a second, prefill included; sampled texts of one prompt differ in length."""
+    return sum(len(s.ids) for s in samples) / sum(s.seconds for s in samples)
+
+
+def _decode_pace(samples: Sequence[Sample]) -> float:
+    """Tokens a second after the first, of ours; the usual tokens/s of this project."""
+    found = [sample.trace.metrics() for sample in samples]
+    return sum(m.emitted for m in found) / sum(m.seconds - m.ttft for m in found)
+
+
+def _over(found: dict[str, list[Sample]], slow: str, fast: str) -> float | None:
+    if slow not in found or fast not in found:
+        return None
+    return _pace(found[fast]) / _pace(found[slow])
+
+
+def _row(domain: dict[str, Any], way: str) -> dict[str, Any]:
+    return next(row for row in domain["ways"] if row["way"] == way)
+
+
+ROWS = {
+    "drafter": "{way}",
     "domain": "{domain}",
-    "prompts": "{prompts}",
-    "best γ": "{best_gamma}",
-    "speed-up": spread("speedup", "speedup_spread"),
-    "accepted γ=4": "{acceptance_rate_gamma_4:.2f}",
-    "τ": "{costs[mean_acceptance_length]:.2f}",
-    "c": "{costs[draft_cost]:.2f}",
-    "v(γ)": "{costs[verify_cost]:.2f}",
-    "other": "{costs[other_share]:.1%}",
-    "adaptive/best": "{adaptive_over_best:.2f}×",
-    "identical": "{identical}",
+    "γ": "{gamma}",
+    "speed-up": spread("speedup", "middle_half"),
+    "τ": "{rate}",
+    "kept by position": "{kept}",
+    "c": "{c}",
+    "v(γ)": "{v}",
 }
-"""Our speculative decoding against our plain decoding."""
-OTHER = {
-    "domain": "{domain}",
-    "plain tokens/s": "{tokens_per_second[autoregressive]:.0f}",
-    "plain/generate": spread("autoregressive_over_generate", "autoregressive_over_generate_spread"),
-    "spec/assisted": spread("over_assisted", "over_assisted_spread"),
-    "best/its defaults": "{best_over_assisted_defaults:.2f}×",
-    "lookup/lookup": "{lookup_over_generate_lookup:.2f}×",
-}
-"""Ours against transformers'."""
 
 
-def table(results: dict[str, Any]) -> str:
+def table(results: Results) -> str:
     """The results for people."""
-    memory, clocks, settings = results["memory"], results["race_over_alone"], results["settings"]
-    counted = [_row(d) for d in results["domains"] if d["counted_prompts"]]
+    settings, domains = results["settings"], results["domains"]
+    rows = [_cells(row, domain["domain"]) for domain in domains for row in domain["ways"]]
+    medians = ", ".join(f"{way} {value:.2f}×" for way, value in results["median_speedups"].items())
     lines = [
-        f"{results['pair']}, {results['dtype']}, {results['engine']} engine; "
-        f"greedy, {settings['tokens']} tokens, median of {settings['repeats']} interleaved runs (least to most)",
+        f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ of {settings['gammas']}, at most "
+        f"{settings['tokens']} tokens, {domains[0]['prompts']} {results['prompts']} a domain",
         "",
-        columns(OWN, counted),
-        *(f"{d['domain']}: all outputs loop" for d in results["domains"] if not d["counted_prompts"]),
+        columns(ROWS, sorted(rows, key=lambda row: row["way"])),
         "",
-        columns(OTHER, counted),
+        f"medians over the domains: {medians}",
     ]
-    if counted:
-        lines += [
-            "",
-            f"medians over the domains: speed-up {results['median_speedup']:.2f}×, plain/generate "
-            f"{results['median_over_generate']:.2f}×, spec/assisted {results['median_over_assisted']:.2f}×, "
-            f"acceptance rate at γ=4 {results['median_acceptance_rate_gamma_4']:.2f}",
-        ]
-    lines += [
-        f"a plain step reads {memory['step_bytes'] / 1e6:.0f} MB, {memory['bytes_per_second'] / 1e9:.1f} GB/s; "
-        f"memory was read at {memory['read_bandwidth'] / 1e9:.1f} GB/s",
-        f"lane clock in a race / alone: plain {clocks['autoregressive']:.3f}, "
-        f"speculative {clocks['speculative']:.3f}",
-    ]
+    for d in domains:
+        if d["over_generate"] is not None:
+            others = [
+                f"plain / generate {d['over_generate']:.2f}×",
+                f"lookup / its lookup {d['over_lookup']:.2f}×",
+            ]
+            if d["over_assisted"] is not None:
+                others.append(f"draft / assisted {d['over_assisted']:.2f}×")
+            same = "same ids" if d["identical"] else "OTHER IDS"
+            lines.append(f"{d['domain']}: {d['tokens']:.0f} tokens, {same}; {', '.join(others)}")
     return "\n".join(lines)
 
 
-def _row(domain: dict[str, Any]) -> dict[str, Any]:
-    gamma = next(iter(domain["speculative_over_assisted"]))
-    return {
-        **domain,
-        "prompts": len(domain["counted_prompts"]),
-        "identical": "yes" if domain["all_outputs_identical"] else "NO",
-        "over_assisted": domain["speculative_over_assisted"][gamma],
-        "over_assisted_spread": domain["speculative_over_assisted_spread"][gamma],
-    }
+def _cells(row: dict[str, Any], domain: str) -> dict[str, Any]:
+    """A row as text; what no round tells, such as the cost of drafts where nothing was drafted, is a dash."""
+    names = {"rate": "tokens_a_round", "c": "draft_cost", "v": "verify_cost"}
+    known = {cell: "–" if row[name] is None else f"{row[name]:.2f}" for cell, name in names.items()}
+    return {**row, **known, "domain": domain, "kept": " ".join(f"{share:.0%}" for share in row["per_position"])}
 
 
 if __name__ == "__main__":
@@ -116,12 +203,11 @@ if __name__ == "__main__":
         measure,
         table,
         pair="builtin",
-        device=None,
-        dtype=None,
-        gammas=[2, 3, 4, 5, 6, 8],
-        assisted_gammas=[4],
+        gammas=[3, 5, 8],
+        tuning=2,
+        temperature=0.0,
         tokens=128,
-        repeats=5,
-        prompts=4,
-        threads=None,
+        prompts=20,
+        corpus=None,
+        threads=1,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -28,13 +27,11 @@ class Sample:
     Attributes:
         ids: the output.
         seconds: decoding time, prefill included; the lane clock for ours, wall time for transformers.
-        wall_seconds: wall time of the whole call, for ours with the record of every token.
         trace: ours only.
     """
 
     ids: list[int]
     seconds: float
-    wall_seconds: float
     trace: Trace | None = None
 
 
@@ -47,14 +44,14 @@ class Samples:
 
     of: dict[str, list[list[Sample]]] = field(default_factory=dict)
 
-    def ratios(self, slow: str, fast: str, clock: str = "seconds") -> list[float]:
+    def ratios(self, slow: str, fast: str) -> list[float]:
         """How many times faster ``fast`` is in each repeat, by total times; none without a prompt."""
         repeats = zip(self.of[slow], self.of[fast], strict=True)
-        return [_total(s, clock) / _total(f, clock) for s, f in repeats if s]
+        return [_total(s) / _total(f) for s, f in repeats if s]
 
-    def ratio(self, slow: str, fast: str, clock: str = "seconds") -> float | None:
+    def ratio(self, slow: str, fast: str) -> float | None:
         """The median of the same over the repeats."""
-        ratios = self.ratios(slow, fast, clock)
+        ratios = self.ratios(slow, fast)
         return median(ratios) if ratios else None
 
     def tokens_per_second(self, contender: str) -> float | None:
@@ -67,17 +64,16 @@ class Samples:
         return [sample.trace for sample in self.of[contender][0]]
 
 
-def _total(samples: list[Sample], clock: str = "seconds") -> float:
-    return sum(getattr(s, clock) for s in samples)
+def _total(samples: list[Sample]) -> float:
+    return sum(s.seconds for s in samples)
 
 
 def ours(pair: ModelPair | ServerPair, settings: Settings) -> Contender:
     """This project's decoding; or a server's, by the client's clock, which has the way there and back in it."""
 
     def decode(ids: list[int]) -> Sample:
-        start = time.perf_counter()
         trace = run(pair, ids, settings)
-        return Sample(trace.token_ids, trace.rounds[-1].seconds, time.perf_counter() - start, trace)
+        return Sample(trace.token_ids, trace.rounds[-1].seconds, trace)
 
     return decode
 
@@ -96,25 +92,23 @@ def generate(pair: ModelPair, max_new_tokens: int, **options: Any) -> Contender:
             pad_token_id=0,
             **options,
         )
-        seconds = now(pair.device) - start
-        return Sample(out[0, len(ids) :].tolist(), seconds, seconds)
+        return Sample(out[0, len(ids) :].tolist(), now(pair.device) - start)
 
     return decode
 
 
-def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int | None) -> Contender:
-    """``generate`` with the draft as assistant, at a constant γ, or for None as transformers does by itself.
+def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int) -> Contender:
+    """``generate`` with the draft as assistant, at a constant γ.
 
-    Its defaults begin with 20 tokens a round, stop where the draft is unsure, and adapt from run to run. They do
-    so in the assistant's configuration, so every run is given a copy of its own.
+    By default it would begin with 20 tokens a round, stop where the draft is unsure, and adapt from run to run.
+    That stands in the assistant's configuration, so every run is given a copy of its own.
     """
     decode = generate(pair, max_new_tokens, assistant_model=pair.draft)
     constant = {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.0}
 
     def decode_with(ids: list[int]) -> Sample:
         config = copy.deepcopy(pair.draft.generation_config)
-        if gamma is not None:
-            config.update(num_assistant_tokens=gamma, **constant)
+        config.update(num_assistant_tokens=gamma, **constant)
         with patch.object(pair.draft, "generation_config", config):
             return decode(ids)
 

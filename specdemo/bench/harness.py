@@ -28,7 +28,6 @@ TYPES = {"threads": int, "processes": int, "json": Path, "corpus": Path}
 """Of options that may have no default; those of the others are their defaults'."""
 HELP = {
     "attacks": "by name; all unless given",
-    "assisted_gammas": "tokens drafted a round by transformers, each measured",
     "browser": "Chromium's executable",
     "budget": "seconds of the advisor",
     "budget_mb": "of the store; both default pairs need more",

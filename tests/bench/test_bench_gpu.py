@@ -66,7 +66,7 @@ def test_contenders_take_turns_and_the_first_does_not_count() -> None:
     def way(name: str) -> object:
         def decode(ids: list[int]) -> Sample:
             order.append(name)
-            return Sample([1], float(len(order)), 0.0)
+            return Sample([1], float(len(order)))
 
         return decode
 

@@ -1,4 +1,4 @@
-"""The bench of drafters: what each keeps, by domain, and what is put beside it."""
+"""The bench by domain: what each keeps, by domain, and what is put beside it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from corpus_files import write_corpus
 
-from specdemo.bench import drafters
+from specdemo.bench import __main__ as by_domain
 from specdemo.bench.contenders import Sample
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
@@ -20,9 +20,9 @@ def test_every_drafter_is_held_against_plain_decoding(
     text_pair: ModelPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards the comparison: the same ids everywhere, shares that fall with the position, all domains."""
-    monkeypatch.setattr(drafters, "load", lambda args: text_pair)
-    args = drafters.Args(**OPTIONS, temperature=0.0, corpus=write_corpus(tmp_path))
-    found = drafters.measure(args)
+    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
+    args = by_domain.Args(**OPTIONS, temperature=0.0, corpus=write_corpus(tmp_path))
+    found = by_domain.measure(args)
     assert {d["domain"] for d in found["domains"]} == {"chat", "stories", "data", "arithmetic", "code", "edit"}
     assert all(d["identical"] and d["over_assisted"] > 0 for d in found["domains"])
     for domain in found["domains"]:
@@ -30,41 +30,41 @@ def test_every_drafter_is_held_against_plain_decoding(
         for row in domain["ways"]:
             assert sorted(row["per_position"], reverse=True) == row["per_position"]
             assert row["tokens_a_round"] == pytest.approx(1 + sum(row["per_position"]), abs=0.5)
-    assert "prompt_lookup" in drafters.table(found)
+    assert "prompt_lookup" in by_domain.table(found)
 
 
 def test_each_drafter_takes_the_gamma_that_was_fastest_on_other_prompts(
     text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards a speed-up against a γ that was chosen on the prompts it is told of."""
-    monkeypatch.setattr(drafters, "load", lambda args: text_pair)
+    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
     some = ("a hat", "two hats", "three hats", "four")
-    monkeypatch.setattr(drafters, "prompts_of", lambda args, count: dict.fromkeys("ab", some[:count]))
-    tuned, real = [], drafters._decode_pace
+    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: dict.fromkeys("ab", some[:count]))
+    tuned, real = [], by_domain._decode_pace
 
     def pace(samples: list[Sample]) -> float:
         tuned.append([list(sample.trace.prompt_ids) for sample in samples])
         return real(samples) * (10 if samples[0].trace.settings.gamma == 4 else 1)
 
-    monkeypatch.setattr(drafters, "_decode_pace", pace)
-    args = drafters.Args(**{**OPTIONS, "gammas": [2, 4], "tuning": 1}, temperature=0.0, corpus=None)
-    for domain in drafters.measure(args)["domains"]:
+    monkeypatch.setattr(by_domain, "_decode_pace", pace)
+    args = by_domain.Args(**{**OPTIONS, "gammas": [2, 4], "tuning": 1}, temperature=0.0, corpus=None)
+    for domain in by_domain.measure(args)["domains"]:
         assert {row["gamma"] for row in domain["ways"]} == {4}
         assert domain["prompts"] == 2
     assert tuned[:6] == 6 * [[encode(text_pair, "a hat")]]  # three drafters, two γ
     assert all(encode(text_pair, "a hat") not in asked for asked in tuned[6:12])
     args.tuning, args.prompts = 4, 0
     with pytest.raises(SettingsError, match="leave none of"):
-        drafters.measure(args)
+        by_domain.measure(args)
 
 
 def test_sampled_runs_have_nothing_of_transformers_beside_them(
     text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts are drawn anew then, so speeds are compared, not ids."""
-    monkeypatch.setattr(drafters, "load", lambda args: text_pair)
-    monkeypatch.setattr(drafters, "prompts_of", lambda args, count: {"a": ["a hat"][:count]})
-    found = drafters.measure(drafters.Args(**{**OPTIONS, "prompts": 1}, temperature=0.8, corpus=None))
+    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
+    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: {"a": ["a hat"][:count]})
+    found = by_domain.measure(by_domain.Args(**{**OPTIONS, "prompts": 1}, temperature=0.8, corpus=None))
     assert all(d["identical"] is None and d["over_generate"] is None for d in found["domains"])
     assert found["median_speedups"].keys() == {"model", "prompt_lookup", "early_exit"}
-    drafters.table(found)
+    by_domain.table(found)
