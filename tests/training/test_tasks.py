@@ -61,21 +61,16 @@ def test_the_checker_accepts_the_generators_answers(domain: Domain) -> None:
     assert len({t.prompt for t in tasks}) > 0.95 * SEEDS, "too little variety"
 
 
-def test_practice_is_never_asked_and_has_nothing_held_out() -> None:
-    """A check that asks what was drilled, or whose sums and exchanges were practised, would flatter the target."""
-
-    def drilled(domain: Domain, kind: str, pattern: str) -> list[tuple[str, str]]:
-        tasks = [domain.task(Draw(f"{seed}")) for seed in range(300)]
+def test_practice_is_never_asked_and_has_no_held_out_sum() -> None:
+    """A check that asks what was drilled, or whose sums were practised, would flatter the target."""
+    practice = {arithmetic: "equations", edit: "capital words"}
+    for domain, kind in practice.items():
+        assert any(domain.task(Draw(f"{seed}")).kind == kind for seed in range(100))
         assert not any(task.kind == kind for task in held_out_tasks(domain, 300))
-        return [found for t in tasks if t.kind == kind for found in re.findall(pattern, t.prompt)]
-
-    assert drilled(edit, "capital words", "([Cc])(apital)")
-    sums = drilled(arithmetic, "equations", r"(\d+) \+ (\d+) =")
-    exchanges = drilled(edit, "word changes", r"(?:Change|Replace) (\w+) (?:to|by) (\w+)\.")
+    tasks = [arithmetic.task(Draw(f"{seed}")) for seed in range(300)]
+    sums = [s for t in tasks if t.kind == "equations" for s in re.findall(r"(\d+) \+ (\d+) =", t.prompt)]
     assert len(sums) > 100
-    assert len(exchanges) > 30
     assert not any(is_held_out("+", (int(a), int(b))) for a, b in sums)
-    assert not any(is_held_out("replace", exchange) for exchange in exchanges)
 
 
 @pytest.mark.parametrize("domain", GENERATED, ids=lambda d: d.name)
