@@ -63,6 +63,7 @@ class Trainer:
         state: the checkpoint of an earlier start, whose steps are not repeated.
         run: where and how it runs.
         budget: seconds of all starts together after which no step begins; None for all steps.
+        spent: seconds of the phases before this one.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Trainer:
         state: dict | None,
         run: Run,
         budget: float | None = None,
+        spent: float = 0.0,
     ) -> None:
         matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layer" in n]
         chosen = {id(p) for p in matrices}
@@ -96,7 +98,7 @@ class Trainer:
         model.train()
         self._losses: list[torch.Tensor] = []
         self._clock, self._reported = time.monotonic(), self._done
-        self._budget, self._began = budget, time.monotonic() - (state or {}).get("seconds", 0.0)
+        self._budget, self._began = budget, time.monotonic() - (state["seconds"] if state else spent)
 
     @property
     def seconds(self) -> float:

@@ -263,11 +263,12 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(every, tokenizer, tmp_pat
         if "step 4/4" in message and any("grown" in m for m in seen):
             raise Killed
 
-    whole = train(plan, every, tokenizer, run("whole", lambda message: None))
+    whole, seconds = train(plan, every, tokenizer, run("whole", lambda message: None))
     with pytest.raises(Killed):
         train(plan, every, tokenizer, run("broken", kill_after_growing))
-    resumed = train(plan, every, tokenizer, run("broken", lambda message: None))
+    resumed, longer = train(plan, every, tokenizer, run("broken", lambda message: None))
     assert whole.config.num_hidden_layers == plan.phases[-1].layers
+    assert min(seconds, longer) > 0
     for name, weight in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weight), name
 
@@ -280,6 +281,8 @@ def test_the_commands_train_and_check(corpus: Path, tmp_path: Path, monkeypatch,
     log = (tmp_path / "log.txt").read_text(encoding="utf-8")
     assert "held-out loss, edit" in log
     assert "| arithmetic | steps |" in log
+    config = json.loads((tmp_path / "target" / "config.json").read_text(encoding="utf-8"))
+    assert " layers, 0.0 hours on " in config["training_note"]
     for folder in (tmp_path, tmp_path / "target"):
         words = ["check", str(folder), "--corpus", str(corpus), "--prompts", "2", "--domains", "chat", "edit"]
         monkeypatch.setattr(sys, "argv", words)
@@ -315,7 +318,9 @@ def test_a_run_begins_with_a_finished_target(
         for name, weight in layer.state_dict().items():
             assert torch.equal(weight, read.model.layers[0].state_dict()[name])
     config = json.loads((tmp_path / "run" / "target" / "config.json").read_text(encoding="utf-8"))
-    assert config["training_note"].startswith("1M tokens. From that target: 0.000512M tokens at 2 layers, on ")
+    assert config["training_note"].startswith(
+        "1M tokens. From that target: 0.000512M tokens at 2 layers, 0.0 hours on "
+    )
     with pytest.raises(SystemExit, match=r"are \(32, 2, 64, \d+\), the plan's are \(64, "):
         command.read_start(tmp_path / "start", replace(plan, width=64))
     with pytest.raises(SystemExit, match=r"no config\.json; give"):

@@ -172,9 +172,9 @@ def main() -> None:
         tokenizer.save_pretrained(folder)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     log(f"start in {dtype} on {device}")
-    target = train(plan, every, tokenizer, run, start)
+    target, seconds = train(plan, every, tokenizer, run, start)
     stretches = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in plan.phases)
-    note = f"{stretches}, on {hardware(device, dtype)}."
+    note = f"{stretches}, {seconds / 3600:.1f} hours on {hardware(device, dtype)}."
     if start:
         note = f"{getattr(start.config, 'training_note', '')} From that target: {note}".strip()
     write_model(target, tokenizer, args.out / "target", note)

@@ -27,8 +27,8 @@ def train(
     tokenizer: PreTrainedTokenizerFast,
     run: Run,
     start: LlamaForCausalLM | None = None,
-) -> LlamaForCausalLM:
-    """The finished target; resumes from ``folder/target.pt``.
+) -> tuple[LlamaForCausalLM, float]:
+    """The finished target, and the seconds of all starts and phases; resumes from ``folder/target.pt``.
 
     Args:
         start: of another run, with layers of the plan's shape; what a run without a checkpoint begins with.
@@ -41,6 +41,7 @@ def train(
     model = build_model(shape, phases[first].layers, plan.seed)
     if start and not state:
         model = grown(start, shape, phases[first].layers, plan.seed)
+    spent = 0.0
     for index in range(first, len(phases)):
         phase = phases[index]
         if index > first:
@@ -53,7 +54,7 @@ def train(
         step_tokens = rows * plan.window
         steps = max(1, phase.tokens // step_tokens)
         label, rates = f"target {phase.layers} layers", (plan.matrix_lr, plan.vector_lr)
-        trainer = Trainer(label, model, rates, steps, step_tokens, path, index, state, run)
+        trainer = Trainer(label, model, rates, steps, step_tokens, path, index, state, run, spent=spent)
         before = sum(p.tokens for p in phases[:index])
         check_steps = max(1, plan.check_every // step_tokens)
         for step in trainer.steps():
@@ -66,7 +67,8 @@ def train(
             last = phase is phases[-1] and step + 1 == steps
             if last or (step + 1) % check_steps == 0:
                 _report(plain(model), plan, domains, stream, tokenizer, run)
-    return plain(model)
+        spent = trainer.seconds
+    return plain(model), spent
 
 
 def plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
