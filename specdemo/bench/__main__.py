@@ -1,8 +1,9 @@
 """``python -m specdemo.bench``: every drafter of a pair against plain decoding, by domain.
 
 Of several γ each drafter takes the one that was fastest on the domain's first prompts, which do not count. On the
-others all contenders answer once, in turn. A speed-up is that of decoding, without prefills, over all prompts of a
-domain; beside it stands the middle half of the prompts' own ratios. Ratios over transformers include the prefill.
+others all contenders answer once, in turn; a prompt whose plain output loops does not count. A speed-up is that of
+decoding, without prefills, over all prompts of a domain; beside it stands the middle half of the prompts' own ratios.
+Ratios over transformers include the prefill.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from statistics import median, quantiles
 from typing import Any
 
+from specdemo.analysis.repetition import loops
 from specdemo.bench.asked import prompts_of
 from specdemo.bench.contenders import (
     Contender,
@@ -97,11 +99,16 @@ def _domain(
         turns = {way: partial(decode, encode(pair, prompt)) for way, decode in ways.items()}
         for way, samples in interleaved(turns, 1, int(number == 0)).items():
             found[way] += samples
+    counted = [n for n, sample in enumerate(found[PLAIN]) if not loops(sample.ids)]
+    if not counted:
+        raise SettingsError("prompts", f"the plain output of all {len(prompts)} of {name} loops; give more.")
+    found = {way: [samples[n] for n in counted] for way, samples in found.items()}
     plain = found[PLAIN]
     same = all(a.ids == b.ids for some in found.values() for a, b in zip(plain, some, strict=True))
     return {
         "domain": name,
-        "prompts": len(prompts),
+        "prompts": len(counted),
+        "looping": len(prompts) - len(counted),
         "tokens": median(len(sample.ids) for sample in plain),
         "identical": same if not args.temperature else None,
         "tokens_per_second": {way: _pace(samples) for way, samples in found.items()},
@@ -170,7 +177,7 @@ def table(results: Results) -> str:
     medians = ", ".join(f"{way} {value:.2f}×" for way, value in results["median_speedups"].items())
     lines = [
         f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ of {settings['gammas']}, at most "
-        f"{settings['tokens']} tokens, {domains[0]['prompts']} {results['prompts']} a domain",
+        f"{settings['tokens']} tokens, {results['prompts']}",
         "",
         columns(ROWS, sorted(rows, key=lambda row: row["way"])),
         "",
@@ -185,7 +192,9 @@ def table(results: Results) -> str:
             if d["over_assisted"] is not None:
                 others.append(f"draft / assisted {d['over_assisted']:.2f}×")
             same = "same ids" if d["identical"] else "OTHER IDS"
-            lines.append(f"{d['domain']}: {d['tokens']:.0f} tokens, {same}; {', '.join(others)}")
+            looping = f" ({d['looping']} more loop)" if d["looping"] else ""
+            prompts = f"{d['prompts']} prompts{looping}"
+            lines.append(f"{d['domain']}: {prompts}, {d['tokens']:.0f} tokens, {same}; {', '.join(others)}")
     return "\n".join(lines)
 
 
