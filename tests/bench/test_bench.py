@@ -58,6 +58,24 @@ def test_each_drafter_takes_the_gamma_that_was_fastest_on_other_prompts(
         by_domain.measure(args)
 
 
+def test_prompts_whose_plain_output_loops_do_not_count(
+    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
+    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: {"a": ["a hat", "two hats"]})
+    seen: list[list[int]] = []
+    monkeypatch.setattr(by_domain, "loops", lambda ids: seen.append(ids) or len(seen) == 1)
+    args = by_domain.Args(**{**OPTIONS, "tuning": 0}, temperature=0.0, corpus=None)
+    found = by_domain.measure(args)
+    (domain,) = found["domains"]
+    assert (domain["prompts"], domain["looping"]) == (1, 1)
+    assert domain["tokens"] == len(seen[1])
+    assert "1 prompts (1 more loop)" in by_domain.table(found)
+    monkeypatch.setattr(by_domain, "loops", lambda ids: True)
+    with pytest.raises(SettingsError, match="all 2 of a loops; give more"):
+        by_domain.measure(args)
+
+
 def test_sampled_runs_have_nothing_of_transformers_beside_them(
     text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
