@@ -2,7 +2,7 @@
 
 Of several γ each drafter takes the one that was fastest on the domain's first prompts, which do not count. On the
 others all contenders answer once, in turn; a prompt whose plain output loops does not count. A speed-up is that of
-decoding, without prefills, over all prompts of a domain; beside it stands the middle half of the prompts' own ratios.
+decoding, without prefills, over all prompts of a domain; beside it stands the middle half of the prompts' ratios.
 Ratios over transformers include the prefill.
 """
 
