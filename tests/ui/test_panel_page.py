@@ -168,7 +168,8 @@ def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.matches('[data-formula]')"):
             found.append(page.get_by_role("tooltip").inner_text())
-    assert len(found) == 3, "the speed-up, and one figure of each lane"
+    large = page.locator("#race [data-role=speedup]").inner_text()  # none where noise leaves the headline open
+    assert len(found) == 2 + bool(large), "the speed-up, and one figure of each lane"
     page.locator("[data-lane='1'] [data-formula][tabindex='0']").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("tooltip")).to_contain_text("seconds of this lane's own work")

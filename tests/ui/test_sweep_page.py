@@ -140,7 +140,8 @@ def test_the_advisor_recommends_and_hands_over_lines_and_files(page: Page, tmp_p
     assert "Stopped" in ended(page, "stopped")
     expect(page.locator("#advice-chart .advice-forest")).to_contain_text("plain decoding")
     expect(page.locator("#sweep-results")).to_be_hidden()
-    expect(page.locator("#advice-code")).to_contain_text("from transformers import")
+    code = re.compile("from transformers import|transformers has no EAGLE-3 head")  # whichever is fastest here
+    expect(page.locator("#advice-code")).to_contain_text(code)
     page.get_by_role("button", name="What if the costs were others?").click()
     expect(page.locator("#advice-prediction")).to_contain_text("Prediction, not measured")
     for ending, start in (
