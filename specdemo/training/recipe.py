@@ -22,6 +22,7 @@ class Recipe:
             target says.
         task_rows, window: of one step on training tasks, in rows of so many tokens.
         unrolled: a head's draft steps that are trained, the first included; step k counts ``step_decay`` to the k.
+        one_step_share: of a head's training time, in which its first draft step alone is trained.
     """
 
     minutes: float = 60.0
@@ -44,6 +45,7 @@ class Recipe:
     task_rows: int = 16
     window: int = 256
     unrolled: int = 5
+    one_step_share: float = 0.6
     step_decay: float = 0.8
 
 
