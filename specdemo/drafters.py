@@ -94,9 +94,8 @@ def registered() -> dict[str, DrafterSpec]:
 
 
 def first_choice(parts: Collection[str]) -> DrafterSpec:
-    """The drafter that a pair with these ``PARTS`` begins with: one that needs a part, if there is any."""
-    offered = offered_with(parts)
-    return next((spec for spec in offered if spec.needs is not None), offered[0])
+    """The drafter that the page begins with for a pair with these ``PARTS``: a head, a draft model, else any."""
+    return min(offered_with(parts), key=lambda spec: ("head", "draft", None).index(spec.needs))
 
 
 def offered_with(parts: Collection[str]) -> list[DrafterSpec]:

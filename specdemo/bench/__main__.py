@@ -38,6 +38,9 @@ LOOKUP = "prompt_lookup"
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
+    for option in ("prompts", "tuning"):
+        if getattr(args, option) < 1:
+            raise SettingsError(option, f"is {getattr(args, option)}; give 1 or more.")
     pair = load(args)
     tuning = args.tuning if len(args.gammas) > 1 else 0
     domains = [

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
+from specdemo.drafters import first_choice
 from specdemo.files import write_whole
 from specdemo.losslessness.certify import certify
 from specdemo.models.source import ASSETS
@@ -27,9 +29,10 @@ def main() -> None:
     argparse.ArgumentParser("python -m specdemo.bench.examples", description=__doc__).parse_args()  # for --help
     pair = load_pair("builtin")
     prompts = [examples[0].prompt for examples in by_domain().values()]
-    sampled = Settings(acceptance="sampling", temperature=1.0)
+    drafter = first_choice(pair.parts).name
+    sampled = Settings(drafter=drafter, acceptance="sampling", temperature=1.0)
     found = {
-        "sweep": sweep(pair, prompts[0], SHORT, range(2, 9), REPEATS),
+        "sweep": sweep(pair, prompts[0], replace(SHORT, drafter=drafter), range(2, 9), REPEATS),
         "batch": batch_sizes(pair, prompts, SHORT, (1, 2, 4, 8), REPEATS),
         "losslessness": certify(pair, prompts[0], sampled),
     }

@@ -79,11 +79,11 @@ def run_one(args: argparse.Namespace) -> None:
     with loaded_for(args, [settings], errors) as pair:
         with closing(race(pair, prompt, [settings])) as lanes:
             for _, round_ in lanes:
-                out.print(rounds_text([round_]), end="", soft_wrap=True)
+                out.print(rounds_text([round_], not out.is_terminal), end="", soft_wrap=True)
         out.print("\n")
         (trace,) = lanes.traces()
         if trace.server is not None:  # only now is it known what its tokens were
-            out.print(rounds_text(trace.rounds), "\n", soft_wrap=True)
+            out.print(rounds_text(trace.rounds, not out.is_terminal), "\n", soft_wrap=True)
         recording = record(pair, prompt, [trace], args.title)
     _finish(args, recording, out)
 
@@ -130,7 +130,7 @@ def _raced(pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], out: 
                 live.update(lane_panels(titles, rounds), refresh=True)
                 drawn = time.monotonic()
     traces = events.traces()
-    out.print(lane_panels(titles, [trace.rounds for trace in traces]))
+    out.print(lane_panels(titles, [trace.rounds for trace in traces], not out.is_terminal))
     return traces
 
 
@@ -157,7 +157,7 @@ def _targets(args: argparse.Namespace) -> list[str | None]:
 
 def _finish(args: argparse.Namespace, recording: Recording, out: Console) -> None:
     """Print the figures, and write the requested files."""
-    out.print(legend())
+    out.print(legend(not out.is_terminal))
     out.print()
     out.print(figures_table(recording.traces))
     for sentence in server_lines(recording.traces):

@@ -27,6 +27,8 @@ STYLES = {
 }
 """By kind of token; they differ by more than colour, as on the page."""
 
+REJECTED = "[-{}-]"
+
 UNKNOWN = "▒"
 """Stands for a rejected token whose text the server does not report."""
 
@@ -48,36 +50,43 @@ def _picture(character: str) -> str:
     return "␡" if code == 0x7F else "�"
 
 
-def token_text(token: Token) -> Text:
-    """A token in its kind's style, without style on surrounding whitespace; a rejected token breaks no line."""
+def token_text(token: Token, marked: bool = False) -> Text:
+    """A token in its kind's style, without style on surrounding whitespace; a rejected token breaks no line.
+
+    ``marked``: a rejected token stands in the brackets of ``wdiff``, for a pipe or a file, which have no styles.
+    """
     text = UNKNOWN if token.id is None and token.kind == "rejected" else shown(token.text)
     if token.kind == "rejected":
         text = text.replace("\n", "↵").replace("\t", " ")
     body = text.strip()
     start = text.index(body)
-    return Text.assemble(text[:start], (body, STYLES[token.kind]), text[start + len(body) :])
+    shown_body = REJECTED.format(body) if marked and token.kind == "rejected" else body
+    return Text.assemble(text[:start], (shown_body, STYLES[token.kind]), text[start + len(body) :])
 
 
-def rounds_text(rounds: Iterable[Round]) -> Text:
-    """The tokens of some rounds; of draft trees no second guesses."""
-    return Text.assemble(*(token_text(token) for round_ in rounds for token in round_.reading))
+def rounds_text(rounds: Iterable[Round], marked: bool = False) -> Text:
+    """The tokens of some rounds; of draft trees no second guesses. ``marked`` as in :func:`token_text`."""
+    return Text.assemble(*(token_text(token, marked) for round_ in rounds for token in round_.reading))
 
 
-def legend() -> Text:
-    """The kinds of tokens, each in its style."""
+def legend(marked: bool = False) -> Text:
+    """The kinds of tokens, each in its style; where rejected ones are marked, how."""
+    if marked:
+        return Text(f"{REJECTED.format('rejected')} tokens were drafted and dropped")
     kinds = [Text(kind, style=style) for kind, style in STYLES.items() if kind not in ("target", "streamed")]
     return Text("  ").join(kinds)
 
 
-def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]]) -> Table:
-    """Lanes side by side, each under its title and its clock."""
+def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]], marked: bool = False) -> Table:
+    """Lanes side by side, each under its title and its clock. ``marked`` as in :func:`token_text`."""
     grid = Table.grid(expand=True, padding=(0, 1))
     for _ in titles:
         grid.add_column(ratio=1, vertical="top")
     panels = []
     for title, rounds in zip(titles, lanes, strict=True):
         clock = f" {rounds[-1].seconds:.2f} s " if rounds else " … "
-        panels.append(Panel(rounds_text(rounds), title=Text(title), subtitle=Text(clock), title_align="left"))
+        text = rounds_text(rounds, marked)
+        panels.append(Panel(text, title=Text(title), subtitle=Text(clock), title_align="left"))
     grid.add_row(*panels)
     return grid
 

@@ -162,7 +162,7 @@ class AssistedObserver(BaseStreamer):
         Raises:
             PairError: what a model gave last is no distribution, and so the reason for this error.
         """
-        for role, logits in (("draft", self._draft_logits[-1:]), ("target", [self._logits])):
+        for role, logits in (("drafter", self._draft_logits[-1:]), ("target", [self._logits])):
             if not all(finite(each) for each in logits):
                 raise not_finite(role) from error
 

@@ -75,7 +75,7 @@ class Draft:
             self._tokens.append(scores.argmax(-1))
         else:
             self._q.append(self._sampler.probabilities(scores))
-            self._tokens.append(self._sampler.draw(self._q[-1], "draft"))
+            self._tokens.append(self._sampler.draw(self._q[-1], "drafter"))
         return self._tokens[-1]
 
     def proposal(self) -> Proposal:

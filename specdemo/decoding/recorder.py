@@ -114,7 +114,7 @@ class Recorder:
         flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).cpu()
         *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
         looks: list[list[Look]] = []
-        for role, part, table in zip(("target", "draft"), parts, numbers, strict=False):
+        for role, part, table in zip(("target", "drafter"), parts, numbers, strict=False):
             kept = table.view(part.shape)
             read = kept[:, :READ].tolist()
             if not all(math.isfinite(row[1]) for row in read):

@@ -149,7 +149,7 @@ class BestFirst:
         tokens = best.indices.flatten()[chosen.indices].tolist()
         values = chosen.values.tolist()
         if any(math.isnan(value) for value in values):
-            raise not_finite("draft")
+            raise not_finite("drafter")
         found = []
         for score, place, token in zip(values, places, tokens, strict=True):
             row = place // best.values.shape[1]
@@ -194,7 +194,7 @@ class WithoutReplacement:
             places = self._first if parent is None else parent.children
             # torch draws no more than there are; top-k or top-p may leave one token.
             count = min(len(places), int((q[row] > 0).sum()))
-            for place, token in zip(places, self._sampler.draw_apart(q[row], count, "draft"), strict=False):
+            for place, token in zip(places, self._sampler.draw_apart(q[row], count, "drafter"), strict=False):
                 path = (token,) if parent is None else (*parent.path, token)
                 found.append(Node(path, parent, first_row + row, place.score, place.children))
         self._nodes += found

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
+from transformers.activations import ACT2FN
 
 from specdemo.errors import PairError
 from specdemo.models.source import is_folder
@@ -254,7 +256,12 @@ def _layer(data: Mapping[str, Any], name: str) -> PreTrainedConfig:
         kept["rope_parameters"] = {"rope_theta": theta, **kept["rope_parameters"]}
     else:
         kept["rope_theta"] = theta
-    config = kind(**sizes, **kept, num_key_value_heads=groups, num_hidden_layers=1)
+    try:
+        config = kind(**sizes, **kept, num_key_value_heads=groups, num_hidden_layers=1)
+        ACT2FN[config.hidden_act]
+    except (StrictDataclassError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise PairError(f"{name}: its config.json describes no layer ({reason:.200}); correct it.") from error
     config._attn_implementation = "sdpa"
     return config
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specdemo.errors import PairError
 from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.models.eagle3_files import load_head
 
@@ -87,6 +88,8 @@ class Eagle3Head(nn.Module):
         Raises:
             PairError: it cannot be read, or does not fit the target, which is found out before weights are read.
         """
+        if not hasattr(target, "config"):
+            raise PairError(f"target: {target!r:.80} is no model; give the loaded one, such as a pair's target.")
         return load_head(Eagle3Head, folder, target)
 
     @property

@@ -34,7 +34,7 @@ def unreachable(source: ModelSource) -> PairError:
 
 
 def not_finite(role: str) -> PairError:
-    """The error where a model, ``target`` or ``draft``, computes what is no distribution."""
+    """The error where the target, the draft (model) or the drafter (whatever drafts) computes no distribution."""
     return PairError(
         f"{role}: its logits are not finite (NaN or infinity), so the run ended; its weights are broken, or "
         "overflow in this dtype. Load it in float32, or choose another model."

@@ -55,7 +55,8 @@ def head_remark(pair: ModelPair, trace: Trace) -> str | None:
     figures = trace.metrics()
     if (figures.rounds or 0) < LEAST_ROUNDS:
         return None
-    low = [j for j, (is_, least) in enumerate(zip(figures.per_position, HEALTHY, strict=False)) if is_ < least]
+    kept = [round(share, 2) for share in figures.per_position]  # as it is said
+    low = [j for j, (is_, least) in enumerate(zip(kept, HEALTHY, strict=False)) if is_ < least]
     if not low:
         return None
     trial = _trials.get(pair.head)
@@ -63,7 +64,7 @@ def head_remark(pair: ModelPair, trace: Trace) -> str | None:
         trial = _trials[pair.head] = try_variants(pair, [*trace.prompt_ids, *trace.token_ids][:LONGEST])
     j = low[0]
     measured = (
-        f"The head's drafted token {j + 1} was kept in {figures.per_position[j]:.0%} of the rounds, and trained "
+        f"The head's drafted token {j + 1} was kept in {kept[j]:.0%} of the rounds, and trained "
         f"heads keep it in {HEALTHY[j]:.0%} or more"
     )
     if trial.best >= trial.own + BETTER:
@@ -72,8 +73,8 @@ def head_remark(pair: ModelPair, trace: Trace) -> str | None:
             f"instead of {trial.own:.0%}, so its config.json probably means that."
         )
     return (
-        f"{measured}: other taps or the other norm_before_residual would not help here, so it was trained "
-        "too little, for another model, or on other text."
+        f"{measured}: other taps or the other norm_before_residual would not help here, so this text is harder "
+        "than most or unlike those it learned from, or it was trained too little, or for another model."
     )
 
 

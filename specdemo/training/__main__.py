@@ -18,6 +18,7 @@ from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run, hardware
 from specdemo.training.models import read_model, write_model
 from specdemo.training.muon import quicker_dtype
+from specdemo.training.options import add_corpus, add_machine, folder, positive, resumable, whole
 from specdemo.training.recipe import Recipe, tiny_recipe
 from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import Plan
@@ -29,20 +30,21 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
     parser.add_argument("stage", choices=("lessons", "draft", "head", "card"))
     parser.add_argument(
-        "--pair", type=Path, required=True, help="folder with target/; draft/, head/ and card go there"
+        "--pair", type=folder, required=True, help="folder with target/; draft/, head/ and card go there"
     )
+    add_corpus(parser)
     parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder of the *.txt.gz files of chat and stories"
+        "--work", type=folder, default=Path("training-work"), help="lessons and checkpoints; resumed"
     )
-    parser.add_argument(
-        "--work", type=Path, default=Path("training-work"), help="lessons and checkpoints; resumed"
-    )
-    parser.add_argument("--minutes", type=float, default=60.0, help="of this stage, all starts together (60)")
-    parser.add_argument("--prompts", type=int, default=100, help="card: held-out prompts a domain (100)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--threads", type=int, default=1, help="of the processor (1)")
+    few = (0.1, 2)
+    minutes, prompts = "of this stage, all starts together", "card: held-out prompts a domain"
+    parser.add_argument("--minutes", type=positive, help=f"{minutes} (60; tiny: {few[0]})")
+    parser.add_argument("--prompts", type=whole, help=f"{prompts} (100; tiny: {few[1]})")
+    add_machine(parser)
     parser.add_argument("--tiny", action="store_true", help="a run of seconds")
     args = parser.parse_args()
+    usual = few if args.tiny else (60.0, 100)
+    args.minutes, args.prompts = args.minutes or usual[0], args.prompts or usual[1]
     if not (args.pair / "target" / "config.json").is_file():
         parser.error(
             f"--pair: {args.pair} has no target/config.json; train a target first, or give another folder."
@@ -53,8 +55,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     recipe = tiny_recipe(args.minutes) if args.tiny else Recipe(minutes=args.minutes)
-    device = torch.device(args.device)
-    if args.device == "cpu":
+    device = args.device
+    if device.type == "cpu":
         torch.set_num_threads(args.threads)
     started = time.monotonic()
 
@@ -87,4 +89,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with resumable():
+        main()

@@ -12,6 +12,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdemo.training.loop import load_checkpoint
 from specdemo.training.models import build_model, read_model
+from specdemo.training.options import add_corpus, threads, whole
 from specdemo.training.tasks.answers import Checked, check, table
 from specdemo.training.tasks.domains import domains, held_out_tasks
 from specdemo.training.tasks.plan import Plan
@@ -51,13 +52,11 @@ def shown(name: str, checked: Checked, count: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training.check", description=__doc__)
     parser.add_argument("folder", type=Path, help="of a finished target, or of a run with its checkpoint")
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder of the *.txt.gz files of chat and stories"
-    )
-    parser.add_argument("--prompts", type=int, default=100, help="held-out prompts a domain (100)")
+    add_corpus(parser)
+    parser.add_argument("--prompts", type=whole, default=100, help="held-out prompts a domain (100)")
     parser.add_argument("--samples", type=int, default=2, help="answers a domain that are shown (2)")
     parser.add_argument("--domains", nargs="+", metavar="DOMAIN", help="only these")
-    parser.add_argument("--threads", type=int, default=1, help="of the processor (1)")
+    parser.add_argument("--threads", type=threads, default=1, help="of the processor (1)")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     every = domains(args.corpus)

@@ -28,9 +28,9 @@ def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share
         p_logits: (positions, V) the target's.
         hard_share: h.
     """
-    soft = functional.cross_entropy(q_logits.float(), p_logits.float().softmax(-1))
-    hard = functional.cross_entropy(q_logits.float(), p_logits.argmax(-1))
-    return (1 - hard_share) * soft + hard_share * hard
+    labels = (p_logits.float().softmax(-1), p_logits.argmax(-1))
+    soft, hard = (functional.cross_entropy(q_logits.float(), label, reduction="sum") for label in labels)
+    return ((1 - hard_share) * soft + hard_share * hard) / max(1, len(q_logits))  # a lesson may hold no answer
 
 
 def train_draft(

@@ -82,11 +82,11 @@ def _compared(
 ) -> str:
     """What the figure means."""
     trend = trend_of(found.ratio)
-    than = "as fast as" if trend == "even" else f"{trend} than"
     baseline, lane = traces[first], traces[second]
     names = _names(traces, headers, first, second)
+    claim = f"{names[1]} is as fast as {names[0]}" if trend == "even" else f"{trend} than {names[0]}: {names[1]}"
     if baseline.quantization != lane.quantization:
-        return f"{names[1]} is {than} {names[0]}"
+        return claim
     other = plain_elsewhere(traces, lane)
     if other is not None:
         own = {"faster": "over", "slower": "slower than", "even": "As fast as"}[trend]
@@ -94,7 +94,7 @@ def _compared(
         return f"{own} {_weights(lane)} plain, {pace(speeds[1] / speeds[0], f'{_weights(other)} plain')}"
     if names == ["Plain", "Speculative"]:
         return "As fast as plain" if trend == "even" else f"{trend} with speculation"
-    return f"{names[1]} is {than} {names[0]}"
+    return claim
 
 
 def _names(traces: Sequence[Trace], headers: Sequence[dict[str, Any]], *places: int) -> list[str]:

@@ -148,7 +148,9 @@ def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
     )
     quantised = [replace(t, quantization="int8") for t in lanes([0.02] * 48, [0.0132] * 12)]
     assert said([plain, *quantised]).startswith("4.7× over int8 plain, 2.3× over unquantised plain")
-    assert "int8 weights is faster than Plain with unquantised" in said([plain, quantised[1]])
+    assert "faster than Plain with unquantised weights: Speculative with int8 weights" in said(
+        [plain, quantised[1]]
+    )
     assert compared([fast, plain]) == (plain, fast)
     short = lane_of(PLAIN, [(["target"], (0.0, 0.01, 0.0))] * 5)
     cut = [short, fast]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from corpus_files import write_corpus
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+import specdemo.training.__main__ as command
+import specdemo.training.tasks.__main__ as tasks_command
 from specdemo import Eagle3Head
-from specdemo.training.__main__ import main
+from specdemo.training import check
 from specdemo.training.draft import distillation_loss
 from specdemo.training.head import new_head
 from specdemo.training.lessons import Lessons, of_tasks, says
@@ -197,10 +200,43 @@ def test_a_folder_without_a_target_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert "has no target/config.json; train a target first" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("module", "words", "said"),
+    [
+        (command, "draft --minutes nan", "'nan' is no number above 0"),
+        (command, "lessons --minutes -1", "'-1' is no number above 0"),
+        (command, "card --prompts 0", "'0' is no whole number of 1 or more"),
+        (command, "head --device cuda:99", "'cuda:99' is no device of this machine"),
+        (command, "lessons --work FILE", "is a file; give a folder"),
+        (check, "FOLDER --threads 0", "'0' is no whole number"),
+        (tasks_command, "--decay 2", "'2' is more than 1"),
+        (tasks_command, "--batch 0", "'0' is no whole number"),
+        (tasks_command, "--width 224 --heads 3", "3 of them do not share a width of 224"),
+        (tasks_command, "--shares {}", "none above 0; use JSON such as"),
+        (tasks_command, '--shares {"chat":-1,"edit":2}', "holds what is no share"),
+        (tasks_command, "--shares chat", "is no object"),
+        (tasks_command, '--shares {"poems":1}', "no domain is called poems; use chat"),
+    ],
+)
+def test_a_value_that_no_run_can_use_is_refused_in_a_sentence(
+    module: ModuleType, words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Guards hours of training, and the records of finished drafters, against a typing mistake."""
+    (tmp_path / "FILE").touch()
+    folder = ["--out", "run"] if module is tasks_command else [] if module is check else ["--pair", "."]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["training", *words.split(), *folder, "--corpus", "."])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
+
+
 def _command(monkeypatch: pytest.MonkeyPatch, folders: dict[str, Path], stage: str, *more: str) -> None:
     words = [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
     monkeypatch.setattr(sys, "argv", ["training", stage, "--tiny", "--device", "cpu", *words, *more])
-    main()
+    command.main()
 
 
 def test_a_written_model_is_read_again(folders: dict[str, Path], tmp_path: Path) -> None:

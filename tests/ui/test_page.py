@@ -63,8 +63,8 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
     for kind in ("accepted", "corrected", "rejected"):
         assert page.locator(f"[data-lane='1'] .t-{kind}").count() > 0, kind
     claim = page.locator("[data-role=speedup]").inner_text() + page.locator("[data-role=comparison]").inner_text()
-    known = r"\d+(\.\d+)?×faster with speculation|\d+%slower with speculation|As fast as plain"
-    assert re.fullmatch(known + r"|Speculative and Plain cannot be told apart: \d+(\.\d+)?×", claim)
+    known = r"(\d+(\.\d+)?×faster|\d+%slower) than Plain: EAGLE-3 head|EAGLE-3 head is as fast as Plain"
+    assert re.fullmatch(known + r"|EAGLE-3 head and Plain cannot be told apart: \d+(\.\d+)?×", claim)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     page.wait_for_timeout(500)  # the chart draws at most four times a second
     assert all(points > 1 for points in chart_lengths(page))
@@ -342,7 +342,7 @@ def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
     method = page.locator("#lane2-method input")
     expect(method).to_have_value("Speculative: prompt lookup")
     choose(page, "pair", "builtin: ")
-    expect(method).to_have_value("Speculative: draft model")
+    expect(method).to_have_value("Speculative: EAGLE-3 head")
     choose(page, "pair", "builtin: target 17M alone")
     expect(method).to_have_value("Speculative: prompt lookup")
     method.click()

@@ -199,7 +199,7 @@ def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:
     choose(page, "pair", "builtin: target 17M, draft")
     expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
     page.get_by_role("tab", name="Lane 2").click()
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: draft model")
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head")
 
 
 def test_a_link_that_names_an_unknown_server_gives_a_notice(open_page: Callable[..., Page]) -> None:

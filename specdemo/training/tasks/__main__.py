@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from specdemo.files import write_whole
 from specdemo.training.loop import Run, hardware
 from specdemo.training.models import read_model, write_model
 from specdemo.training.muon import quicker_dtype
+from specdemo.training.options import add_corpus, add_machine, folder, positive, resumable, share, shares_of, whole
 from specdemo.training.tasks.domains import domains
 from specdemo.training.tasks.plan import HEAD_SIZE, Phase, Plan, tiny_plan
 from specdemo.training.tasks.tokenizer import train_tokenizer
@@ -42,11 +44,9 @@ def phase(text: str) -> Phase:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training.tasks", description=__doc__)
     default = Plan()
+    add_corpus(parser)
     parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder of the *.txt.gz files of chat and stories"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="checkpoints, log and the finished target; resumed"
+        "--out", type=folder, required=True, help="checkpoints, log and the finished target; resumed"
     )
     parser.add_argument(
         "--phases",
@@ -56,31 +56,29 @@ def arguments() -> argparse.Namespace:
         metavar="LAYERS:TOKENS",
         help="depths and the tokens at each, such as 8:40e6 16:30e6 32:30e6",
     )
-    parser.add_argument("--start", type=Path, help="begin with this folder's finished target, and its tokenizer")
-    parser.add_argument("--width", type=int, default=default.width)
-    parser.add_argument("--heads", type=int, help=f"default: one for each {HEAD_SIZE} of the width")
-    parser.add_argument("--feed-forward", type=int, help="default: twice the width")
-    parser.add_argument("--vocabulary", type=int, default=default.vocab_size)
-    parser.add_argument("--batch", type=int, default=default.batch_tokens, help="tokens of one step")
+    parser.add_argument("--start", type=folder, help="begin with this folder's finished target, and its tokenizer")
+    parser.add_argument("--width", type=whole, default=default.width)
+    parser.add_argument("--heads", type=whole, help=f"default: one for each {HEAD_SIZE} of the width")
+    parser.add_argument("--feed-forward", type=whole, help="default: twice the width")
+    parser.add_argument("--vocabulary", type=whole, default=default.vocab_size)
+    parser.add_argument("--batch", type=whole, default=default.batch_tokens, help="tokens of one step")
     parser.add_argument("--loss", choices=("answers", "all"), default="answers", help="which text is learned")
-    parser.add_argument("--shares", type=json.loads, help='of the tokens, as JSON: {"chat": 0.2, …}')
-    parser.add_argument("--rate", type=float, default=1.0, help="of the learning rates, a factor")
+    shares = partial(shares_of, list(default.shares))
+    parser.add_argument("--shares", type=shares, help='of the tokens, as JSON: {"chat": 0.2, …}')
+    parser.add_argument("--rate", type=positive, default=1.0, help="of the learning rates, a factor")
     parser.add_argument(
-        "--decay", type=float, default=default.decay_share, help="share of the tokens over which they fall to zero"
+        "--decay", type=share, default=default.decay_share, help="share of the tokens over which they fall to zero"
     )
     parser.add_argument("--seed", type=int, default=default.seed)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add_machine(parser)
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="default: the quicker one, measured")
-    parser.add_argument("--threads", type=int, default=1, help="of the processor (1)")
     parser.add_argument("--no-compile", action="store_true", help="train without torch.compile (no C compiler)")
     parser.add_argument("--tiny", action="store_true", help="a run of seconds; the shape is then given too")
     args = parser.parse_args()
-    if args.shares is not None and (unknown := set(args.shares) - set(default.shares)):
-        parser.error(
-            f"--shares: no domain is called {', '.join(sorted(unknown))}; use {', '.join(default.shares)}."
-        )
     if args.heads is None and args.width % HEAD_SIZE and not args.tiny:
         parser.error(f"--width: {args.width} is no multiple of {HEAD_SIZE}; give --heads too, such as --heads 4.")
+    if args.heads and args.width % (2 * args.heads):
+        parser.error(f"--heads: {args.heads} of them do not share a width of {args.width} in even parts.")
     return args
 
 
@@ -148,9 +146,9 @@ def main() -> None:
     every = domains(args.corpus)
     args.out.mkdir(parents=True, exist_ok=True)
     keep_plan(plan, args.out)
-    if args.device == "cpu":
+    device = args.device
+    if device.type == "cpu":
         torch.set_num_threads(args.threads)
-    device = torch.device(args.device)
     started = time.monotonic()
 
     def log(message: str) -> None:
@@ -161,16 +159,16 @@ def main() -> None:
 
     dtype = getattr(torch, args.dtype) if args.dtype else quicker_dtype(device)
     run = Run(args.out, device, dtype, not args.no_compile, log, 2 if args.tiny else CHECKPOINT_EVERY)
-    folder = args.out / "tokenizer"
-    if start and not (folder / "tokenizer.json").exists():
-        PreTrainedTokenizerFast.from_pretrained(args.start).save_pretrained(folder)
-    elif not (folder / "tokenizer.json").exists():
+    kept = args.out / "tokenizer"
+    if start and not (kept / "tokenizer.json").exists():
+        PreTrainedTokenizerFast.from_pretrained(args.start).save_pretrained(kept)
+    elif not (kept / "tokenizer.json").exists():
         log("tokenizer: training")
         tokenizer = train_tokenizer(
             every, plan.sample_shares(), plan.vocab_size, plan.context, plan.sample_characters
         )
-        tokenizer.save_pretrained(folder)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        tokenizer.save_pretrained(kept)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(kept)
     log(f"start in {dtype} on {device}")
     target, seconds = train(plan, every, tokenizer, run, start)
     stretches = ", ".join(f"{p.tokens / 1e6:g}M tokens at {p.layers} layers" for p in plan.phases)
@@ -182,4 +180,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with resumable():
+        main()

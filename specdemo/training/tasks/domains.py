@@ -18,7 +18,7 @@ def domains(corpus: Path) -> dict[str, Domain]:
     """
     try:
         every: tuple[Domain, ...] = (Chat(corpus), Stories(corpus), data, arithmetic, code, edit)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise SystemExit(f"--corpus: there is no {error.filename}; give the folder of the corpus.") from None
     return {domain.name: domain for domain in every}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, first_choice
+from specdemo.drafters import DRAFTERS, PARTS, first_choice
 from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
@@ -136,15 +136,15 @@ METHOD_FIELDS = tuple(lane_field(number, "method") for number in range(1, len(FI
 
 
 def _lanes_of(pair: str) -> dict[str, Any]:
-    """What the lanes begin with on a server, or on a pair that may have no draft model."""
+    """What the lanes begin with on a server, or on a pair that has not every part."""
     server = server_of(pair)
     if server is not None:
         return dict(zip(METHOD_FIELDS, methods_on(server, FIRST_LANES), strict=True))
     drafting = [f for f, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first not in (PLAIN, NO_LANE)]
-    if pair == CUSTOM:  # its names say whether it has one
+    if pair == CUSTOM:  # its names say what it has
         return dict.fromkeys([*drafting, "losslessness.drafter"])
     spec = first_choice(catalog()[pair].parts)
-    if spec.name == DEFAULT_DRAFTER:
+    if spec == first_choice(PARTS):
         return {}
     return {**dict.fromkeys(drafting, spec.method), "losslessness.drafter": spec.name}
 
@@ -239,7 +239,7 @@ def _losslessness() -> list[Field]:
     own = [
         Field("mode", "choice", DISTRIBUTION, choices=(DISTRIBUTION, GREEDY)),
         Field("rule", "choice", "sampling", choices=tuple(ACCEPTANCE_RULES)),
-        Field("drafter", "choice", DEFAULT_DRAFTER, choices=tuple(DRAFTERS)),
+        Field("drafter", "choice", first_choice(PARTS).name, choices=tuple(DRAFTERS)),
         Field("temperature", "number", 1, least=0.05, most=2),
         Field("runs", "whole", RUNS, least=25, most=1000),
         Field("tokens", "whole", TOKENS, least=2, most=64),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, DrafterSpec, offered_with
+from specdemo.drafters import DRAFTERS, PARTS, DrafterSpec, first_choice, offered_with
 from specdemo.servers.catalog import offered
 from specdemo.ui.panel.server_choice import PREFIX
 
@@ -19,8 +19,8 @@ NO_LANE = "none"
 SERVER_STRATEGIES = {PLAIN: "autoregressive", "speculative": "speculative"}
 """Deployments of a server: the last word of a method's name, and the strategy it stands for."""
 
-FIRST_LANES = (PLAIN, DRAFTERS[DEFAULT_DRAFTER].method, NO_LANE, NO_LANE)
-"""The methods with which the page begins."""
+FIRST_LANES = (PLAIN, first_choice(PARTS).method, NO_LANE, NO_LANE)
+"""The methods with which the page begins, where the pair has what they need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +141,4 @@ def wish_of(name: str, server: str | None) -> str:
     method = find_method(name)
     if method is None or method.server is None or method.server != server:
         return name
-    return PLAIN if method.strategy == "autoregressive" else DRAFTERS[DEFAULT_DRAFTER].method
+    return PLAIN if method.strategy == "autoregressive" else FIRST_LANES[1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
 
-from specdemo.drafters import DRAFTERS
+from specdemo.drafters import DRAFTERS, offered_with
 from specdemo.errors import PairError
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
@@ -16,6 +16,7 @@ from specdemo.ui.jobs.limits import check_prompts, check_runs
 from specdemo.ui.jobs.measuring import SizesJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.pair_controls import parts_of
 from specdemo.ui.panel.prompt_source import (
     DOMAINS,
     SOURCE_INPUTS,
@@ -23,7 +24,7 @@ from specdemo.ui.panel.prompt_source import (
     chosen_prompts,
     create_prompt_source,
 )
-from specdemo.ui.panel.request import panel_request
+from specdemo.ui.panel.request import PanelLane, panel_request
 from specdemo.ui.panel.server_choice import needs_models, server_of
 from specdemo.ui.tabs.batch_results import create_size_results, show_sizes
 from specdemo.ui.tabs.examples import example_sizes, show_example
@@ -36,7 +37,6 @@ MOST_ROWS = 16
 MOST_REPEATS = 20
 ROW_COST = 0.15
 """What one more row adds to a step of a batch, in steps of one row; roughly, for the time that is announced."""
-UNBATCHED = [spec.name for spec in DRAFTERS.values() if not spec.batchable]
 CONNECT = """
 const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
 watch("value", show);
@@ -83,11 +83,20 @@ def sizes_job(panel: Sequence[Any], rows: float | None, repeats: float | None, *
 
 def _drafted(panel: Sequence[Any], source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
     request = panel_request(panel)
-    lane = LaneRequest(request.drafting_lane().settings, request.pair)
+    lane = LaneRequest(_lane(panel).settings, request.pair)
     check_length(lane.settings)
     prompts = chosen_prompts(request.prompt, *source, mixed=True)
     check_prompts(prompts)
     return lane, prompts
+
+
+def _lane(panel: Sequence[Any]) -> PanelLane:
+    """The lane whose settings are taken; one that a batch does, in place of a drafter that has none."""
+    lane = panel_request(panel).drafting_lane()
+    if lane.settings.server is not None or DRAFTERS[lane.settings.drafter].batchable:
+        return lane
+    able = next(spec for spec in offered_with(parts_of(*panel[:3])) if spec.batchable)
+    return replace(lane, settings=replace(lane.settings, drafter=able.name))
 
 
 def sizes_plan(panel: Sequence[Any], *own: Any) -> Plan:
@@ -96,12 +105,13 @@ def sizes_plan(panel: Sequence[Any], *own: Any) -> Plan:
     if server is not None:
         raise PairError(needs_models(server))
     job = sizes_job(panel, *own)
-    lane = panel_request(panel).drafting_lane()
+    lane, asked = _lane(panel), panel_request(panel).drafting_lane().settings.drafter
+    drafts = drafts_as(lane, None if asked == lane.settings.drafter else asked)
     batches = {size: job.repeats * -(-max(job.sizes) // size) for size in job.sizes}
     length = lane.settings.max_new_tokens
     sizes = ", ".join(map(str, job.sizes))
     text = (
-        f"{drafts_as(lane, UNBATCHED)} {counted(2 * sum(batches.values()), 'batch', 'batches')} of {sizes} rows, "
+        f"{drafts} {counted(2 * sum(batches.values()), 'batch', 'batches')} of {sizes} rows, "
         f"plain and drafted, each row of at most {counted(length, 'token')}."
     )
     tokens = length * sum(number * (1 + (size - 1) * ROW_COST) for size, number in batches.items())

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.drafters import DEFAULT_DRAFTER, first_choice, offered_with
+from specdemo.drafters import first_choice, offered_with
 from specdemo.errors import PairError
 from specdemo.files import write_whole
 from specdemo.losslessness.certify import RUNS, TOKENS
@@ -55,9 +55,10 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
             elem_id="losslessness-rule",
             min_width=200,
         )
+        parts = parts_of(controls.pair.pair.value, None, None)
         drafter = gr.Dropdown(
-            drafters_of(parts_of(controls.pair.pair.value, None, None)),
-            value=DEFAULT_DRAFTER,
+            drafters_of(parts),
+            value=first_choice(parts).name,
             label="Drafts with",
             elem_id="losslessness-drafter",
             min_width=150,

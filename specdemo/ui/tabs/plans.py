@@ -139,20 +139,19 @@ def _rounded(seconds: float) -> str:
     return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
 
 
-def drafts_as(lane: PanelLane, without: Sequence[str] = ()) -> str:
+def drafts_as(lane: PanelLane, in_place_of: str | None = None) -> str:
     """Which lane of the panel a measurement takes its settings from.
 
-    Raises:
-        SpecDemoError: it drafts in one of the ways that the tab does ``without``.
+    Args:
+        lane: with the drafter that is measured.
+        in_place_of: the lane's own drafter, where that has no batch.
     """
     settings = lane.settings
     if settings.server is not None:
         return f"Measures {label_of(settings.server)} as it was started, {_warmth(settings)}: its γ is its own."
     how = DRAFTERS[settings.drafter].label
-    if settings.drafter in without:
-        raise SpecDemoError(
-            f"Lane {lane.number} of the panel drafts by {how}, which does not work here; choose another."
-        )
+    if in_place_of is not None:
+        how += f" ({DRAFTERS[in_place_of].label} has no batch)"
     rule = ACCEPTANCE_RULES[settings.acceptance]
     return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {_warmth(settings)}."
 

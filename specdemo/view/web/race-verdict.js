@@ -56,14 +56,14 @@
   }
 
   function compareText(first, second, trend) {
-    const than = trend === "even" ? "as fast as" : trend + " than";
+    const claim = (a, b) => trend === "even" ? `${b} is as fast as ${a}` : `${trend} than ${a}: ${b}`;
     if (first.weights !== second.weights) { // the speed-up then has two causes, and the text must name both
-      return `${second.title} with ${second.weights} is ${than} ${first.title} with ${first.weights}`;
+      return claim(`${first.title} with ${first.weights}`, `${second.title} with ${second.weights}`);
     }
     if (first.title === "Plain" && second.title === "Speculative") {
       return trend === "even" ? "As fast as plain" : trend + " with speculation";
     }
-    return `${second.title} is ${than} ${first.title}`;
+    return claim(first.title, second.title);
   }
 
   class Hero {
