@@ -25,7 +25,7 @@ from specdemo.settings import (
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.panel.controls import ENGINES, chats
 from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, PLAIN, local_methods, methods_on, server_choices
-from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as
+from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as, parts_of
 from specdemo.ui.panel.prompt_source import DOMAINS, OWN, PANEL
 from specdemo.ui.panel.run_row import TABS
 from specdemo.ui.panel.server_choice import pair_choices, server_of
@@ -139,7 +139,8 @@ def _lanes_of(pair: str) -> dict[str, Any]:
     """What the lanes begin with on a server, or on a pair that has not every part."""
     server = server_of(pair)
     if server is not None:
-        return dict(zip(METHOD_FIELDS, methods_on(server, FIRST_LANES), strict=True))
+        lanes = dict(zip(METHOD_FIELDS, methods_on(server, FIRST_LANES), strict=True))
+        return {**lanes, "losslessness.drafter": first_choice(parts_of(pair, None, None)).name}
     drafting = [f for f, first in zip(METHOD_FIELDS, FIRST_LANES, strict=True) if first not in (PLAIN, NO_LANE)]
     if pair == CUSTOM:  # its names say what it has
         return dict.fromkeys([*drafting, "losslessness.drafter"])
