@@ -38,11 +38,11 @@ LOOKUP = "prompt_lookup"
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    for option in ("prompts", "tuning"):
-        if getattr(args, option) < 1:
+    tuning = args.tuning if len(args.gammas) > 1 else 0
+    for option, number in {"prompts": args.prompts, "tuning": tuning or len(args.gammas) == 1}.items():
+        if number < 1:
             raise SettingsError(option, f"is {getattr(args, option)}; give 1 or more.")
     pair = load(args)
-    tuning = args.tuning if len(args.gammas) > 1 else 0
     domains = [
         _domain(pair, name, some[:tuning], some[tuning:], args)
         for name, some in prompts_of(args, tuning + args.prompts).items()

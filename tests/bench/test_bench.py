@@ -53,7 +53,7 @@ def test_each_drafter_takes_the_gamma_that_was_fastest_on_other_prompts(
         assert domain["prompts"] == 2
     assert tuned[:6] == 6 * [[encode(text_pair, "a hat")]]  # three drafters, two γ
     assert all(encode(text_pair, "a hat") not in asked for asked in tuned[6:12])
-    args.tuning, args.prompts = 4, 0
+    args.tuning, args.prompts = 4, 1
     with pytest.raises(SettingsError, match="leave none of"):
         by_domain.measure(args)
 

@@ -38,7 +38,7 @@ def trained() -> Eagle3Head:
         ({"taps": (1, 2, 3)}, "read with taps 2, 3, 4 it says"),
         ({"taps": (3, 4, 5)}, "read with taps 2, 3, 4 it says"),
         ({"norm_before_residual": False}, "read with norm_before_residual true it says"),
-        ({"taps": (0, 0, 0)}, "it was trained too little, for another model, or on other text"),
+        ({"taps": (0, 0, 0)}, "or it was trained too little, or for another model"),
     ],
 )
 def test_a_head_that_is_misread_is_told(

@@ -45,7 +45,7 @@ def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page, tmp_path: 
     """The whole way from the button to the files; guards every seam, and that what is shown is what is saved."""
     choose(page, "lane2-tree-nodes", "12 tokens")
     fill(page, to=3, repeats=1, tokens=16)
-    expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: draft model")
+    expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: EAGLE-3 head")
     assert "3 runs (1 prompt, 1 repeat)" in press_run_and_wait(page, "done")
     headline = page.locator("#sweep-headline").inner_text()
     assert re.search(

@@ -83,7 +83,8 @@ def sizes_job(panel: Sequence[Any], rows: float | None, repeats: float | None, *
 
 def _drafted(panel: Sequence[Any], source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
     request = panel_request(panel)
-    lane = LaneRequest(_lane(panel).settings, request.pair)
+    pair = request.pair  # what is wrong with its name comes first
+    lane = LaneRequest(_lane(panel).settings, pair)
     check_length(lane.settings)
     prompts = chosen_prompts(request.prompt, *source, mixed=True)
     check_prompts(prompts)
