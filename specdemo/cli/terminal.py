@@ -28,6 +28,7 @@ STYLES = {
 """By kind of token; they differ by more than colour, as on the page."""
 
 REJECTED = "[-{}-]"
+"""Around a rejected token where there are no styles, as ``wdiff`` writes it."""
 
 UNKNOWN = "▒"
 """Stands for a rejected token whose text the server does not report."""
@@ -53,7 +54,7 @@ def _picture(character: str) -> str:
 def token_text(token: Token, marked: bool = False) -> Text:
     """A token in its kind's style, without style on surrounding whitespace; a rejected token breaks no line.
 
-    ``marked``: a rejected token stands in the brackets of ``wdiff``, for a pipe or a file, which have no styles.
+    ``marked``: a rejected token stands in brackets, for a pipe or a file, which have no styles.
     """
     text = UNKNOWN if token.id is None and token.kind == "rejected" else shown(token.text)
     if token.kind == "rejected":

@@ -330,3 +330,5 @@ def test_kinds_differ_and_markup_is_text() -> None:
     assert len(set(codes.values())) == len(kinds)
     assert "\x1b[2J" not in written
     assert "[red]rejected[/]␛[2J↵" in written, "a rejected line break breaks no line"
+    marked = rounds_text([Round(1, tokens, 2, 1, 0.1, 0.0, 0.1, 0.0)], marked=True).plain  # as a pipe shows it
+    assert re.findall(r"\[-.*?-\]", marked) == ["[-[red]rejected[/]␛[2J↵-]"]
