@@ -257,7 +257,7 @@ def test_advise_prints_advice_and_lines_and_writes_its_report(
     words = ["advise", PROMPT, "--budget", "3", "--methods", "prompt_lookup", "--max-new-tokens", "6"]
     assert main([*words, "--code", "vllm", "--html", str(page), "--csv", str(table)]) == 0
     out = capsys.readouterr().out
-    assert "plain decoding" in out
+    assert re.search("^plain( decoding)? ", out, re.MULTILINE)  # a wide table breaks the name
     assert "vllm serve assets/builtin/target" in out
     assert "prompt lookup" in table.read_text(encoding="utf-8")
     html = page.read_text(encoding="utf-8")
@@ -281,7 +281,7 @@ def test_an_interrupt_of_advise_keeps_what_is_known(
     words = ["advise", PROMPT, "--methods", "prompt_lookup", "--max-new-tokens", "6", "--html", str(page)]
     assert main(words) == 130
     out = capsys.readouterr().out
-    assert "plain decoding" in out
+    assert re.search("^plain( decoding)? ", out, re.MULTILINE)  # a wide table breaks the name
     assert "So far: " in out
     assert "So far: " in page.read_text(encoding="utf-8")
 
