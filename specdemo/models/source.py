@@ -71,6 +71,14 @@ def shorten(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
 
 
+def is_network_path(text: str) -> bool:
+    r"""Whether Windows takes this for a path on another machine, to which it would send the hash of a password.
+
+    It reads ``/`` as ``\``, and ``\??\`` as the beginning of a path of its kernel, such as ``\??\UNC\host``.
+    """
+    return text.strip().removeprefix("assets:").replace("/", "\\").startswith(("\\\\", "\\??\\"))
+
+
 def is_folder(text: str) -> bool:
     """Whether this is a folder's path; false also for texts that no path can be (too long, with a zero byte)."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import gradio as gr
 import pytest
@@ -157,7 +157,17 @@ def test_a_warm_link_can_be_run_as_it_is() -> None:
         ("chat=maybe", "it must be 1 or 0."),
         ("gama=3", "“gama” is no parameter of this page; did you mean gamma?"),
         ("gamma=3&lane2.gamma=4", "lane2.gamma is ignored; the link has gamma too"),
-        ("target=%5C%5Cevil%5Cshare", "a link may not make this machine ask another one"),
+        *(
+            (f"target={quote(path)}", "a link may not make this machine ask another one")
+            for path in (
+                r"\\evil\share",
+                "//evil",
+                r" \/evil/s",
+                r"/\evil\s",
+                r"\??\UNC\evil\s",
+                r"assets:\/evil/s",
+            )
+        ),
         ("recording=9", "it must be a whole number from 0 to 3."),
         ("recording=1&autorun=1", "the link opens a recording, which plays by itself."),
         ("tab=start", "choose one of race, sweep, batch, losslessness."),

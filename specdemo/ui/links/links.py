@@ -14,7 +14,7 @@ from typing import Any
 
 from specdemo.drafters import first_choice
 from specdemo.models.request import is_public
-from specdemo.models.source import shorten
+from specdemo.models.source import is_network_path, shorten
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.ui.links.fields import (
     FORMER,
@@ -41,8 +41,6 @@ ON, OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
 WHOLE = re.compile(r"[+-]?[0-9]{1,16}")
 NUMBER = re.compile(r"[+-]?([0-9]{1,9}(\.[0-9]{0,20})?|\.[0-9]{1,20})")
 FINEST = Decimal("0.0001")
-NETWORK = ("\\\\", "//")
-"""A folder that begins so is on another machine; Windows would send that machine the hash of a password."""
 
 
 class _Unusable(ValueError):
@@ -185,7 +183,7 @@ def _check(field: Field, value: Any, values: Mapping[str, Any]) -> None:
     elif field.name in ("target", "draft") and value:
         if is_public():
             raise _Unusable("this public page runs the pairs of its catalogue only.")
-        if value.strip().startswith(NETWORK):
+        if is_network_path(value):
             raise _Unusable("a link may not make this machine ask another one for a folder.")
     elif field.name == "autorun" and value and values["recording"]:
         raise _Unusable("the link opens a recording, which plays by itself.")
