@@ -295,7 +295,7 @@ def _tested(round_: Round) -> int:
 def _alpha(trace: Measurable) -> float | None:
     decode = [r for r in trace.rounds if r.index > 0]
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
-    if overlaps:
+    if overlaps and not any(r.is_tree for r in decode):  # earlier versions mixed chains and trees
         return fsum(overlaps) / len(overlaps)
     return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
 

@@ -23,7 +23,7 @@ from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.recording import Recording
-from specdemo.rounds import Candidate, Round, Token
+from specdemo.rounds import Round, Token
 from specdemo.runs.advise import advise, stream_advice
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
@@ -41,7 +41,6 @@ from specdemo.view.export import export_html, rounds_csv, tokens_csv
 __all__ = [
     "AdviceReport",
     "BatchMetrics",
-    "Candidate",
     "Certificate",
     "Eagle3Head",
     "GreedyCheck",

@@ -164,9 +164,7 @@ def _check_repeats(recording: Recording) -> None:
 
 
 def _probabilities(token: Token) -> Iterator[float]:
-    candidates = (token.target_top or ()) + (token.draft_top or ())
-    given = (token.p, token.q, token.acceptance, *(candidate.probability for candidate in candidates))
-    return (p for p in given if p is not None)
+    return (p for p in (token.p, token.q, token.acceptance) if p is not None)
 
 
 def _parsed(text: str | bytes) -> Any:

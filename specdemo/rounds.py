@@ -10,15 +10,6 @@ Stop = Literal["eos", "length", "context"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One of the most likely tokens of a distribution."""
-
-    id: int
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
 class Token:
     """One token of a lane.
 
@@ -37,8 +28,6 @@ class Token:
         seconds: the lane clock when its round ended.
         margin: how far its score stands above the target's best other token, in logits, negative where
             another was better; None for rejected tokens.
-        target_top, draft_top: the most likely tokens of both distributions, on request. A function that makes them
-            may be given instead; it is called when they are first read.
         parent: in a draft tree, the token of its round that it follows, counted from 1 as the round lists them; 0
             is the last token before the round. None in a chain, where each follows the one before.
     """
@@ -53,31 +42,7 @@ class Token:
     acceptance: float | None
     seconds: float
     margin: float | None = None
-    target_top: tuple[Candidate, ...] | None = None
-    draft_top: tuple[Candidate, ...] | None = None
     parent: int | None = None
-
-
-class _MadeWhenRead:
-    """A field of a slotted class: what a function makes, if it holds one, and then keeps."""
-
-    def __init__(self, slot: Any) -> None:
-        self._slot = slot
-
-    def __get__(self, owner: Any, kind: type) -> Any:
-        if owner is None:
-            return self
-        value = self._slot.__get__(owner)
-        if callable(value):
-            self.__set__(owner, value := value())
-        return value
-
-    def __set__(self, owner: Any, value: Any) -> None:
-        self._slot.__set__(owner, value)
-
-
-for _name in ("target_top", "draft_top"):
-    setattr(Token, _name, _MadeWhenRead(getattr(Token, _name)))
 
 
 @dataclass(frozen=True, slots=True)

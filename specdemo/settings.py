@@ -31,7 +31,6 @@ MAX_TREE_NODES = 64
 TREE_RULES = ("exact", "sampling", "token_match")
 """Acceptance rules that know draft trees."""
 MAX_LOOKUP_NGRAM = 8
-MAX_TOP_CANDIDATES = 20
 SEEDS = 2**63  # seeds go from 0 to one less
 LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # logits divided or multiplied by more lose the model's own order
@@ -54,12 +53,10 @@ class Settings:
         gamma: drafted tokens a round, 1 to 16; of a draft tree its depth.
         tree_nodes: 0 drafts a chain; from 2 to 64, draft a tree of at most so many tokens a round, several guesses
             a position, for a draft model, an EAGLE-3 head or early exit with the rules ``exact``, ``sampling`` and
-            ``token_match``. ``auto`` chooses nodes and depth anew in every round from measured costs, as
-            ``adaptive_gamma`` does γ.
+            ``token_match``.
         adaptive_gamma: choose γ anew in every round from measured costs and acceptance; ``gamma`` is the first.
             Where no draft pays, it decodes plainly for a while and tries again.
-            Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed;
-            nor can one with ``tree_nodes="auto"``.
+            Costs are times, so a sampled run is drawn from the same distribution but cannot be repeated by seed.
         temperature: 0 is greedy decoding; top_k, top_p then have no effect.
         top_k: keep the k most likely tokens, 0 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches this, 1 keeps all.
@@ -73,7 +70,6 @@ class Settings:
         exit_layer: for ``early_exit``, how many of the target's layers draft; None means a third of them.
         accept_top_k: for the acceptance rule ``top_k``, how many of the target's tokens pass.
         chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
-        top_candidates: record this many most likely tokens of p and q with every token, 0 records none.
         engine: what runs the models' layers. ``auto`` takes the fastest way this model and machine allow;
             ``eager`` calls the models as transformers does; ``graphs`` replays CUDA graphs where they can be
             captured; ``server`` leaves the decoding to a deployment.
@@ -88,7 +84,7 @@ class Settings:
     acceptance: str = "exact"
     gamma: int = 5
     adaptive_gamma: bool = False
-    tree_nodes: int | str = 0
+    tree_nodes: int = 0
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -98,7 +94,6 @@ class Settings:
     seed: int = 0
     accept_top_k: int = 10
     chat: bool | None = None
-    top_candidates: int = 0
     lookup_ngram: int = 3
     exit_layer: int | None = None
     engine: str = "auto"
@@ -119,7 +114,6 @@ class Settings:
         self._whole("max_new_tokens", 1, None, "the length of the output")
         self._whole("seed", 0, SEEDS - 1, "of the random draws")
         self._whole("accept_top_k", 1, None, "how many of the target's tokens pass")
-        self._whole("top_candidates", 0, MAX_TOP_CANDIDATES, "0 records none")
         self._whole("lookup_ngram", 1, MAX_LOOKUP_NGRAM, "tokens to look for")
         if self.exit_layer is not None:
             self._whole("exit_layer", 1, None, "how many of the target's layers draft")
@@ -150,14 +144,11 @@ class Settings:
 
     def _check_tree(self) -> None:
         """Refuse sizes that are none, and what drafts no trees; a plain lane ignores it, as it does ``gamma``."""
-        if not isinstance(self.tree_nodes, str) or self.tree_nodes != "auto":
-            self._whole(
-                "tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, a tree has at least 2, and 'auto' measures"
+        self._whole("tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, a tree has at least 2")
+        if self.tree_nodes == 1:
+            raise SettingsError(
+                "tree_nodes", "1 is a chain of one token: set 0 and gamma to 1, or give at least 2."
             )
-            if self.tree_nodes == 1:
-                raise SettingsError(
-                    "tree_nodes", "1 is a chain of one token: set 0 and gamma to 1, or give at least 2."
-                )
         if not self.drafts_trees:
             if self.strategy == "assisted" and self.tree_nodes:
                 raise SettingsError(
@@ -177,9 +168,7 @@ class Settings:
                 "tree_nodes", f"the rule {self.acceptance!r} is for chains; set 0, or choose {able}."
             )
         if self.adaptive_gamma:
-            raise SettingsError(
-                "tree_nodes", "adaptive γ is for chains; switch it off, or let 'auto' choose the tree's depth too."
-            )
+            raise SettingsError("tree_nodes", "adaptive γ is for chains; switch it off, or set 0.")
 
     def _whole(self, field: str, low: int, high: int | None, meaning: str) -> None:
         """Check a whole number, numpy's too, and keep it as an int; None for no limit of its own."""

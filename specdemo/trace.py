@@ -100,8 +100,10 @@ class Trace:
         import pydantic_core
 
         try:
-            _check_schema(pydantic_core.from_json(text))
-            trace = replace(pydantic.TypeAdapter(Trace).validate_json(text), schema=SCHEMA)
+            data = pydantic_core.from_json(text)
+            _check_schema(data)
+            chosen = _trees_were_chosen(data)
+            trace = pydantic.TypeAdapter(Trace).validate_json(json.dumps(data) if chosen else text)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -112,7 +114,7 @@ class Trace:
             _check_counts(round_)
             _check_tree(round_)
             _check_known(round_, here=trace.server is None)
-        return trace
+        return replace(trace, schema=SCHEMA, settings=_largest_tree(trace) if chosen else trace.settings)
 
     def __iter__(self) -> Iterator[Round]:
         return iter(self.rounds)
@@ -123,6 +125,22 @@ def _check_schema(data: Any) -> None:
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found not in READABLE:
         raise TraceError(f"This trace has schema {found!r}; this version reads schemas up to {SCHEMA}.")
+
+
+def _trees_were_chosen(data: Any) -> bool:
+    """Whether a lane of an earlier version chose the size of its trees itself; the setting is then a number."""
+    settings = data.get("settings") if isinstance(data, dict) else None
+    if not isinstance(settings, dict) or settings.get("tree_nodes") != "auto":
+        return False
+    settings["tree_nodes"] = MAX_TREE_NODES
+    return True
+
+
+def _largest_tree(trace: Trace) -> Settings:
+    """The settings of such a lane: a tree of at most what it drafted, or a chain."""
+    depth = max((t.position for t in trace.tokens if t.kind in ("accepted", "rejected")), default=1)
+    nodes = max((max(r.drafted, 2) for r in trace.rounds if r.is_tree), default=0)
+    return replace(trace.settings, gamma=min(depth, MAX_GAMMA), tree_nodes=nodes)
 
 
 def _check_known(round_: Round, here: bool) -> None:
@@ -157,7 +175,7 @@ def _check_tree(round_: Round) -> None:
     kinds = [t.kind for t in round_.tokens]
     own = len(kinds) - round_.drafted
     ordered = ["accepted"] * round_.accepted + ["rejected"] * (round_.drafted - round_.accepted)
-    small = round_.drafted <= MAX_TREE_NODES and max(t.position for t in round_.tokens) <= MAX_GAMMA + 1
+    small = 0 < round_.drafted <= MAX_TREE_NODES and max(t.position for t in round_.tokens) <= MAX_GAMMA + 1
     if kinds[: round_.drafted] != ordered or own > 1 or not small:
         raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no draft tree.")
     depths = [0]

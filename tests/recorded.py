@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from specdemo import Recording, Settings, Trace
 from specdemo.recording import Hardware
-from specdemo.rounds import Candidate, Round, Token
+from specdemo.rounds import Round, Token
 
 HOSTILE = (
     "</script><script>window.broken = 1</script>",
@@ -29,12 +29,9 @@ maybe = st.none() | shares
 
 @st.composite
 def _token(draw: st.DrawFn, kind: str, index: int, position: int, seconds: float) -> Token:
-    top = draw(st.none() | st.tuples(st.builds(Candidate, st.integers(0, 99), texts, shares)))
     margin = None if kind == "rejected" else draw(st.floats(-50, 50))
     odds = draw(maybe), draw(maybe), draw(maybe)
-    return Token(
-        draw(st.integers(0, 10**6)), draw(texts), kind, index, position, *odds, seconds, margin, top, None
-    )
+    return Token(draw(st.integers(0, 10**6)), draw(texts), kind, index, position, *odds, seconds, margin)
 
 
 @st.composite

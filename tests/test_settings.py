@@ -53,7 +53,6 @@ BAD = [
     *(("accept_top_k", v) for v in (0, -1, 1.5, True, "1", None, 2**70)),
     *(("exit_layer", v) for v in (0, True, 2**63)),
     *(("lookup_ngram", v) for v in (0, 9, 2**70, NAN)),
-    *(("top_candidates", v) for v in (-1, 21, 1.5, True, None)),
     *(("chat", v) for v in (0, 1, "yes", "")),
 ]
 
@@ -80,7 +79,6 @@ GOOD = [
     *(("max_new_tokens", v) for v in (1, 10**6, 2**53 - 1)),
     *(("accept_top_k", v) for v in (1, 2**53 - 1)),
     *(("seed", v) for v in (0, 2**63 - 1)),
-    *(("top_candidates", v) for v in (0, 5, 20)),
     *(("chat", v) for v in (True, False, None)),
 ]
 

@@ -1,8 +1,7 @@
-"""The record: its JSON, its text, its candidates."""
+"""The record: its JSON, its text."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
-from specdemo import Candidate, ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError
+from specdemo import ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError
 from specdemo.decoding.detokenizer import Detokenizer
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -21,7 +20,6 @@ from specdemo.decoding.detokenizer import Detokenizer
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 share = st.floats(0.0, 1.0)
 seconds = st.floats(0.0, 1e6)
-candidates = st.none() | st.lists(st.builds(Candidate, st.integers(0, 2**31), text, share), max_size=3).map(tuple)
 tokens = st.builds(
     Token,
     id=st.integers(0, 2**31),
@@ -34,8 +32,6 @@ tokens = st.builds(
     acceptance=st.none() | share,
     seconds=seconds,
     margin=st.none() | st.floats(-1e6, 1e6),
-    target_top=candidates,
-    draft_top=candidates,
 )
 
 
@@ -92,9 +88,7 @@ def test_a_trace_survives_json(trace: Trace) -> None:
 
 def test_a_real_trace_survives_json() -> None:
     """Guards the types the recorder really writes (a tensor or a numpy number would not be JSON)."""
-    settings = Settings(
-        acceptance="sampling", temperature=0.9, top_k=4, top_candidates=3, max_new_tokens=12, gamma=3
-    )
+    settings = Settings(acceptance="sampling", temperature=0.9, top_k=4, max_new_tokens=12, gamma=3)
     trace = specdemo.run(endless_pair("llama"), prompt_ids(5), settings)
     again = Trace.from_json(trace.to_json())
     assert again == trace
@@ -315,61 +309,7 @@ def test_a_pair_without_a_tokenizer_names_ids() -> None:
     assert trace.text == "".join(f"⟨{i}⟩" for i in trace.token_ids)
 
 
-# --- candidates -------------------------------------------------------------------------------------------
-
-
-def test_candidates_are_recorded_on_request_only() -> None:
-    """Guards the size of traces."""
-    pair = endless_pair("llama")
-    plain = specdemo.run(pair, prompt_ids(5), Settings(gamma=3, max_new_tokens=12))
-    assert all(t.target_top is None and t.draft_top is None for t in plain.tokens)
-    asked = specdemo.run(pair, prompt_ids(5), Settings(gamma=3, max_new_tokens=12, top_candidates=5))
-    assert asked.token_ids == plain.token_ids
-    for token in asked.tokens:
-        assert len(token.target_top) == 5
-        shares = [c.probability for c in token.target_top]
-        assert shares == sorted(shares, reverse=True)
-        assert 0.0 < sum(shares) <= 1.0 + 1e-6
-        drafted = token.kind in ("accepted", "rejected", "corrected")
-        assert (token.draft_top is not None) == drafted
-    for token in asked.output:
-        assert token.target_top[0].id == token.id, "greedy output is the target's first candidate"
-        assert token.target_top[0].probability == pytest.approx(token.p, abs=1e-6)
-    for token in asked.tokens:
-        if token.kind in ("accepted", "rejected"):
-            assert token.draft_top[0].id == token.id
-
-
-def test_candidates_cost_a_run_no_text_until_they_are_read(
-    text_pair: specdemo.ModelPair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guards the shown speed-up: a drafted token has twice the candidates of a plain one, off the lane clock."""
-    decoded, decode = [], Detokenizer._suffix
-    monkeypatch.setattr(Detokenizer, "_suffix", lambda *a, **o: decoded.append(1) or decode(*a, **o))
-    counts = []
-    for top in (0, 10):
-        decoded.clear()
-        trace = specdemo.run(text_pair, "hi", Settings(gamma=3, max_new_tokens=12, top_candidates=top))
-        counts.append(len(decoded))
-    assert counts[0] == counts[1] > 0
-    first = [[c.text for c in t.target_top] for t in trace.tokens]
-    assert len(decoded) == counts[1] + 10 * len(first)
-    assert [[c.text for c in t.target_top] for t in trace.tokens] == first
-    assert len(decoded) == counts[1] + 10 * len(first), "made once"
-    assert copy.deepcopy(trace) == trace
-
-
-def test_candidates_that_the_warpers_cut_have_probability_zero_or_are_left_out() -> None:
-    """Guards the top-5 view with top_k = 2: what cannot be drawn must not look possible."""
-    settings = Settings(
-        acceptance="sampling", temperature=1.0, top_k=2, gamma=3, max_new_tokens=12, top_candidates=5
-    )
-    trace = specdemo.run(endless_pair("llama"), prompt_ids(5), settings)
-    for token in trace.tokens:
-        for top in (token.target_top, token.draft_top):
-            assert top is None or sum(c.probability > 0 for c in top) == 2
-        assert sum(c.probability for c in token.target_top) == pytest.approx(1.0, abs=1e-5)
-    assert Trace.from_json(trace.to_json()) == trace
+# --- draft trees -------------------------------------------------------------------------------------------
 
 
 def strayed(data: dict, tokens: list[dict]) -> None:
@@ -398,7 +338,12 @@ def endless(data: dict, tokens: list[dict]) -> None:
     assert own["parent"] == 1
 
 
-@pytest.mark.parametrize("change", [strayed, doubled, huge, endless])
+def bare(data: dict, tokens: list[dict]) -> None:
+    """A tree without a guess: the prefill's token."""
+    data["rounds"][0]["tokens"][0]["parent"] = 0
+
+
+@pytest.mark.parametrize("change", [strayed, doubled, huge, endless, bare])
 def test_a_draft_tree_that_no_run_makes_is_refused(change: Callable[[dict, list[dict]], None]) -> None:
     """Guards figures and page against records of strangers; the first round is the prefill's."""
     target = build("llama", eos=None)
@@ -411,3 +356,26 @@ def test_a_draft_tree_that_no_run_makes_is_refused(change: Callable[[dict, list[
     change(data, tokens)
     with pytest.raises(TraceError, match=r"no draft tree|no tree with one kept path"):
         Trace.from_json(json.dumps(data))
+
+
+def test_a_lane_that_chose_the_size_of_its_trees_still_opens() -> None:
+    """Guards records of earlier versions, which mixed trees and chains: figures are of all rounds."""
+    pair = endless_pair("llama")
+    shared = {"acceptance": "sampling", "temperature": 1.0, "max_new_tokens": 24}
+    lanes = [specdemo.run(pair, prompt_ids(5), Settings(**shared, **f)) for f in ({"gamma": 2}, {"tree_nodes": 9})]
+    data = json.loads(lanes[0].to_json())
+    data["settings"] |= {"tree_nodes": "auto", "top_candidates": 1}
+    data["rounds"][0]["tokens"][0]["target_top"] = [{"id": 1, "text": "a", "probability": 1.0}]
+    chains = [r for r in data["rounds"] if r["drafted"] == 2][:2]
+    trees = [r for r in json.loads(lanes[1].to_json())["rounds"] if r["drafted"] > 1][:2]
+    data["rounds"] = [data["rounds"][0], *chains, *trees]
+    for index, round_ in enumerate(data["rounds"]):
+        round_["index"] = index
+    trace = Trace.from_json(json.dumps(data))
+    depth = max(t["position"] for r in trees for t in r["tokens"] if t["kind"] in ("accepted", "rejected"))
+    assert (trace.settings.tree_nodes, trace.settings.gamma) == (max(r["drafted"] for r in trees), depth)
+    kinds = [t.kind for r in trace.rounds[1:] for t in r.tokens]
+    tested = kinds.count("accepted") + kinds.count("corrected")
+    assert trace.metrics().alpha == kinds.count("accepted") / tested
+    data["rounds"] = data["rounds"][:3]
+    assert Trace.from_json(json.dumps(data)).settings.tree_nodes == 0, "it drafted chains only"

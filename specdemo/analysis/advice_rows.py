@@ -9,7 +9,7 @@ from math import exp, fsum, log, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from specdemo.analysis.racing import SERVER, Contender
+from specdemo.analysis.racing import SERVER, TREES, Contender
 from specdemo.analysis.speedup import student_95
 from specdemo.analysis.sweep_rows import SweepRun, row_of
 from specdemo.drafters import DRAFTERS
@@ -106,9 +106,9 @@ def settings_of(contender: Contender, settings: Settings) -> Settings:
     return replace(
         settings,
         drafter=contender.family,
-        gamma=contender.gamma or settings.gamma,
+        gamma=contender.gamma or TREES.get(contender.tree, settings.gamma),
         adaptive_gamma=contender.gamma is None and not contender.tree,
-        tree_nodes="auto" if contender.tree else 0,
+        tree_nodes=contender.tree,
     )
 
 

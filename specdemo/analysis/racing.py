@@ -43,6 +43,8 @@ SCOUTING = 2
 GRID = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, MAX_GAMMA)
 FIRST = (2, 4, 8)
 """The γ that may be tried, and those that begin."""
+TREES = {8: 5, 24: 6}
+"""The draft trees that may be tried: their tokens, and how deep they are."""
 PLAIN = 0
 """The place of plain decoding among the contenders."""
 
@@ -57,20 +59,22 @@ class Contender:
 
     Attributes:
         family: the drafter's name, or ``SERVER``; empty for plain decoding.
-        gamma: drafted tokens a round; None if it is chosen anew in every round, or by a server.
-        tree: whether it drafts a tree, whose size is chosen anew in every round.
+        gamma: drafted tokens a round; None of a tree, and if it is chosen anew in every round, or by a server.
+        tree: tokens of a draft tree, one of ``TREES``; 0 for chains.
     """
 
     family: str = ""
     gamma: int | None = None
-    tree: bool = False
+    tree: int = 0
 
     @property
     def width(self) -> str:
         """How much it drafts, in words; empty where there is no choice."""
         if self.family in ("", SERVER):
             return ""
-        return "draft tree" if self.tree else "adaptive γ" if self.gamma is None else f"γ {self.gamma}"
+        if self.tree:
+            return f"tree of {self.tree}, depth {TREES[self.tree]}"
+        return "adaptive γ" if self.gamma is None else f"γ {self.gamma}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +98,12 @@ class Dropped:
 def contenders_of(
     families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = ()
 ) -> tuple[Contender, ...]:
-    """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with a tree."""
+    """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with each tree."""
     found = [Contender()]
     for family in families:
         found += [Contender(family, gamma) for gamma in GRID]
         found += [Contender(family)] if adaptive else []
-        found += [Contender(family, tree=True)] if family in trees else []
+        found += [Contender(family, tree=nodes) for nodes in TREES if family in trees]
     return tuple(found)
 
 

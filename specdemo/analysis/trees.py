@@ -23,13 +23,10 @@ def explain_tree(baseline: Trace, lane: Trace, name: str) -> str | None:
     cost = sum(spent) + figures.other_seconds / figures.rounds / step
     speedup = figures.tokens_per_second / plain.tokens_per_second
     word = "although" if trend_of(speedup) == "slower" and figures.mean_acceptance_length > 1 else "because"
-    trees = sum(r.is_tree for r in lane.rounds)
-    drafted = f"a tree of {figures.tree_nodes:.0f} tokens"
-    if trees < figures.rounds:  # auto tries chains and plain steps too
-        drafted += f" in {trees} of {figures.rounds} rounds"
     return (
         f"{pace(speedup, name)} {word} a round keeps {figures.mean_acceptance_length:.2f} tokens and takes "
-        f"{cost:.2f} plain steps: {spent[0]:.2f} for drafting ({drafted}), {spent[1]:.2f} for checking. "
+        f"{cost:.2f} plain steps: {spent[0]:.2f} for drafting (a tree of {figures.tree_nodes:.0f} tokens), "
+        f"{spent[1]:.2f} for checking. "
         f"{bought(figures)}{_advice(lane, figures, speedup, cost)}"
     )
 
@@ -50,8 +47,6 @@ def _advice(lane: Trace, figures: Metrics, speedup: float, cost: float) -> str:
     """What to try where the tree does not pay."""
     if speedup >= PAYS:
         return ""
-    if lane.settings.tree_nodes == "auto":
-        return " Rounds in which auto tries sizes cost time too: try a chain (0) with a γ of its own."
     if figures.first_guess_length >= cost:
         return " Fewer tokens in the tree would cost less; a chain (0) costs the least."
     return f" It pays from {cost:.1f} tokens a round on: try a smaller tree, or a chain (0)."

@@ -1,7 +1,7 @@
 """``python -m specdemo.bench.trees``: draft trees against chains, and what checking a tree costs.
 
 Chains of every γ and trees of every size take turns on all prompts, none of which is left out. Each domain's
-figures are those of its best chain and its best tree, chosen on the same prompts, and of ``auto``. Then trees of
+figures are those of its best chain and its best tree, chosen on the same prompts. Then trees of
 several sizes are checked by a target of a Qwen3 shape with random weights.
 """
 
@@ -28,7 +28,7 @@ from specdemo.models.request import DTYPES
 from specdemo.runs.encode import encode
 from specdemo.settings import Settings
 
-PLAIN, AUTO = "plain", "auto"
+PLAIN = "plain"
 
 
 def measure(args: Args) -> Results:
@@ -38,7 +38,6 @@ def measure(args: Args) -> Results:
     ways: dict[Any, Settings] = {PLAIN: Settings(strategy="autoregressive", max_new_tokens=args.tokens)}
     ways |= {(g, 0): Settings(gamma=g, **fields) for g in args.gammas}
     ways |= {(g, n): Settings(gamma=g, tree_nodes=n, **fields) for g in args.gammas for n in args.nodes if n > g}
-    ways[AUTO] = Settings(tree_nodes="auto", **fields)
     prompts = prompts_of(args)
     found = {name: _domain(pair, name, texts, ways, args.repeats) for name, texts in prompts.items()}
     return {
@@ -61,8 +60,8 @@ def _domain(
     contenders = {way: partial(all_prompts, ours(pair, settings)) for way, settings in ways.items()}
     runs = Samples(interleaved(contenders, repeats, 1, f"trees, {name}"))
     figures = {way: _figures(runs, way) for way in ways if way != PLAIN}
-    chains = [way for way in figures if way != AUTO and not way[1]]
-    trees = [way for way in figures if way != AUTO and way[1]]
+    chains = [way for way in figures if not way[1]]
+    trees = [way for way in figures if way[1]]
     best = [max(some, key=lambda way: figures[way]["speedup"]) for some in (chains, trees)]
     return {
         "domain": name,
@@ -72,7 +71,6 @@ def _domain(
         ),
         "chain": {"gamma": best[0][0], **figures[best[0]]},
         "tree": {"gamma": best[1][0], "nodes": best[1][1], **figures[best[1]]},
-        "auto": figures[AUTO],
         "tree_over_chain": runs.ratio(*best),
         "tree_over_chain_spread": extremes(runs.ratios(*best)),
         "ways": [{"gamma": g, "nodes": n, **figures[g, n]} for g, n in (*chains, *trees)],
@@ -131,7 +129,6 @@ DOMAIN = {
     "its speed-up": spread("tree[speedup]", "tree[speedup_spread]"),
     "tree/chain": spread("tree_over_chain", "tree_over_chain_spread"),
     "saved": "{tree[saved_rounds]:.0%}",
-    "auto": "{auto[speedup]:.2f}×",
     "identical": "{identical}",
 }
 CHECK = {

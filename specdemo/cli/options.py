@@ -37,7 +37,7 @@ def setting_options() -> dict[str, Option]:
     options = {}
     for f in fields(Settings):
         kind = next(iter(get_args(types[f.name])), types[f.name])  # of ``int | None`` it is int
-        read = _switch if kind is bool else _number_or_word if f.name == "tree_nodes" else kind
+        read = _switch if kind is bool else kind
         default = None if f.default is MISSING else f.default
         options[f.name] = Option(f.name, read, default, meanings.get(f.name, ""))
     return options
@@ -96,10 +96,6 @@ def _switch(text: str) -> bool:
     if text.lower() not in WORDS:
         raise ValueError(f"choose one of {', '.join(WORDS)}")
     return WORDS[text.lower()]
-
-
-def _number_or_word(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
 
 
 def _meanings(doc: str) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from specdemo.decoding.gamma import GammaPolicy
+from specdemo.decoding.gamma import GammaPolicy, gamma_policy
 from specdemo.decoding.lane import Step
+from specdemo.settings import Settings
 
 
 class DraftShape(NamedTuple):
@@ -54,3 +55,10 @@ class FixedTree:
 
     def observe(self, step: Step) -> None:
         """Nothing to learn."""
+
+
+def shape_policy(settings: Settings) -> ShapePolicy:
+    """What these settings ask for."""
+    if settings.drafts_trees:
+        return FixedTree(settings.gamma, settings.tree_nodes)
+    return Chains(gamma_policy(settings))

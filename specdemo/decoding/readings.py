@@ -33,26 +33,21 @@ def finite(scores: torch.Tensor) -> bool:
     return bool(scores.logsumexp(-1).isfinite().all())
 
 
-READ = 6
-"""Columns of :func:`packed` that :func:`unpacked` needs."""
-
-
-def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor, top: int = 0) -> torch.Tensor:
-    """All that :func:`unpacked` and :func:`likeliest` need, on the device of ``scores``.
+def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """All that :func:`unpacked` needs, on the device of ``scores``.
 
     Args:
         scores: (n, V).
         rows: (m,) which row each token is looked up in.
         tokens: (m,) ids; those from V on are tokens this model does not have.
-        top: so many most likely tokens of each row are wanted.
 
     Returns:
-        float32 (m, 2 + 2k), k = min(max(2, top), V): the token's score, the log of the row's total, then the
-        best scores, each followed by its id, which float32 holds exactly up to 2²⁴.
+        float32 (m, 2 + 2k), k = min(2, V): the token's score, the log of the row's total, then the two best
+        scores, each followed by its id, which float32 holds exactly up to 2²⁴.
     """
     rows, tokens = rows.to(scores.device), tokens.to(scores.device)
     width = scores.shape[1]
-    best = scores.topk(min(max(2, top), width))
+    best = scores.topk(min(2, width))
     own = scores[rows, tokens.clamp(max=width - 1)].where(tokens < width, -torch.inf)
     pairs = torch.stack([best.values, best.indices.to(scores.dtype)], dim=2).flatten(1)
     of_rows = torch.cat([scores.logsumexp(-1, keepdim=True), pairs], dim=1)
@@ -64,10 +59,3 @@ def unpacked(row: Sequence[float], token: int) -> Reading:
     own, total, best, best_id, runner_up = row[:5] if len(row) > 4 else (*row, -math.inf)
     margin = own - (runner_up if token == best_id else best)
     return Reading(probability=min(1.0, math.exp(own - total)), margin=margin if math.isfinite(margin) else None)
-
-
-def likeliest(row: Sequence[float], top: int) -> list[tuple[int, float]]:
-    """The ``top`` most likely tokens of one row of :func:`packed` with probabilities; none that are cut off."""
-    total, scores, ids = row[1], row[2::2], row[3::2]
-    best = list(zip(ids, scores, strict=True))[:top]
-    return [(int(i), math.exp(score - total)) for i, score in best if score > -math.inf]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import Outcome, Step
-from specdemo.decoding.readings import READ, Reading, likeliest, packed, unpacked
+from specdemo.decoding.readings import Reading, packed, unpacked
 from specdemo.models.failures import not_finite
-from specdemo.rounds import Candidate, Kind, Round, Token
-
-Look = tuple[Reading, torch.Tensor]
-"""A row's reading, and the row of :func:`packed` that it was made of."""
+from specdemo.rounds import Kind, Round, Token
 
 
 class Recorder:
@@ -24,12 +20,10 @@ class Recorder:
 
     Args:
         detokenizer: of this lane.
-        top_candidates: so many most likely tokens of p and q are recorded with every token.
     """
 
-    def __init__(self, detokenizer: Detokenizer, top_candidates: int = 0) -> None:
+    def __init__(self, detokenizer: Detokenizer) -> None:
         self._text = detokenizer
-        self._top = top_candidates
         self._index = 0
 
     def record(self, step: Step) -> Round:
@@ -65,7 +59,7 @@ class Recorder:
         )
 
     def _drafted(
-        self, step: Step, target: list[Look], draft: list[Look] | None, chances: Sequence[float]
+        self, step: Step, target: list[Reading], draft: list[Reading] | None, chances: Sequence[float]
     ) -> list[Token]:
         """The drafted tokens: the path kept, then the others in the order of their slots.
 
@@ -96,8 +90,8 @@ class Recorder:
 
     def _read(
         self, outcome: Outcome
-    ) -> tuple[list[Look], list[Look] | None, Sequence[float], Sequence[float] | None]:
-        """Looks at p and at q at each drafted token and at the target's own, chances and overlaps.
+    ) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
+        """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
 
         Everything comes from the device in one copy: a round is read while the next could be decoded.
         """
@@ -105,21 +99,20 @@ class Recorder:
         tree, end = proposal.tree, _end(outcome)
         ids = [*outcome.drafted, outcome.token]
         tokens, rows = torch.tensor(ids), torch.tensor([*tree.parents, end])
-        parts = [packed(outcome.scores, rows, tokens, self._top)]
+        parts = [packed(outcome.scores, rows, tokens)]
         if proposal.scores is not None:
             drawn_from = proposal.rows or range(gamma)
             next_row = drawn_from[tree.children[end][0] - 1] if tree.children[end] else 0
-            parts.append(packed(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens, self._top))
+            parts.append(packed(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
         judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
         flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).cpu()
         *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
-        looks: list[list[Look]] = []
+        looks: list[list[Reading]] = []
         for role, part, table in zip(("target", "drafter"), parts, numbers, strict=False):
-            kept = table.view(part.shape)
-            read = kept[:, :READ].tolist()
+            read = table.view(part.shape).tolist()
             if not all(math.isfinite(row[1]) for row in read):
                 raise not_finite(role)
-            looks.append([(unpacked(row, token), all_) for row, token, all_ in zip(read, ids, kept, strict=True)])
+            looks.append([unpacked(row, token) for row, token in zip(read, ids, strict=True)])
         judgements = rest.tolist()
         overlaps = judgements[gamma:] if len(judged) == 2 else None
         return looks[0], looks[1] if len(looks) > 1 else None, judgements[:gamma], overlaps
@@ -130,8 +123,8 @@ class Recorder:
         kind: Kind,
         token: int,
         position: int,
-        p: Look,
-        q: Look | None,
+        p: Reading,
+        q: Reading | None,
         acceptance: float | None,
         after: Sequence[int],
     ) -> Token:
@@ -139,33 +132,18 @@ class Recorder:
         kept = kind != "rejected"
         return Token(
             id=token,
-            # Candidates are read as they would stand here, so before this token moves the text on.
-            target_top=self._candidates(p, after),
-            draft_top=self._candidates(q, after),
             text=self._text.push(token) if kept else self._text.peek(token, after),
             kind=kind,
             round=self._index,
             position=position,
-            p=p[0].probability,
-            q=q[0].probability if q is not None else None,
+            p=p.probability,
+            q=q.probability if q is not None else None,
             acceptance=acceptance,
             seconds=step.seconds,
-            margin=p[0].margin if kept else None,
+            margin=p.margin if kept else None,
         )
-
-    def _candidates(self, look: Look | None, after: Sequence[int]) -> Callable[[], tuple[Candidate, ...]] | None:
-        """Written when somebody reads them: a speculative round has many times as many as a plain one, and
-        their texts would take a tenth of its time from whoever waits for the run.
-        """
-        if not self._top or look is None:
-            return None
-        return partial(_candidates, look[1], self._top, self._text.peeker(after))
 
 
 def _end(outcome: Outcome) -> int:
     """The slot of the last token accepted."""
     return outcome.path[-1] if outcome.passed else 0
-
-
-def _candidates(row: torch.Tensor, top: int, peek: Callable[[int], str]) -> tuple[Candidate, ...]:
-    return tuple(Candidate(i, peek(i), p) for i, p in likeliest(row.tolist(), top))

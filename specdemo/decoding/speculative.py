@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.autoregressive import prefill
-from specdemo.decoding.draft_shape import DraftShape
+from specdemo.decoding.draft_shape import DraftShape, shape_policy
 from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Output, Runner
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.tree_acceptance import tree_rule_for
 from specdemo.decoding.tree_draft import choice_for
-from specdemo.decoding.tree_size import shape_policy
 from specdemo.drafters import DRAFTERS
 
 

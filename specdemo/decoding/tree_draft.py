@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -205,42 +205,23 @@ class WithoutReplacement:
 
 
 def drawn_shape(depth: int, nodes: int) -> list[Place]:
-    """The places behind the last committed token in the tree of ``nodes`` places that keeps the most tokens."""
-    first: list[Place] = []
-    for _ in _places(first, depth, nodes, KEPT_FIRST, KEPT_NEXT):
-        pass
-    return first
-
-
-def weights(depth: int, nodes: int, first: float, later: float) -> list[float]:
-    """How often each place of that tree is kept, in falling order.
-
-    Args:
-        depth, nodes: of the tree, at the most.
-        first, later: how often a first sibling passes where tested, and each later one.
-    """
-    return [place.score for place in _places([], depth, nodes, first, later)]
-
-
-def _places(root: list[Place], depth: int, nodes: int, first: float, later: float) -> Iterator[Place]:
-    """The places in the order in which they count, put under ``root`` one by one.
+    """The places behind the last committed token in the tree of ``nodes`` places that keeps the most tokens.
 
     A greedy choice is the best: a place never counts more than its parent, and a sibling no more than the one
-    before, as long as later ones pass no more often than first ones.
+    before, since later ones pass no more often than first ones.
     """
-    heap: list[tuple[float, int, list[Place], float, int]] = [(-first, 0, root, 1 - first, 1)]
+    first: list[Place] = []
+    heap: list[tuple[float, int, list[Place], float, int]] = [(-KEPT_FIRST, 0, first, 1 - KEPT_FIRST, 1)]
     for count in range(1, nodes + 1):
-        if not heap:
-            return
         weight, _, siblings, left, level = heapq.heappop(heap)
         place = Place(-weight)
         siblings.append(place)
-        yield place
         # The next sibling is tested where this one failed.
-        heapq.heappush(heap, (-left * later, 2 * count, siblings, left * (1 - later), level))
+        heapq.heappush(heap, (-left * KEPT_NEXT, 2 * count, siblings, left * (1 - KEPT_NEXT), level))
         if level < depth:
-            child = place.score * first
+            child = place.score * KEPT_FIRST
             heapq.heappush(heap, (-child, 2 * count + 1, place.children, place.score - child, level + 1))
+    return first
 
 
 def _proposal(nodes: Sequence[Node], scores: torch.Tensor, q: torch.Tensor | None = None) -> Proposal:

@@ -96,7 +96,7 @@ class Certifier:
                 f"the prompt's {len(self.ids):,} and {tokens} more do not fit in this pair's context of "
                 f"{pair.context:,}; shorten the prompt or the runs.",
             )
-        self.settings = replace(settings, max_new_tokens=tokens, top_candidates=0)
+        self.settings = replace(settings, max_new_tokens=tokens)
         self._plain = replace(self.settings, strategy="autoregressive")
         self._seeds = Random(settings.seed)
         self._collector: EvidenceCollector | None = None

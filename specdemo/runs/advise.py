@@ -14,7 +14,7 @@ from threading import Event
 
 from specdemo.analysis.advice import AdviceReport, block_speedups
 from specdemo.analysis.advice_rows import AdviceRun, settings_of
-from specdemo.analysis.racing import PLAIN, SERVER, Contender, Race, contenders_of
+from specdemo.analysis.racing import PLAIN, SERVER, TREES, Contender, Race, contenders_of
 from specdemo.analysis.repetition import loops
 from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
@@ -105,7 +105,7 @@ def stream_advice(
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
         families = allowed_drafters(pair, settings, methods)
         contenders = contenders_of(
-            families, trees=[name for name in families if _drafts(pair, settings, name, True)]
+            families, trees=[name for name in families if _drafts(pair, settings, name, min(TREES))]
         )
         about = {
             **measured_on(pair),
@@ -140,10 +140,10 @@ def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str]
     return [name for name in DRAFTERS if _drafts(pair, settings, name)]
 
 
-def _drafts(pair: ModelPair, settings: Settings, name: str, tree: bool = False) -> bool:
-    """Whether a drafter can draft for this pair, or can draft trees for it."""
+def _drafts(pair: ModelPair, settings: Settings, name: str, tree: int = 0) -> bool:
+    """Whether a drafter can draft for this pair, chains or a tree of so many tokens."""
     try:
-        check_drafter(pair, replace(settings, drafter=name, tree_nodes="auto" if tree else 0))
+        check_drafter(pair, replace(settings, drafter=name, tree_nodes=tree))
     except SettingsError as error:
         if error.field in DRAFTERS[name].reads:  # asked for wrongly, which is not the pair's lack
             raise

@@ -44,7 +44,7 @@ class LaneRecord:
         self.pair, self.ids, self.settings = pair, tuple(ids), settings
         self.rounds: list[Round] = []
         self._threads: int | None = None
-        self._recorder = Recorder(Detokenizer(pair.tokenizer, ids), settings.top_candidates)
+        self._recorder = Recorder(Detokenizer(pair.tokenizer, ids))
 
     def add(self, step: Step) -> Round:
         """Write down a round, in the thread that decoded it."""

@@ -81,8 +81,6 @@ def _check_followed(settings: Settings) -> None:
             raise SettingsError("adaptive_gamma", f"a server chooses its own γ; switch it off, or {HERE}")
         if settings.drafts_trees:
             raise SettingsError("tree_nodes", f"a server drafts as it was started; set 0, or {HERE}")
-    if settings.top_candidates:
-        raise SettingsError("top_candidates", f"a server keeps its distributions to itself; take 0, or {HERE}")
 
 
 def _checked_prompt(

@@ -68,14 +68,8 @@ def _traits(settings: Settings, header: dict[str, Any]) -> dict[str, str]:
 
 def _gamma(settings: Settings) -> str:
     if settings.drafts_trees:
-        return _tree(settings)
+        return f"tree of {settings.tree_nodes}, depth {settings.gamma}"
     return "adaptive" if settings.adaptive_gamma else f"γ {settings.gamma}"
-
-
-def _tree(settings: Settings) -> str:
-    if settings.tree_nodes == "auto":
-        return "adaptive tree"
-    return f"tree of {settings.tree_nodes}, depth {settings.gamma}"
 
 
 def _rule(settings: Settings) -> str:
@@ -118,6 +112,6 @@ def _header(settings: Settings) -> dict[str, Any]:
         "title": title,
         "detail": details,
         "gamma": settings.gamma,
-        "adaptive": settings.adaptive_gamma or settings.tree_nodes == "auto",
+        "adaptive": settings.adaptive_gamma,
         "lossy": not settings.lossless,
     }

@@ -50,7 +50,6 @@ SOME_SETTINGS = st.builds(
     seed=st.integers(0, 2**63 - 1),
     accept_top_k=st.integers(1, 99),
     chat=st.booleans(),
-    top_candidates=st.integers(0, 20),
     lookup_ngram=st.integers(1, 8),
     exit_layer=st.integers(1, 9),
     engine=st.just("server"),

@@ -13,7 +13,6 @@ from toys import endless_pair, prompt_ids
 import specdemo
 from specdemo.decoding.gamma import AdaptiveGamma, Costs
 from specdemo.decoding.lane import Outcome, Step
-from specdemo.decoding.tree_size import AdaptiveTree
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, expected_tokens
@@ -111,25 +110,3 @@ def test_expected_tokens_against_a_sum() -> None:
     """Guards the closed form: 1 + α + … + α^γ."""
     for alpha in (0.0, 0.3, 0.9, 1.0):
         assert expected_tokens(alpha, 6) == pytest.approx(sum(alpha**i for i in range(7)))
-
-
-@pytest.mark.parametrize(
-    ("first", "later", "per_node", "tree"),
-    [(0.6, 0.6, 0.001, True), (0.6, 0.0, 0.3, False)],
-    ids=["tree", "chain"],
-)
-def test_a_tree_is_as_large_as_pays(first: float, later: float, per_node: float, tree: bool) -> None:
-    """Guards the choice: second guesses where they pass and cost little, a chain where they do not."""
-    policy = AdaptiveTree(4)
-    policy._first._passed, policy._first._tested = 1000 * first, 1000.0
-    policy._later._passed, policy._later._tested = 1000 * later, 1000.0
-    policy._trials.clear()
-    policy._step.add(0.05)
-    for nodes in (0, 8, 16):
-        policy._rest.add(nodes, 1 + per_node * nodes)
-    shape = policy.next()
-    assert shape.depth > 0
-    assert (shape.nodes > shape.depth) is tree
-    for nodes in (0, 8, 16):
-        policy._rest.add(nodes, 1 + 100 * nodes)
-    assert policy.next() == (0, 0), "nothing pays where a check costs so much"

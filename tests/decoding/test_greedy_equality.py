@@ -83,7 +83,7 @@ def test_target_with_a_wider_padded_vocabulary_equals_generate(family: str) -> N
     narrow = endless_pair(family).target
     pair = ModelPair(widened(narrow, 80, factor=1.5), perturbed(narrow), None)
     for gamma in (1, 4):
-        trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=48, top_candidates=3))
+        trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=48))
         assert trace.token_ids == generate(pair.target, prompt_ids(9), 48)
         assert max(trace.token_ids) >= 64, "the target must say an id the draft does not know"
 
@@ -94,10 +94,9 @@ def test_draft_with_a_wider_padded_vocabulary_equals_generate(family: str) -> No
     narrow = endless_pair(family).target
     pair = ModelPair(narrow, widened(perturbed(narrow), 96, factor=3.0), None)
     for gamma in (1, 4):
-        trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=48, top_candidates=3))
+        trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=48))
         assert trace.token_ids == generate(pair.target, prompt_ids(9), 48)
         assert max(token.id for token in trace.tokens) < 64
-        assert all(c.id < 64 for token in trace.tokens for c in token.draft_top or ())
         assert trace.metrics().accepted > 0
 
 

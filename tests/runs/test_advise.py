@@ -18,7 +18,7 @@ import specdemo
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.advice_rows import AdviceRun
 from specdemo.analysis.engine_lines import ENGINES, engine_lines
-from specdemo.analysis.racing import Contender, Race
+from specdemo.analysis.racing import TREES, Contender, Race
 from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.cli.main import _parser
 from specdemo.metrics import RoundCounts
@@ -73,6 +73,15 @@ def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
     first = next(r for r in report.runs if r.place == place and r.run.prompt == 0)
     assert [s.accepted for s in first.run.steps] == [r.accepted for r in traced]
+
+
+def test_trees_of_several_sizes_are_tried(report: AdviceReport) -> None:
+    """Guards the row that a person takes over: a tree is measured with the settings that its name says."""
+    trees = [row for row in report.rows if row.method == "draft model" and row.settings.tree_nodes]
+    assert {(row.settings.tree_nodes, row.settings.gamma) for row in trees} == set(TREES.items())
+    for row in trees:
+        assert row.width == f"tree of {row.settings.tree_nodes}, depth {row.settings.gamma}"
+        assert row.gamma is None
 
 
 def test_stop_keeps_what_is_known() -> None:

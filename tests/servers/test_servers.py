@@ -407,7 +407,6 @@ def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: Mode
         ({"acceptance": "naive"}, "acceptance"),
         ({"acceptance": "block"}, "acceptance"),
         ({"adaptive_gamma": True}, "adaptive_gamma"),
-        ({"top_candidates": 3}, "top_candidates"),
         ({"engine": "graphs"}, "engine"),
     ],
 )

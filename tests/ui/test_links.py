@@ -155,6 +155,7 @@ def test_a_warm_link_can_be_run_as_it_is() -> None:
         ("losslessness.rule=exact", "choose one of sampling"),
         ("device=cuda:99", "choose one of best, cpu"),
         ("chat=maybe", "it must be 1 or 0."),
+        ("tree-nodes=auto", "tree-nodes: “auto” is ignored; choose one of 0, 2, 3"),
         ("gama=3", "“gama” is no parameter of this page; did you mean gamma?"),
         ("gamma=3&lane2.gamma=4", "lane2.gamma is ignored; the link has gamma too"),
         *(

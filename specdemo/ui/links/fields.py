@@ -196,7 +196,7 @@ def _lane(number: int) -> list[Field]:
         Field("method", "choice", FIRST_LANES[number - 1], choices=methods),
         Field("gamma", "whole", defaults.gamma, least=1, most=MAX_GAMMA),
         Field("adaptive", "switch", False),
-        Field("tree-nodes", "choice", "0", choices=("0", "auto", *map(str, range(2, MAX_TREE_NODES + 1)))),
+        Field("tree-nodes", "choice", "0", choices=("0", *map(str, range(2, MAX_TREE_NODES + 1)))),
         Field("acceptance", "choice", defaults.acceptance, choices=tuple(ACCEPTANCE_RULES)),
         Field("accept-top-k", "whole", defaults.accept_top_k, least=1),
         Field("lookup-ngram", "whole", defaults.lookup_ngram, least=1, most=MAX_LOOKUP_NGRAM),

@@ -34,7 +34,6 @@ class LaneControls:
 
 TREE_CHOICES = [
     ("none: one guess a position", "0"),
-    ("auto: measured as it runs", "auto"),
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
 GAMMA_OF_CHAINS, GAMMA_OF_TREES = "γ, tokens drafted per round", "γ, depth of the draft tree"
@@ -113,7 +112,7 @@ def _option(name: str, value: Any) -> Any:
         return bool(value)
     if name == "tree_nodes":
         text = str(value).strip()
-        return int(text) if text.isdecimal() else text  # "auto", or what Settings refuses
+        return int(text) if text.isdecimal() else text  # which Settings refuses
     number = whole(name, value)
     return None if name == "exit_layer" and number == 0 else number  # 0 leaves the choice to the drafter
 
