@@ -26,19 +26,24 @@ from specdemo.decoding.lane import new_lane
 from specdemo.decoding.speculative import speculative
 from specdemo.runs.encode import encode
 from specdemo.runs.lane import LaneRecord
+from specdemo.servers.connection import MOST_BYTES
 from specdemo.settings import MAX_GAMMA
 
 REFUSALS = ("429", "500")
 CRASHED = "crashed"
 """No request is answered any more."""
+ENDLESS_PAGE = "endless page"
+"""The list of models never ends."""
 ODD_EVENTS = {
     "no json": b'{"choices": [',
     "no chunk": b'{"choices": "none"}',
     "wrong ids": b'{"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}',
     "error event": b'{"error": {"message": "EngineDeadError", "code": 500}}',
+    "long token": b'{"choices": [{"index": 0, "token_ids": [12], "text": "' + b"x" * 10_000 + b'"}]}',
+    "long line": b" " * 2 * MOST_BYTES,
     "too much": b'{"choices": [{"index": 0, "text": "x", "token_ids": [' + b"12, " * 500 + b"12]}]}",
 }
-BROKEN_STREAMS = ("cut", "quiet end", "hang", "abort", *ODD_EVENTS)
+BROKEN_STREAMS = ("cut", "quiet end", "hang", "comments", "abort", *ODD_EVENTS)
 """Faults in the middle of a response."""
 
 WRONG_REPORTS = ("empty", "no usage", "wrong totals", "wrong steps", "unreadable record")
@@ -76,7 +81,7 @@ class FakeVLLM:
         fault: str | None = None,
         fault_after: int = 3,
     ) -> None:
-        assert fault in (None, CRASHED, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
+        assert fault in (None, CRASHED, ENDLESS_PAGE, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
         self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
         self.fault, self.fault_after = fault, fault_after
@@ -218,6 +223,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, b"")
         if self.path == "/metrics" and fake.fault != "no counters":
             return self._send(200, fake.metrics_page().encode(), "text/plain; version=0.0.4")
+        if self.path == "/v1/models" and fake.fault == ENDLESS_PAGE:
+            self.send_response(200)
+            self.end_headers()
+            while not fake.gone.wait(0.02):
+                self.wfile.write(b" ")
+            return None
         if self.path == "/v1/models":
             return self._json(
                 200, {"object": "list", "data": [{"id": fake.model, "object": "model", "owned_by": "vllm"}]}
@@ -299,9 +310,11 @@ class _Handler(BaseHTTPRequestHandler):
             return True
         if fake.fault == "hang":
             fake.gone.wait(20)
+        while fake.fault == "comments" and not fake.gone.wait(0.05):
+            self._write(b": still here\n\n")
         if fake.fault in ODD_EVENTS:
             self._data(ODD_EVENTS[fake.fault])
-            fake.gone.wait(0.2)
+            self.rfile.read(1)  # until the client leaves
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
         return True
@@ -310,8 +323,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._data(json.dumps(data, ensure_ascii=False).encode())
 
     def _data(self, data: bytes) -> None:
-        event = b"data: " + data + b"\n\n"
-        self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+        self._write(b"data: " + data + b"\n\n")
+
+    def _write(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
     def _end(self) -> None:

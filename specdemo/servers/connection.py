@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from statistics import median
 from typing import Any
 
 import httpx2
 
-from specdemo.servers.failures import EndedByServer, Malformed, Refused
+from specdemo.servers.failures import EndedByServer, Malformed, Refused, Unending, parsed
 from specdemo.servers.pair import ServerPair
 
 CONNECT_SECONDS = 5.0
 SIDE_SECONDS = 5.0  # for every request but the streamed one
+MOST_BYTES = 2**24  # of a page, or of one line of a stream, which may hold a long prompt and the output so far
+MOST_STREAMED = 16 * MOST_BYTES
 NETWORK_REQUESTS = 5
 HEADERS = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
 """The only headers that are sent, besides the pair's own key."""
@@ -41,7 +43,7 @@ class Connection:
         self._key = pair.api_key
         self._http = httpx2.Client(
             timeout=httpx2.Timeout(pair.timeout, connect=min(CONNECT_SECONDS, pair.timeout)),
-            event_hooks={"request": [self._prepare]},
+            event_hooks={"request": [self._prepare], "response": [_bound]},
             verify=_ssl_context(),
         )
 
@@ -50,13 +52,16 @@ class Connection:
         """Whether :meth:`abort` was called."""
         return self._aborted
 
-    def stream(self, path: str, body: dict[str, Any]) -> httpx2.Response:
+    def stream(self, path: str, body: dict[str, Any], seconds: float) -> httpx2.Response:
         """Send the request of a streamed response; to be closed. Nothing is retried: the lane's clock runs.
+
+        ``seconds``: the whole response is broken off after so long.
 
         Raises:
             Refused: another status than success.
         """
-        request = self._http.build_request("POST", self._root + path, json=body)
+        bounds = {BOUNDS: (MOST_STREAMED, seconds)}
+        request = self._http.build_request("POST", self._root + path, json=body, extensions=bounds)
         response = self._http.send(request, stream=True)
         if not response.is_success:
             response.read()
@@ -91,11 +96,12 @@ class Connection:
 
         Raises:
             Refused: another status than success.
+            Malformed: it is no JSON.
         """
         response = self._http.post(self._root + path, json=body, timeout=SIDE_SECONDS)
         if not response.is_success:
             raise Refused(response)
-        return response.json()
+        return parsed(response.content)
 
     def abort(self) -> None:
         """End whatever is under way; the thread that reads from it gets an error at once."""
@@ -116,6 +122,7 @@ class Connection:
         # The environment may name keys (a .netrc file), which are not meant for this server.
         for name in set(request.headers) - HEADERS:
             del request.headers[name]
+        request.headers["Accept-Encoding"] = "identity"  # a small body could unfold to any size
         if self._key:
             request.headers["Authorization"] = f"Bearer {self._key}"
         request.extensions["trace"] = self._remember_socket
@@ -127,31 +134,74 @@ class Connection:
                 self.abort()
 
 
-def events(response: httpx2.Response) -> Iterator[dict[str, Any]]:
+BOUNDS = "specdemo.bounds"
+"""Extension of a request: the most bytes and seconds of its response, if they are not those of a small page."""
+
+
+def _bound(response: httpx2.Response) -> None:
+    most, seconds = response.request.extensions.get(BOUNDS, (MOST_BYTES, SIDE_SECONDS))
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise Malformed("it is compressed, which was not asked for")
+    response.stream = _Bounded(response.stream, most, seconds, time.perf_counter() + seconds)
+
+
+@dataclass(slots=True)
+class _Bounded(httpx2.SyncByteStream):
+    """A response's body, broken off where it is larger or takes longer than one of its kind."""
+
+    body: Any
+    left: int
+    seconds: float
+    until: float
+
+    def __iter__(self) -> Iterator[bytes]:
+        for data in self.body:
+            self.left -= len(data)
+            if self.left < 0:
+                raise Malformed("it is too long")
+            if time.perf_counter() > self.until:
+                raise Unending(f"had not ended its answer after {self.seconds:.0f} s")
+            yield data
+
+    def close(self) -> None:
+        self.body.close()
+
+
+def events(response: httpx2.Response, seconds: float) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream: server-sent events, or one object a line as Ollama sends them.
 
     Raises:
+        httpx2.ReadTimeout: for so many seconds there was none, though comments kept the connection alive.
         EndedByServer: the server reports an error in place of an event.
-        Malformed, json.JSONDecodeError, UnicodeDecodeError: a line is no event.
+        Malformed: a line is no event.
     """
+    heard = time.perf_counter()
     for line in _lines(response):
         data = line.removeprefix(b"data:").strip() if line.startswith((b"data:", b"{")) else b""
         if data == b"[DONE]":
             return
-        if not data:  # the end of an event, its type, or a comment that keeps the connection alive
+        if not data:  # the end of an event, its type, or a comment
+            if time.perf_counter() - heard > seconds:
+                raise httpx2.ReadTimeout("nothing but comments")
             continue
-        event = json.loads(data)
+        event = parsed(data)
         if not isinstance(event, dict):
             raise Malformed("it is no object")
         if event.get("error"):
             raise EndedByServer(event["error"])
         yield event
+        heard = time.perf_counter()
 
 
 def _lines(response: httpx2.Response) -> Iterator[bytes]:
     """Lines end with a line feed alone: JSON text may hold the other line separators of Unicode."""
-    held = b""
+    held = bytearray()
     for data in response.iter_bytes():
-        *whole, held = (held + data).split(b"\n")
-        yield from whole
-    yield held
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            yield bytes(held + end)
+            held.clear()
+        held += rest
+        if len(held) > MOST_BYTES:
+            raise Malformed("one of its lines is too long")
+    yield bytes(held)

@@ -13,8 +13,12 @@ from specdemo.servers.pair import ServerPair
 LONGEST_QUOTE = 160
 
 
-class Malformed(Exception):
+class Malformed(httpx2.HTTPError):
     """A server sent something that is no chunk of a response."""
+
+
+class Unending(httpx2.HTTPError):
+    """A response took too long as a whole; the message says how long."""
 
 
 class Refused(Exception):
@@ -34,8 +38,20 @@ class EndedByServer(Exception):
         super().__init__(_said(error) or "it does not say which")
 
 
-FAILURES = (Refused, EndedByServer, Malformed, httpx2.HTTPError, json.JSONDecodeError, UnicodeDecodeError)
+FAILURES = (Refused, EndedByServer, httpx2.HTTPError)
 """The exceptions with which a request, or reading its response, can end."""
+
+
+def parsed(data: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        Malformed: it is none, or one that Python does not read: nested too deeply, with numbers of 5,000 digits.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("it is no JSON") from error
 
 
 def explained(error: Exception, pair: ServerPair, strategy: str) -> ServerError:
@@ -54,9 +70,11 @@ def _reason(error: Exception, pair: ServerPair, strategy: str) -> str:
         )
     if isinstance(error, httpx2.ConnectError):
         return "cannot be reached; see that it runs, and that its address and port are right."
-    if isinstance(error, Malformed | json.JSONDecodeError | UnicodeDecodeError):
-        detail = f" ({_quoted(str(error), pair.api_key)})" if isinstance(error, Malformed) else ""
-        return f"sent what is no piece of an answer{detail}; see that the address is that of its API."
+    if isinstance(error, Unending):
+        return f"{error}; see whether it is busy, or ask for fewer tokens."
+    if isinstance(error, Malformed):
+        detail = _quoted(str(error), pair.api_key)
+        return f"sent what is no piece of an answer ({detail}); see that the address is that of its API."
     if isinstance(error, EndedByServer):
         return f"ended with an error: {_quoted(str(error), pair.api_key)}; its log says more."
     return "broke off its answer; see its log, and run again."
@@ -79,8 +97,8 @@ def _status_reason(error: Refused, model: str, key: str | None) -> str:
 
 def _message(response: httpx2.Response) -> str | None:
     try:
-        body = response.json()
-    except ValueError:
+        body = parsed(response.content)
+    except Malformed:
         return None
     return _said(body.get("error") or body) if isinstance(body, dict) else None
 

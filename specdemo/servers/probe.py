@@ -61,7 +61,9 @@ def _health(pair: ServerPair, strategy: str) -> Health:
 
 def _model_ids(response: Any) -> list[Any]:
     """The ids of a list of models; none if it cannot be read."""
+    from specdemo.servers.failures import Malformed, parsed
+
     try:
-        return [model["id"] for model in response.json()["data"]]
-    except (ValueError, KeyError, TypeError):
+        return [model["id"] for model in parsed(response.content)["data"]]
+    except (Malformed, KeyError, TypeError):
         return []

@@ -19,6 +19,8 @@ from specdemo.servers.response import Chunk, Response
 REFUSED_PARAMETERS = (400, 422)
 COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
 CHUNKS_A_TOKEN = 8  # at most
+CHARACTERS_A_TOKEN = 256  # on average, at most
+SECONDS_A_TOKEN = 10.0  # on average, at most, beside one timeout for the first
 EXTRA_TOKENS = 8  # beyond this many too many, a server is taken to ignore the limit
 
 
@@ -73,14 +75,17 @@ class Reader(Thread):
 
     def _read_stream(self) -> None:
         limit = self._wanted.settings.max_new_tokens + EXTRA_TOKENS
-        received, response, stream = 0, self.response, self._open_stream()
+        tokens = characters = 0
+        response, stream = self.response, self._open_stream()
         try:
-            for event in events(stream):
+            for event in events(stream, self._pair.timeout):
                 chunks = self._engine.read(response, event, self.elapsed)
-                self._give(chunks)
-                received += sum(len(chunk.ids or ()) for chunk in chunks)
-                if received > limit or len(response.chunks) > CHUNKS_A_TOKEN * limit:
+                tokens += sum(len(chunk.ids or ()) for chunk in chunks)
+                characters += sum(len(chunk.text) for chunk in chunks)
+                pieces = len(response.chunks) + len(chunks)
+                if max(tokens, pieces / CHUNKS_A_TOKEN, characters / CHARACTERS_A_TOKEN) > limit:
                     raise Malformed("it sends more tokens than were asked for")
+                self._give(chunks)
         finally:
             stream.close()
             self._give(self._engine.rest())
@@ -96,11 +101,12 @@ class Reader(Thread):
 
     def _open_stream(self) -> httpx2.Response:
         """The stream of the first attempt that the server does not refuse for its parameters."""
+        seconds = self._pair.timeout + SECONDS_A_TOKEN * self._wanted.settings.max_new_tokens
         refusal: Refused | None = None
         for body, left_out in self._request.attempts():
             self._began = time.perf_counter()
             try:
-                stream = self._connection.stream(self._request.path, body)
+                stream = self._connection.stream(self._request.path, body, seconds)
             except Refused as error:
                 if error.status not in REFUSED_PARAMETERS:
                     raise

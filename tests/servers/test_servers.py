@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from fake_vllm import FakeVLLM
+from fake_vllm import ENDLESS_PAGE, FakeVLLM
 from toys import byte_tokenizer, endless_pair, prompt_ids, toy_pair
 
 import specdemo
@@ -184,11 +184,14 @@ def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
         ("cut", "broke off its answer"),
         ("quiet end", "broke off its answer"),
         ("hang", "did not answer within 0.5 s"),
+        ("comments", "did not answer within 0.5 s"),
         ("no json", "no piece of an answer"),
         ("no chunk", "no piece of an answer"),
         ("wrong ids", "token_ids holds what is no token id"),
         ("error event", "EngineDeadError"),
         ("abort", "'abort'"),
+        ("long token", "more tokens than were asked for"),
+        ("long line", "one of its lines is too long"),
         ("too much", "more tokens than were asked for"),
     ],
 )
@@ -206,6 +209,20 @@ def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, message: s
     assert trace.server.level == "speed"
     assert Trace.from_json(trace.to_json()) == trace
     check_clean(trace.server.incomplete)
+
+
+def test_no_answer_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an output whose pieces all come in time, nor a page about the server."""
+    monkeypatch.setattr("specdemo.servers.reader.SECONDS_A_TOKEN", 0.0)
+    with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.1) as fake:
+        trace = run_on(fake, timeout=0.5)
+    assert "had not ended its answer" in trace.server.incomplete
+    assert 1 <= len(trace.rounds) <= 6
+    monkeypatch.setattr("specdemo.servers.connection.SIDE_SECONDS", 0.3)
+    with FakeVLLM(toy_pair("llama"), fault=ENDLESS_PAGE) as fake:
+        with pytest.raises(ServerError, match="had not ended its answer"):
+            run_on(fake)
+        fake.gone.set()
 
 
 @pytest.mark.parametrize("fault", ["cut", "no json", "hang", "error event"])

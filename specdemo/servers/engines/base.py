@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
+from specdemo.servers.failures import Malformed, parsed
 from specdemo.servers.response import Chunk, Response
 from specdemo.settings import Settings
 
@@ -31,8 +32,8 @@ class Said:
         if path not in self._pages:
             response = self._connection.get(path, alone=True)
             try:
-                self._pages[path] = response.json() if response.is_success else None
-            except ValueError:
+                self._pages[path] = parsed(response.content) if response.is_success else None
+            except Malformed:
                 self._pages[path] = None
         return self._pages[path]
 

@@ -28,7 +28,7 @@ def token_texts(connection: Connection, model: str, chunks: Sequence[Chunk]) -> 
         for chunk in chunks:
             texts.append(_split(detokenizer, before[-CONTEXT:], chunk))
             before += chunk.ids or ()
-    except (httpx2.HTTPError, Refused, ValueError, _Unavailable):
+    except (httpx2.HTTPError, Refused, _Unavailable):
         return None
     return texts
 
