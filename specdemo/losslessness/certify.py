@@ -18,6 +18,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
 from specdemo.runs.single import Prompt, run
+from specdemo.runs.threads import decoding_threads
 from specdemo.servers.pair import check_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -120,6 +121,11 @@ class Certifier:
     def step(self) -> None:
         """Make a few more pairs of runs; they count one by one, up to a verdict."""
         begin = time.perf_counter()
+        with decoding_threads(self.pair):
+            self._step()
+        self._seconds += time.perf_counter() - begin
+
+    def _step(self) -> None:
         if self._collector is None:
             self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
         for traces in self._pairs(min(self._at_once, self.budget - self._martingale.pairs)):
@@ -130,7 +136,6 @@ class Certifier:
             self._martingale.update(*found)
             if self._differs:
                 break
-        self._seconds += time.perf_counter() - begin
 
     def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
         """That many (plain, speculative) runs; several are rows of a batch, as eight take no longer than two."""
@@ -205,7 +210,8 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
         raise TraceError(
             "This trace has no token ids, only the text that a server sent; check a lane that has them."
         )
-    best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
+    with decoding_threads(pair):
+        best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
     return judge(trace, best, margins)
 
 

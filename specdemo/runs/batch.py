@@ -14,12 +14,13 @@ from specdemo.decoding.lane import lane_clock, new_lane
 from specdemo.drafters import DRAFTERS, DrafterSpec, offered_with
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
-from specdemo.models.packing import engine_name, packed_pair
+from specdemo.models.packing import engine_name
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
 from specdemo.runs.lane import LaneRecord
 from specdemo.runs.single import Prompt, checked
+from specdemo.runs.threads import decoding_threads
 from specdemo.runs.warm_up import warm_up
 from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
@@ -75,13 +76,13 @@ class Batch(Iterator[tuple[int, Round]]):
     """
 
     def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
-        pair = packed_pair(pair)
-        self._engine = engine_name("eager", pair.target)
+        self._pair, self._engine = pair, engine_name("eager", pair.target)
         self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
         self._rounds = self._record(_steps(pair, ids, rows))
 
     def __next__(self) -> tuple[int, Round]:
-        return next(self._rounds)
+        with decoding_threads(self._pair):
+            return next(self._rounds)
 
     def close(self) -> None:
         """Free the caches."""

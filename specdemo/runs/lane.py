@@ -20,10 +20,10 @@ from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
 from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
-from specdemo.models.packing import packed_pair
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.head_health import head_remark
+from specdemo.runs.threads import decoding_threads
 from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -83,12 +83,12 @@ class LocalLane(Iterator[Round]):
     def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings, stop: Event | None = None) -> None:
         if settings.strategy != "autoregressive":
             check_drafter(pair, settings)
-        pair = packed_pair(pair)
-        warm_up(pair, settings.engine)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None
         self._engine, self._remark = "", None
-        self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
+        with decoding_threads(pair):
+            warm_up(pair, settings.engine)
+            self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -96,13 +96,14 @@ class LocalLane(Iterator[Round]):
         return self._record.ids
 
     def __next__(self) -> Round:
-        try:
-            return self._record.add(next(self._steps))
-        except BaseException as reason:
-            self.close()
-            if isinstance(reason, StopIteration):  # a trial of the head may cost a forward of the target
-                self._remark = head_remark(self._record.pair, self.trace())
-            raise
+        with decoding_threads(self._record.pair):
+            try:
+                return self._record.add(next(self._steps))
+            except BaseException as reason:
+                self.close()
+                if isinstance(reason, StopIteration):  # a trial of the head may cost a forward of the target
+                    self._remark = head_remark(self._record.pair, self.trace())
+                raise
 
     def close(self) -> None:
         """Free the caches."""
@@ -136,6 +137,6 @@ class LocalLane(Iterator[Round]):
         if drafter is None or drafter.engine in (None, target.engine):
             return target.engine
         # The target's own first layers run as it does, but for how their drafts could be captured.
-        if drafter.engine.startswith(target.engine):
+        if drafter.engine.startswith(f"{target.engine}:"):
             return drafter.engine
         return f"target {target.engine}, draft {drafter.engine}"

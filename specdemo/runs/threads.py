@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 
 import torch
 
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, checked_threads
 
 PROMPT = 32
 DRAFTED = 4
@@ -27,6 +29,22 @@ LARGE_BYTES = 300_000_000
 GAIN = 0.8
 """More threads must take at most this share of the time: they make times vary more, and take cores from others."""
 ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@contextmanager
+def decoding_threads(pair: ModelPair) -> Iterator[None]:
+    """Torch with the pair's number of threads, in this thread only; afterwards it has what it had.
+
+    Entered for every round: lanes of a race may be of different pairs, and torch counts its threads for each
+    thread of the program.
+    """
+    before = torch.get_num_threads()
+    if pair.threads is not None:
+        torch.set_num_threads(checked_threads(pair.threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def quickest_threads(pair: ModelPair) -> int:

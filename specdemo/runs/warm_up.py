@@ -7,22 +7,18 @@ import torch
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.engines.select import Engine
-from specdemo.models.pair import ModelPair, checked_threads, context_of
+from specdemo.models.pair import ModelPair, context_of
 
 TOKENS = 16
 
 
 def warm_up(pair: ModelPair, engine: str = "auto") -> None:
-    """Set the pair's number of threads, and run every kind of forward once: no run pays for lazy initialisation.
-
-    Every way to decode begins with this, in the thread that decodes: torch counts its threads for each.
+    """Run every kind of forward once: no run pays for lazy initialisation. Every way to decode begins with this.
 
     Args:
         pair: whose models are run, once for each engine.
         engine: of ``settings.ENGINES``; what ``graphs`` captures, it warms up by itself.
     """
-    if pair.threads is not None:
-        torch.set_num_threads(checked_threads(pair.threads))
     wish: Engine = "auto" if engine == "auto" else "eager"
     if wish in pair.prepared:
         return

@@ -10,6 +10,7 @@ import torch
 from toys import endless_pair, prompt_ids
 
 import specdemo
+from specdemo.decoding.clock import LaneClock
 from specdemo.models.request import request_pair
 from specdemo.runs import store as store_module
 from specdemo.runs import threads
@@ -113,17 +114,9 @@ def test_a_store_s_pair_decodes_with_its_number_in_any_thread(
     monkeypatch.setattr(store_module, "quickest_threads", lambda pair: 2)
     with PairStore(threads=asked).using(request_pair("builtin")) as load:
         pair = load.future.result()
-    used: list[int] = []
-
-    def decode() -> specdemo.Trace:
-        trace = specdemo.run(pair, "Book a table.", specdemo.Settings(max_new_tokens=4))
-        used.append(torch.get_num_threads())
-        return trace
-
     with ThreadPoolExecutor(1) as thread:
-        trace = thread.submit(decode).result()
-    assert used == [asked or 2]
-    assert torch.get_num_threads() == 4, "this thread is as it was"
+        trace = thread.submit(specdemo.run, pair, "Book a table.", specdemo.Settings(max_new_tokens=4)).result()
+    assert trace.threads == (asked or 2)
     assert record(pair, None, [trace]).hardware.threads == (asked or 2)
 
 
@@ -138,12 +131,21 @@ def test_more_threads_than_processors_are_refused(number: object) -> None:
         specdemo.run(told, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
 
 
-def test_a_pair_in_memory_leaves_torch_alone_unless_it_is_told() -> None:
-    """A library does not turn its caller's knobs."""
-    models = endless_pair("llama")
-    pair = specdemo.ModelPair(models.target, models.draft)
-    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
-    assert torch.get_num_threads() == 4
-    pair.threads = 2
-    specdemo.run(pair, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
-    assert torch.get_num_threads() == 2
+def test_every_lane_of_a_race_runs_with_the_threads_of_its_own_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against the pair opened last; a pair that is told none runs with the caller's, which stay."""
+    models, used = endless_pair("llama"), set()
+    pairs = [specdemo.ModelPair(models.target, models.draft, threads=number) for number in (1, None, 2)]
+    original = LaneClock.lap
+
+    def noting(self: LaneClock, phase: str) -> None:
+        used.add((id(self), torch.get_num_threads()))
+        original(self, phase)
+
+    monkeypatch.setattr(LaneClock, "lap", noting)
+    racing = specdemo.race(pairs, prompt_ids(4), [specdemo.Settings(max_new_tokens=12)] * 3)
+    for _ in racing:
+        assert torch.get_num_threads() == 4
+    assert [trace.threads for trace in racing.traces()] == [1, 4, 2]
+    assert sorted(number for _, number in used) == [1, 2, 4]
+    (row,) = specdemo.run_batch(pairs[2], [prompt_ids(4)], specdemo.Settings(max_new_tokens=4))
+    assert (row.threads, torch.get_num_threads()) == (2, 4)
