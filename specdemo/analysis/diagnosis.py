@@ -12,7 +12,6 @@ from specdemo.analysis.trees import explain_tree
 from specdemo.analysis.wording import pace, ratio
 from specdemo.drafters import DRAFTERS
 from specdemo.metrics import counts_of
-from specdemo.models.packing import NO_ROOM
 from specdemo.server_record import IN_TURN
 from specdemo.theory import expected_speedup, verify_cost
 from specdemo.trace import Trace
@@ -168,8 +167,6 @@ def _remedy(lane: Trace) -> str | None:
     """How the target would check several tokens for about one step, where its weights are why it does not."""
     if lane.quantization:
         return "On a CPU that multiplies bfloat16, a large target in bfloat16 checks so many for about one step."
-    if NO_ROOM in (lane.engine or ""):
-        return "Loaded by its name, its weights would be packed, and it would check so many for about one step."
     return None
 
 

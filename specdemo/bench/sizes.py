@@ -1,12 +1,13 @@
 """``python -m specdemo.bench.sizes``: models of real size on a CPU, with weights as torch has them and packed.
 
-The models have random weights, since only the times of their forwards matter (``random_models.py``). Target and
-draft stay as they are, as a caller's own would: this project packs them beside themselves, transformers runs them
-as they are. A verify is compared with a step of the same weights; speeds are of whole runs, prefill included.
+The models have random weights, since only the times of their forwards matter (``random_models.py``). This project
+runs copies that are packed as a loaded pair is, transformers runs the models as they are. A verify is compared
+with a step of the same weights; speeds are of whole runs, prefill included.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -20,7 +21,7 @@ from specdemo.bench.harness import Args, Results, columns, extremes, head, inter
 from specdemo.bench.random_models import CPU, QWEN3, random_qwen3
 from specdemo.errors import SpecDemoError
 from specdemo.machine import bfloat16_instructions
-from specdemo.models.packing import packed_pair
+from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
@@ -49,11 +50,14 @@ def measure(args: Args) -> Results:
 
 def _measured(pair: ModelPair, args: Args) -> list[dict[str, Any]]:
     """One row a number of threads; what runs is opened once and takes turns over all of them."""
-    packed = packed_pair(pair)
-    targets = {"as it is": pair.target, "packed": packed.target}
+    packed = copy.deepcopy(pair.target), copy.deepcopy(pair.draft)
+    for model in packed:
+        if unpackable_reason(model, "cpu", model.dtype) is None:
+            pack(model)
+    targets = {"as it is": pair.target, "packed": packed[0]}
     runners = {way: filled_runner(target, "auto", args.context) for way, target in targets.items()}
     plain, drafted = (
-        ours(pair, Settings(strategy=s, gamma=args.gamma, max_new_tokens=args.tokens))
+        ours(ModelPair(*packed), Settings(strategy=s, gamma=args.gamma, max_new_tokens=args.tokens))
         for s in ("autoregressive", "speculative")
     )
     decoders = {

@@ -8,11 +8,8 @@ tries them out before their first use.
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -20,8 +17,7 @@ from torch.nn import functional
 
 from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions, wide_vectors
-from specdemo.models.memory import free_memory, on_cpu
-from specdemo.models.pair import ModelPair
+from specdemo.models.memory import on_cpu
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,11 +30,6 @@ LEAST_ROWS = 5 if wide_vectors() else 1
 """Fewer are filled up with zeros. With wide vectors so many rows take no longer than one and have the same sums;
 with narrow ones each row costs, so none is added."""
 DTYPES = (torch.float32, torch.bfloat16)
-NO_ROOM = "no memory for packed weights beside its own"
-SPARE = 1.25
-"""A caller's model is packed beside itself where so many times the bytes are free."""
-WORD = 8
-"""Bytes of the whole numbers that a weight's bits are summed as."""
 
 
 class PackedLinear(nn.Linear):
@@ -132,95 +123,9 @@ def extra_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
     return head.weight.numel() * dtype.itemsize if tied else 0
 
 
-def packed_pair(pair: ModelPair) -> ModelPair:
-    """The pair that decodes for a caller's own: models that gain by it are packed beside themselves.
-
-    Where memory for that is short they stay as they are; :func:`shortage_of` says so.
-    """
-    own = {role: model for role in ("target", "draft", "head") if (model := getattr(pair, role)) is not None}
-    models = {role: packed_beside(model) for role, model in own.items()}
-    if models == own:
-        return pair
-    packed = replace(pair, **models)
-    packed.prepared = pair.prepared
-    return packed
-
-
 def engine_name(name: str, model: PreTrainedModel) -> str:
     """An engine and what was done to the weights it runs, for the record, such as ``direct, packed weights``."""
     return ", ".join(filter(None, (name, getattr(model, "packing", None))))
-
-
-def shortage_of(model: PreTrainedModel) -> str | None:
-    """Why a caller's model was not packed beside itself, if memory was the reason."""
-    return _shortages.get(model)
-
-
-_copies: WeakKeyDictionary[PreTrainedModel, tuple[Any, PreTrainedModel]] = WeakKeyDictionary()
-_shortages: WeakKeyDictionary[PreTrainedModel, str] = WeakKeyDictionary()
-
-
-def packed_beside(model: PreTrainedModel) -> PreTrainedModel:
-    """A packed copy of a caller's model, which is not touched; the model itself if it is packed or does not gain.
-
-    The copy is kept for as long as the model lives and its weights are what they were.
-    """
-    weight = model.get_output_embeddings().weight
-    if hasattr(model, "packing") or unpackable_reason(model, weight.device.type, weight.dtype):
-        return model
-    state, (known, copied) = _state(model), _copies.get(model, (None, None))
-    if known is not None and _alike(known, state):
-        return copied
-    del copied
-    _copies.pop(model, None)
-    needed = sum(module.weight.nbytes for module in filter(_packable, model.modules()))
-    if SPARE * needed > free_memory("cpu"):
-        _shortages[model] = f"{NO_ROOM} ({needed / 1e9:.1f} GB)"
-        return model
-    _shortages.pop(model, None)
-    copied = _copied(model, {})
-    copied.packing = "packed copies of the weights"
-    _copies[model] = state, copied
-    return copied
-
-
-def _state(model: nn.Module) -> tuple[list[list[int]], list[torch.Tensor]]:
-    """What changes when anything does that a packed copy holds apart from its model, even behind torch's back.
-
-    The copy keeps alive what it shares, so no identity is given twice. Reading all weights takes a step's time.
-    """
-    modules = list(model.modules())
-    return [_identities(module) for module in modules], [_sums(m.weight) for m in modules if _packable(m)]
-
-
-def _identities(module: nn.Module) -> list[int]:
-    """Of a module's attributes, submodules and, as far as they are not compared themselves, parameters."""
-    shared = {**module.__dict__, **module._modules, **module._parameters}
-    apart = {"training", "weight"} if _packable(module) else {"training"}  # decoding sets that mode by itself
-    return [id(module), *(id(value) for name, value in shared.items() if name not in apart)]
-
-
-def _sums(weight: torch.Tensor) -> torch.Tensor:
-    """(out,) the bits of each row, summed as whole numbers: (out, in) of any type."""
-    weight = weight.detach()
-    odd = -weight.shape[1] % (WORD // weight.element_size())
-    rows = functional.pad(weight, (0, odd)) if odd else weight
-    return rows.contiguous().view(torch.int64).sum(-1)
-
-
-def _alike(one: tuple[Any, list[torch.Tensor]], other: tuple[Any, list[torch.Tensor]]) -> bool:
-    return one[0] == other[0] and all(map(torch.equal, one[1], other[1]))
-
-
-def _copied(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
-    """The module, all tables, tensors and hooks shared but for linear layers, whose weights are packed."""
-    if module not in done:
-        done[module] = twin = copy.copy(module)
-        if _packable(module):
-            twin._parameters = {**module._parameters, "weight": _packed(module.weight)}
-            twin.__class__ = PackedLinear
-        twin._modules = {name: child and _copied(child, done) for name, child in module._modules.items()}
-    return done[module]
 
 
 def _packable(module: nn.Module | None) -> bool:

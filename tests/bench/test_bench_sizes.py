@@ -64,7 +64,7 @@ def test_sizes_compares_the_same_tokens_and_judges_every_bar(monkeypatch: pytest
     found = sizes.measure(args)
     (row,) = found["rows"]
     assert row["ways"]["as it is"]["engine"] == "direct"
-    assert row["ways"]["packed"]["engine"] == "direct, packed copies of the weights"
+    assert row["ways"]["packed"]["engine"] == "direct, packed weights"
     assert row["identical"]
     assert row["ways"]["packed"]["v"].keys() == {1, 6}
     table = sizes.table(found)

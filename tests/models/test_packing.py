@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +13,13 @@ import torch
 from checkpoints import checkpoint_pair
 from torch import nn
 from torch.nn import functional
-from toys import FAMILIES, MORE_FAMILIES, build, check_consistent, endless_pair, generate, prompt_ids, raced
+from toys import FAMILIES, MORE_FAMILIES, build, check_consistent, generate, prompt_ids
 from transformers import AutoModelForCausalLM
 
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.models import packing
-from specdemo.models.packing import PackedLinear, packed_beside, unpackable_reason
+from specdemo.models.packing import PackedLinear, unpackable_reason
 
 LONG = Settings(gamma=4, max_new_tokens=48)
 
@@ -32,21 +30,25 @@ def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
 
 
+def packed(model: nn.Module) -> nn.Module:
+    """A model that is packed as a loaded one is; the argument stays as it was."""
+    packing.pack(copied := copy.deepcopy(model))
+    return copied
+
+
 @pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 def test_logits_and_greedy_ids_are_those_of_the_plain_weights(family: str) -> None:
     """Guards what every family does around its linear layers: biases, ties, experts, layers of other kinds."""
     model = build(family, eos=None)
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    packed, ids = packed_beside(model), torch.tensor([prompt_ids(20)])
+    ours, ids = packed(model), torch.tensor([prompt_ids(20)])
     with torch.no_grad():
-        torch.testing.assert_close(packed(ids).logits, model(ids).logits, atol=1e-4, rtol=0)
-    trace = specdemo.run(ModelPair(model), prompt_ids(20), Settings(drafter="prompt_lookup", max_new_tokens=32))
+        torch.testing.assert_close(ours(ids).logits, model(ids).logits, atol=1e-4, rtol=0)
+    trace = specdemo.run(ModelPair(ours), prompt_ids(20), Settings(drafter="prompt_lookup", max_new_tokens=32))
     assert trace.token_ids == generate(model, prompt_ids(20), 32)
-    layers = [m for m in packed.modules() if isinstance(m, nn.Linear)]
+    assert trace.engine.endswith(", packed weights")
+    layers = [m for m in ours.modules() if isinstance(m, nn.Linear)]
     assert all(type(m) is PackedLinear for m in layers)
     assert bool(layers)
-    assert not any(isinstance(m, PackedLinear) for m in model.modules())
-    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
 def test_bfloat16_is_not_packed_for_a_processor_that_emulates_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,58 +101,23 @@ def test_a_packed_model_says_what_it_is_not_for(use: Callable[[nn.Module], objec
         use(model)
 
 
-def test_lanes_of_a_callers_pair_share_one_packed_copy_as_long_as_its_weights_stay() -> None:
-    """Guards truth: what a caller changes counts in the next run, even behind torch's back; and memory."""
-    pair = ModelPair(build("llama", eos=None))
-    lanes = [Settings(strategy="autoregressive", max_new_tokens=16), replace(LONG, drafter="early_exit")]
-    traces = raced(pair, [1, 20, 21], lanes)
-    assert all(t.engine == "direct, packed copies of the weights" for t in traces)
-    copied = packed_beside(pair.target)
-    assert packed_beside(pair.target) is copied
-    weight = pair.target.model.layers[1].mlp.down_proj.weight
-    for behind in (False, True):
-        with torch.no_grad():
-            (weight.data if behind else weight).mul_(2)
-        run = specdemo.run(pair, [1, 20, 21], lanes[0])
-        assert run.token_ids == generate(pair.target, [1, 20, 21], 16)
-    assert packed_beside(pair.target) is not copied
-    gone = weakref.ref(packed_beside(pair.target))
-    del pair, traces, copied, weight, run
-    gc.collect()
-    assert gone() is None
-
-
-CHANGES: dict[str, Callable[[nn.Module, int], None]] = {
-    "a row behind torch's back": lambda model, token: model.lm_head.weight.data[token].zero_(),
-    "a bias": lambda model, token: setattr(
-        model.lm_head, "bias", nn.Parameter(torch.eye(len(model.lm_head.weight))[9] * 99)
-    ),
-    "a norm": lambda model, token: setattr(model.model, "norm", nn.Tanh()),
-    "a table": lambda model, token: model.set_input_embeddings(nn.Embedding(*model.lm_head.weight.shape)),
-    "a number": lambda model, token: setattr(model.model.layers[0].self_attn, "scaling", 9.0),
-    "a method": lambda model, token: setattr(model.model.layers[0].mlp, "forward", lambda x: 9 * x),
+CHANGES: dict[str, Callable[[nn.Parameter], object]] = {
+    "in place": lambda weight: weight.detach().mul_(2),
+    "columns exchanged behind torch's back": lambda weight: weight.data.copy_(weight.data.roll(2, 1)),
+    "other memory": lambda weight: setattr(weight, "data", -weight.data),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_whatever_a_caller_changes_counts_in_the_next_run(change: str) -> None:
-    """Guards truth: a packed copy shares the rest of its model only as that was when it was made."""
-    torch.manual_seed(0)
+    """Guards truth: only what was loaded by name is packed, and a caller's own weights are read where they are."""
     pair = ModelPair(build("llama", eos=None))
     settings = Settings(strategy="autoregressive", max_new_tokens=16)
-    before = specdemo.run(pair, [1, 20, 21], settings).token_ids
-    CHANGES[change](pair.target, before[0])
-    expected = generate(pair.target, [1, 20, 21], 16)
-    assert expected != before
-    assert specdemo.run(pair, [1, 20, 21], settings).token_ids == expected
-
-
-def test_without_room_a_callers_model_runs_as_it_is_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards against swapping."""
-    pair = endless_pair("qwen2")
-    monkeypatch.setattr(packing, "free_memory", lambda device: 1000)
-    trace = specdemo.run(pair, [1, 20], LONG)
-    assert trace.engine.startswith("direct: no memory for packed weights beside its own (0.0 GB)")
+    before = specdemo.run(pair, [1, 20, 21], settings)
+    CHANGES[change](pair.target.model.layers[1].mlp.down_proj.weight)
+    after = specdemo.run(pair, [1, 20, 21], settings)
+    assert after.token_ids == generate(pair.target, [1, 20, 21], 16) != before.token_ids
+    assert after.engine == "direct"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +139,6 @@ def test_products_that_are_not_there_or_wrong_are_not_used(
     model = build("llama")
     try:
         assert said in unpackable_reason(model, "cpu", torch.float32)
-        assert packed_beside(model) is model
     finally:
         packing.no_product_reason.cache_clear()
 

@@ -14,7 +14,6 @@ from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.graph_pool import no_graphs_reason
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.decoding.engines.llama_check import unsupported_reason
-from specdemo.models.packing import shortage_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,4 +49,4 @@ def choose(model: PreTrainedModel, wish: str) -> Choice:
         reason = no_graphs_reason(model)
         return Choice("graphs") if reason is None else Choice("eager", reason)
     direct = wish == "auto" and unsupported_reason(model) is None
-    return Choice("direct" if direct else "eager", shortage_of(model))
+    return Choice("direct" if direct else "eager")

@@ -157,15 +157,13 @@ def test_a_pair_without_a_head_says_what_to_choose() -> None:
         Settings(strategy="assisted", drafter="eagle3")
 
 
-def test_a_large_head_is_packed_beside_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_head_drafts_what_it_drafts_unpacked() -> None:
     """Guards heads of real size, whose weights a draft step should read once and in the layout of a verify."""
     target = build("llama", eos=None)
     pair = ModelPair(target, None, None, head=skilled_head(target, draft_vocabulary=40, fc_norm=True))
     settings = Settings(drafter="eagle3", gamma=3, max_new_tokens=24)
     plain = specdemo.run(pair, prompt_ids(9), settings)
-    weights = pair.head.fc.weight
-    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
+    packing.pack(pair.head)
     packed = specdemo.run(pair, prompt_ids(9), settings)
-    assert (plain.engine, packed.engine) == ("direct", "direct, packed copies of the weights")
+    assert (plain.engine, packed.engine) == ("direct", "target direct, draft direct, packed weights")
     assert [(t.id, t.kind) for t in plain.tokens] == [(t.id, t.kind) for t in packed.tokens]
-    assert pair.head.fc.weight is weights, "the caller's head stays as it is"

@@ -21,7 +21,7 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models import packing
 
-COPIES = ", packed copies of the weights"
+PACKED = ", packed weights"
 MOVES = st.lists(
     st.tuples(st.lists(st.integers(FIRST_PLAIN, 63), min_size=1, max_size=9), st.integers(0, 12)),
     min_size=1,
@@ -31,20 +31,19 @@ MOVES = st.lists(
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize(("family", "shape"), CASES)
-def test_logits_equal_transformers_after_any_feeding_and_rollback(
-    family: str, shape: str, packed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logits_equal_transformers_after_any_feeding_and_rollback(family: str, shape: str, packed: bool) -> None:
     """Guards the whole arithmetic: groups, biases, head norms, kinds of positions, masks behind a context."""
-    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
     model = model_of(family, shape)
-    run = packing.packed_beside(model) if packed else model
+    run = copy.deepcopy(model)
+    if packed:
+        packing.pack(run)
     assert unsupported_reason(run) is None
 
     @given(MOVES)
     @hypothesis.settings(max_examples=12)
     def check(moves: list[tuple[list[int], int]]) -> None:
         ours, theirs = EagerRunner(run), EagerRunner(model, engine="eager")
-        assert (ours.engine, theirs.engine) == (f"direct{COPIES if packed else ''}", "eager")
+        assert (ours.engine, theirs.engine) == (f"direct{PACKED if packed else ''}", "eager")
         for feed, surplus in moves:
             got, expected = (runner.forward(feed, keep=len(feed)).logits for runner in (ours, theirs))
             assert got.dtype == torch.float32
@@ -57,22 +56,21 @@ def test_logits_equal_transformers_after_any_feeding_and_rollback(
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("family", CONFIGS)
-def test_in_16_bit_it_is_no_further_from_the_truth_than_transformers(
-    family: str, packed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_16_bit_it_is_no_further_from_the_truth_than_transformers(family: str, packed: bool) -> None:
     """Guards the order of roundings: float32 says what is right, and both may err alike."""
-    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 0)
     exact, rounded = model_of(family, "grouped"), model_of(family, "grouped", torch.bfloat16)
     exact.load_state_dict(rounded.state_dict())
-    run = packing.packed_beside(rounded) if packed else rounded
+    possible = packed and packing.no_product_reason(torch.bfloat16) is None
+    run = copy.deepcopy(rounded)
+    if possible:
+        packing.pack(run)
     ids = list(prompt_ids(40))
     truth = EagerRunner(exact, engine="eager").forward(ids, keep=40).logits
     ours, theirs = (
         (EagerRunner(model, engine=engine).forward(ids, keep=40).logits - truth).square().mean().sqrt()
         for model, engine in ((run, "auto"), (rounded, "eager"))
     )
-    copied = packed and packing.unpackable_reason(rounded, "cpu", torch.bfloat16) is None
-    assert EagerRunner(run).engine == f"direct{COPIES if copied else ''}"
+    assert EagerRunner(run).engine == f"direct{PACKED if possible else ''}"
     assert ours <= 1.25 * theirs
 
 
