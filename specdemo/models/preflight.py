@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import constants
@@ -38,6 +39,11 @@ from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+COUNTED = re.compile(r"(?:.*_)?(layer|expert|block|label)s?")
+"""Fields of a config.json that count what the library builds one by one, in its configuration or its modules."""
+MOST_COUNTED, MOST_EXPERTS = 1024, 2**16
+"""Of layers, of experts in a layer and the like; and of experts in all layers. No model comes near."""
 
 
 def preflight(
@@ -149,6 +155,7 @@ def _examine(
     checkpoint = open_checkpoint(source)
     folder = checkpoint.describe(progress)
     data = config_data(folder)
+    _check_counts(source, data)
     if role == "target" and is_head(data):
         raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
     if role == "head" or is_head(data):
@@ -208,6 +215,29 @@ def _estimate(skeleton: PreTrainedModel, dtype: torch.dtype, device: str, quanti
     if quantization is not None or unpackable_reason(skeleton, device, dtype) is not None:
         return found
     return Footprint(*(count + extra_bytes(skeleton, dtype) for count in (found.nbytes, found.unquantized)))
+
+
+def _check_counts(source: ModelSource, data: Mapping[str, Any]) -> None:
+    """Refuse a configuration that would take minutes to build, before it is built."""
+    most = {"layer": 1, "expert": 1, "block": 1, "label": 1}
+    for kind, count in _counts(data):
+        most[kind] = max(most[kind], count)
+    if max(most.values()) > MOST_COUNTED or most["layer"] * most["expert"] > MOST_EXPERTS:
+        counts = ", ".join(f"{count:,} {kind}s" for kind, count in most.items() if count > 1)
+        raise PairError(
+            f"{source.name}: its config.json asks for {counts}, more than any model has; "
+            "choose another repository."
+        )
+
+
+def _counts(data: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """What a configuration and those inside it count, and how many."""
+    for name, value in data.items():
+        counted = COUNTED.fullmatch(name)
+        if isinstance(value, dict):
+            yield from _counts(value)
+        elif counted and isinstance(value, int):
+            yield counted[1], value
 
 
 def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:

@@ -263,6 +263,14 @@ def replaced_by(architecture: str, config: transformers.PretrainedConfig) -> Cal
     return spoil
 
 
+def with_endless_layers(folder: Path) -> None:
+    rewritten(folder, num_hidden_layers=10**7)
+
+
+def with_endless_labels(folder: Path) -> None:
+    rewritten(folder, text_config={"num_labels": 10**12})
+
+
 TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
 as_bert = replaced_by("BertForMaskedLM", transformers.BertConfig(**TINY, num_attention_heads=2))
 as_t5 = replaced_by(
@@ -296,6 +304,8 @@ SPOILT = [
     (that_classifies, "LlamaForSequenceClassification, which is no causal", "choose one that continues text"),
     (as_mamba, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
     (as_qwen3_next, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
+    (with_endless_layers, "asks for 10,000,000 layers, more than any", "choose another repository"),
+    (with_endless_labels, "asks for 2 layers, 1,000,000,000,000 labels", "choose another repository"),
     (that_was_quantised_by_others, "stored quantised (by gptq)", "choose the repository it was made from"),
 ]
 
