@@ -20,6 +20,8 @@ from specdemo.settings import whole_numbers
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+IN_MEMORY = "in memory"
+"""The name of a pair that the caller made."""
 MOST_THREADS = max(os.cpu_count() or 1, torch.get_num_threads())
 """Processors, or what ``OMP_NUM_THREADS`` says if that is more."""
 ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -50,7 +52,7 @@ class ModelPair:
     target: PreTrainedModel
     draft: PreTrainedModel | None = None
     tokenizer: PreTrainedTokenizerBase | None = None
-    name: str = "in memory"
+    name: str = IN_MEMORY
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     threads: int | None = None
     head: Eagle3Head | None = None

@@ -7,8 +7,10 @@ from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
-from specdemo.models.pair import ModelPair
+from specdemo.models.catalog import catalog
+from specdemo.models.pair import IN_MEMORY, ModelPair
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
+from specdemo.runs.chat_template import TemplateFails, render
 from specdemo.servers.pair import ServerPair
 
 
@@ -79,20 +81,24 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
         raise PromptError("chat is on, but this tokenizer has no chat template; switch chat off.")
     if not has_template or chat is False:
         return list(tokenizer(prompt)["input_ids"])
-    # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
     try:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-        )
+        text = _rendered(pair, prompt)
         text.encode()  # half a character can stand in a template too
     except Exception as error:  # a template is a program of the model's authors, which may raise anything
-        raise PromptError(
-            f"this model's chat template fails ({type(error).__name__}: {error}); switch chat off."
-        ) from error
+        reason = error if isinstance(error, TemplateFails) else f"{type(error).__name__}: {error}"
+        raise PromptError(f"this model's chat template fails ({reason}); switch chat off.") from error
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _rendered(pair: ModelPair, prompt: str) -> str:
+    """The prompt in the pair's chat template: in another process, unless the catalogue or the caller knows it."""
+    turns = [{"role": "user", "content": prompt}]
+    # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
+    options = {"add_generation_prompt": True, "enable_thinking": False}
+    tokenizer = pair.tokenizer
+    if pair.name in (IN_MEMORY, *catalog()):
+        return tokenizer.apply_chat_template(turns, tokenize=False, **options)
+    return render(tokenizer.get_chat_template(), turns, {**tokenizer.special_tokens_map, **options})
 
 
 def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:

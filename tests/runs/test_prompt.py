@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, perturbed
 
 import specdemo
 from specdemo import ModelPair, PromptError, Settings, SpecDemoError
+from specdemo.runs import chat_template
 from specdemo.runs.encode import encode
 
+LOOPS = "".join(f"{{% for {name} in range(99999) %}}" for name in "abcd")
 END, USER, ASSISTANT, THINK = 1, 2, 3, 4
 
 
@@ -104,6 +108,18 @@ def test_a_template_that_fails_is_a_sentence(text_pair: ModelPair, template: str
     with pytest.raises(PromptError, match=r"^prompt: this model's chat template fails .*; switch chat off\.$"):
         specdemo.run(pair, "hi")
     assert encode(pair, "hi", chat=False) == ids_of("hi")
+
+
+@pytest.mark.parametrize("endless", ["{{ 9**(9**9) }}", "{{ 'x' * 10**11 }}", LOOPS + "{% endfor %}" * 4])
+def test_a_template_that_does_not_end_is_ended(text_pair: ModelPair, endless: str, monkeypatch) -> None:
+    """Guards everybody who waits for the models: no thread can be stopped inside a template."""
+    monkeypatch.setattr(chat_template, "SECONDS", 0.5)
+    hostile = ModelPair(text_pair.target, None, byte_tokenizer(endless), name="owner/unknown")
+    with pytest.raises(PromptError, match=r"chat template fails \((it did not end|MemoryError|OverflowError)"):
+        encode(hostile, "hi")
+    monkeypatch.undo()
+    named = replace(text_pair, name="owner/unknown")
+    assert encode(named, "hé\n") == encode(text_pair, "hé\n")
 
 
 def test_chat_off_leaves_the_text_alone(text_pair: ModelPair) -> None:
