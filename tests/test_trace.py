@@ -261,36 +261,6 @@ def test_an_output_after_a_prompt_that_ends_inside_a_character() -> None:
     assert "�" not in trace.text
 
 
-class Slow:
-    """A tokenizer without a fast backend."""
-
-    def decode(self, ids: list[int], **options: object) -> str:
-        return byte_tokenizer().decode(ids, **options)
-
-
-words = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="�"), max_size=12)
-
-
-@pytest.mark.parametrize("tokenizer", [byte_tokenizer(), Slow()], ids=["fast", "slow"])
-@given(prompt=words, output=words)
-def test_any_text_is_rebuilt_token_by_token(tokenizer: object, prompt: str, output: str) -> None:
-    """Guards the incremental decoder against any characters before and in the output, fast and slow alike."""
-    detokenizer = Detokenizer(tokenizer, ids_of(prompt))
-    pieces = [detokenizer.push(token) for token in ids_of(output)]
-    assert "".join(pieces) == output
-    assert not any("�" in piece for piece in pieces)
-
-
-@given(st.lists(st.integers(0, BYTE_VOCABULARY - 1), max_size=16))
-def test_any_ids_can_be_decoded(ids: list[int]) -> None:
-    """Guards against a crash on bytes that are no characters at all, which a bad draft may propose."""
-    for tokenizer in (byte_tokenizer(), Slow()):
-        detokenizer = Detokenizer(tokenizer, [80])
-        for token in ids:
-            assert isinstance(detokenizer.peek(token, ids[:2]), str)
-            assert isinstance(detokenizer.push(token), str)
-
-
 def test_peeking_changes_nothing() -> None:
     """Guards the text of the output against the rejected tokens that are only looked at."""
     ids = ids_of("a🎉b")

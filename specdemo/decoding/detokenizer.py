@@ -2,60 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 
-from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
 
-CONTEXT = 6  # ids before a token that can change how it is written (spaces, bytes of one character)
+CONTEXT = 8
+"""Prompt tokens decoded with the first of the output, at least: more than a character has bytes."""
+UNFINISHED = "�"
 
 
 class Detokenizer:
-    """One lane's output as text, and what a single token would read like at its end."""
+    """One lane's output as text, and what a single token would read like at its end.
+
+    A token's text is what it adds to that of the tokens before it, of which only the last few are decoded once
+    more. ``DecodeStream`` of the tokenizers library does the same, but fails on bytes that are no characters:
+    with byte fallback they change how the bytes before them read. What was shown stays here, and the new bytes are
+    read alone, as in vLLM (pull request 19449).
+
+    Args:
+        tokenizer: of the pair; None names ids instead.
+        prompt_ids: what the output follows. It may end inside a character, which the output then completes.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase | None, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        self._tail = list(prompt_ids[-CONTEXT:])
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._backend = backend if backend is not None and hasattr(backend, "decode") else None
-        self._stream = DecodeStream(ids=list(self._tail), skip_special_tokens=True) if self._backend else None
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._before = [] if tokenizer is None else self._ending(prompt_ids)
+        self._text = "" if tokenizer is None else self._decode(self._before)
+        # The prompt may end inside a character, whose bytes can spoil how those before them read.
+        ends = range(max(len(self._before) - 3, 0), len(self._before))
+        self._begins = [self._decode(self._before[:end]) for end in ends]
         self._pending: list[int] = []
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; empty inside a multi-byte character and for end tokens."""
         if self._tokenizer is None:
             return _nameless(token_id)
-        if self._stream is not None:
-            text = self._stream.step(self._backend, token_id) or ""
-        else:
-            self._pending.append(token_id)
-            text = self._suffix(self._tail, self._pending, skip_special_tokens=True)
-            if text.endswith("�"):
-                return ""
-            self._tail += self._pending
-            self._pending = []
-            self._tail = self._tail[-CONTEXT:]
-            return text
-        self._tail = [*self._tail, token_id][-CONTEXT:]
-        return text
+        self._pending.append(token_id)
+        read = self._decode([*self._before, *self._pending])
+        if read.endswith(UNFINISHED):
+            return ""
+        added = self._added(read)
+        if added is None:
+            added = self._decode(self._pending)
+        elif not self._text or self._text.endswith(UNFINISHED):  # the prompt's last tokens belong to this text
+            self._pending = [*self._before, *self._pending]
+        elif not added:  # an end token, which changes nothing behind it
+            self._pending.pop()
+            return ""
+        self._before, self._pending = self._pending, []
+        self._text, self._begins = self._decode(self._before), []
+        return added
 
     def peek(self, token_id: int, after: Sequence[int] = ()) -> str:
         """What a token would read like after the output so far and ``after``; special tokens by name."""
-        return self.peeker(after)(token_id)
-
-    def peeker(self, after: Sequence[int] = ()) -> Callable[[int], str]:
-        """:meth:`peek` for any time later, at the place where the text is now."""
         if self._tokenizer is None:
-            return _nameless
-        before = [*self._tail, *self._pending, *after][-CONTEXT:]
-        return lambda token_id: self._suffix(before, [token_id])
+            return _nameless(token_id)
+        before = [*self._before, *self._pending, *after]
+        text, read = self._decode(before, named=True), self._decode([*before, token_id], named=True)
+        return read[len(text) :] if read.startswith(text) else self._decode([token_id], named=True)
 
-    def _suffix(self, before: list[int], ids: list[int], *, skip_special_tokens: bool = False) -> str:
-        def decode(some: list[int]) -> str:
-            return (self._backend or self._tokenizer).decode(some, skip_special_tokens=skip_special_tokens)
+    def _added(self, read: str) -> str | None:
+        """What ``read`` has behind the text, whose unfinished end it may complete; None if it begins otherwise."""
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._text, read, strict=False)))
+        if self._text[common:].strip(UNFINISHED):
+            return None
+        return read[max(common, *(len(begin) for begin in self._begins if read.startswith(begin)), 0) :]
 
-        prefix, whole = decode(before), decode(before + ids)
-        return whole[len(prefix) :] if whole.startswith(prefix) else decode(ids)
+    def _ending(self, ids: Sequence[int]) -> list[int]:
+        """The last tokens of a prompt, from where those before cannot change how they and the output read."""
+        begin = max(len(ids) - CONTEXT, 0)
+        # It begins with text, whose first space is left out; with byte fallback all bytes in a row read together.
+        while begin and (self._is_byte(ids[begin]) or not self._decode([ids[begin]])):
+            begin -= 1
+        return list(ids[begin:])
+
+    def _is_byte(self, token_id: int) -> bool:
+        """Whether a token is one byte that a vocabulary of characters falls back to, such as ``<0xE4>``."""
+        return str(self._tokenizer.convert_ids_to_tokens(int(token_id))).startswith("<0x")
+
+    def _decode(self, ids: Sequence[int], named: bool = False) -> str:
+        return (self._backend or self._tokenizer).decode(ids, skip_special_tokens=not named)
 
 
 def _nameless(token_id: int) -> str:
