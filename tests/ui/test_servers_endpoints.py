@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,11 +45,11 @@ class Gathering(FakeVLLM):
 
 
 @pytest.fixture(scope="module")
-def deployments() -> Iterator[tuple[FakeVLLM, Gathering]]:
+def deployments() -> Iterator[tuple[Gathering, Gathering]]:
     target = build("llama", vocabulary=BYTE_VOCABULARY, eos=None)
     pair = ModelPair(target, perturbed(target), byte_tokenizer())
     with (
-        FakeVLLM(pair, model="toy", key=KEY) as base,
+        Gathering(pair, model="toy", key=KEY) as base,
         Gathering(pair, Settings(gamma=4), model="toy", key=KEY) as spec,
     ):
         yield base, spec
@@ -60,8 +61,16 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
+def queues() -> JobQueues:
+    return JobQueues(PRIVATE, shared=False)
+
+
+@pytest.fixture(scope="module")
 def url(
-    store: PairStore, deployments: tuple[FakeVLLM, Gathering], tmp_path_factory: pytest.TempPathFactory
+    store: PairStore,
+    queues: JobQueues,
+    deployments: tuple[Gathering, Gathering],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
     base, spec = deployments
     file = tmp_path_factory.mktemp("servers") / "servers.toml"
@@ -72,7 +81,7 @@ def url(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(file))
         patch.setenv("TOY_KEY", KEY)
-        demo = ui.build(store, JobQueues(PRIVATE, shared=False))
+        demo = ui.build(store, queues)
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **ui.launch_options())
         yield url
         demo.close()
@@ -99,7 +108,7 @@ def call(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_thirty_two_lanes_at_once_through_one_app_lose_and_cross_nothing(
-    url: str, store: PairStore, deployments: tuple[FakeVLLM, Gathering]
+    url: str, store: PairStore, deployments: tuple[Gathering, Gathering]
 ) -> None:
     """All of them reach the server before any is answered, while the models' thread is busy elsewhere."""
     _, spec = deployments
@@ -125,7 +134,7 @@ def test_thirty_two_lanes_at_once_through_one_app_lose_and_cross_nothing(
 
 
 def test_a_server_is_a_pair_by_its_name_and_its_key_and_address_stay_here(
-    client: Client, deployments: tuple[FakeVLLM, Gathering]
+    client: Client, deployments: tuple[Gathering, Gathering]
 ) -> None:
     """Listed, raced and swept; nothing that is answered holds the key or where the deployments are."""
     listed = client.predict(api_name="/pairs")
@@ -152,8 +161,35 @@ def test_a_lane_here_races_a_server(client: Client) -> None:
     assert race["hardware"]["device"] == "CPU"
 
 
+@pytest.mark.parametrize("endpoint", ["run", "sweep"])
+def test_a_call_whose_client_left_ends_while_its_lane_is_silent(
+    url: str, queues: JobQueues, deployments: tuple[Gathering, Gathering], endpoint: str
+) -> None:
+    """Guards a turn that nobody waits for any more against a server that says nothing for long."""
+    barrier = threading.Barrier(2)  # nobody else comes
+    for each in deployments:
+        each.barrier = barrier
+    api, lane = f"{url}gradio_api/call", {"server": "toy", "max_new_tokens": 8}
+    data = {"run": [PROMPT, lane], "sweep": [[PROMPT], [4], 1, lane]}[endpoint]
+    try:
+        event = httpx.post(f"{api}/{endpoint}", json={"data": data}, timeout=60).json()["event_id"]
+        with httpx.stream("GET", f"{api}/{endpoint}/{event}", timeout=60) as answer:
+            next(answer.iter_lines())
+            while not barrier.n_waiting:
+                time.sleep(0.05)
+            assert queues.busy()
+        left = time.monotonic()
+        while queues.busy() and time.monotonic() < left + 30:
+            time.sleep(0.05)
+        assert not queues.busy()
+    finally:
+        barrier.abort()
+        for each in deployments:
+            each.barrier = None
+
+
 def test_what_a_server_sent_before_it_broke_off_is_answered_and_marked(
-    client: Client, deployments: tuple[FakeVLLM, Gathering]
+    client: Client, deployments: tuple[Gathering, Gathering]
 ) -> None:
     _, spec = deployments
     spec.fault = "cut"

@@ -125,15 +125,14 @@ def test_too_many_are_refused_with_a_reason(limits: object, visitors: list[Visit
     """Who is refused takes no place, and a place that is left can be taken again."""
     queue = JobQueue(limits)
     with ExitStack() as stack:
-        tickets = [stack.enter_context(queue.ticket(v)) for v in visitors]
-        for ticket in tickets[:-1]:
-            begin(ticket.wait(Stop()))
+        tickets = [stack.enter_context(queue.ticket(v)) for v in visitors[:-1]]
+        begin(tickets[0].wait(Stop()))  # the others may still be loading
+        last = queue.ticket(visitors[-1])
         with pytest.raises(QueueFull, match=message):
-            begin(tickets[-1].wait(Stop()))
-        assert len(queue) == len(visitors) - 1
+            last.__enter__()
         tickets[0].__exit__()
-        begin(tickets[-1].wait(Stop()))
-        assert len(queue) == len(visitors) - 1
+        begin(stack.enter_context(last).wait(Stop()))
+        assert len(queue) == 1
 
 
 def test_a_job_has_its_time_and_no_more() -> None:
@@ -157,9 +156,11 @@ class Loads:
 
     def __init__(self) -> None:
         self.loads: dict[PairRequest, Load] = {}
+        self.asked = 0
 
     @contextmanager
     def using(self, request: PairRequest) -> Iterator[Load]:
+        self.asked += 1
         yield self.loads.setdefault(request, Load(request))
 
 
@@ -181,6 +182,34 @@ def test_a_download_is_waited_for_outside_the_queue() -> None:
     stop.set()
     *_, last = runner.run(job, visitor(3), stop)
     assert (last.phase, last.message) == ("error", STOPPED)
+
+
+def test_who_floods_a_pair_that_loads_is_refused_before_it_is_looked_up() -> None:
+    """Guards the page's places: a job counts from its start, not from the end of its load."""
+    store, queues, request = Loads(), JobQueues(PUBLIC, shared=True), request_pair()
+    runner, job = JobRunner(store, queues), RaceJob("prompt", (LaneRequest(Settings(), request),))
+    with ExitStack() as stack:
+        calls = [runner.run(job, visitor(n, "192.0.2.9"), Stop()) for n in range(PUBLIC.address + 1)]
+        told = [next(stack.enter_context(closing(call))) for call in calls]
+        assert [state.phase for state in told] == ["loading"] * PUBLIC.address + ["error"]
+        assert "from your network" in told[-1].message
+        assert store.asked == PUBLIC.address
+        assert next(stack.enter_context(closing(runner.run(job, visitor(99), Stop())))).phase == "loading"
+
+
+def test_addresses_have_turns_one_after_another() -> None:
+    """Whoever comes with many jobs lets others in between; those of one address keep their order."""
+    queue, order = JobQueue(PUBLIC), []
+    came = [visitor(n, "192.0.2.9") for n in range(4)] + [visitor(4), visitor(5), visitor(6, "192.0.2.9")]
+    came += [visitor(7, "192.0.2.4")]
+    with ExitStack() as stack:
+        tickets = [stack.enter_context(queue.ticket(v)) for v in came]
+        for ticket in tickets:
+            begin(ticket.wait(Stop()))
+        while len(queue):
+            order.append(next(t for t in tickets if t.called.is_set() and t in queue._tickets))
+            order[-1].__exit__()
+    assert [int(t.visitor.session[1:]) for t in order] == [0, 4, 5, 1, 7, 2, 3, 6]
 
 
 def test_strangers_share_one_queue_and_at_home_each_kind_has_its_own() -> None:
@@ -253,11 +282,11 @@ def test_jobs_on_servers_have_a_queue_of_their_own() -> None:
         assert told[:-1] == [None] * PUBLIC.servers
         assert "number 1 in line" in told[-1]
     with ExitStack() as stack:
-        mine = [stack.enter_context(public.of_servers().ticket(visitor(1))) for _ in range(PUBLIC.visitor + 1)]
+        mine = [public.of_servers().ticket(visitor(1)) for _ in range(PUBLIC.visitor + 1)]
         for ticket in mine[:-1]:
-            begin(ticket.wait(Stop()))
+            stack.enter_context(ticket)
         with pytest.raises(QueueFull, match="2 jobs here already"):
-            begin(mine[-1].wait(Stop()))
+            mine[-1].__enter__()
     with ExitStack() as stack:
         tickets = [stack.enter_context(private.of_servers().ticket(visitor(1))) for _ in range(PRIVATE.servers)]
         assert [begin(p.wait(Stop())) for p in tickets] == [None] * PRIVATE.servers
@@ -320,6 +349,33 @@ def test_races_on_servers_of_this_machine_take_turns_among_themselves(shared: bo
         assert is_first(both)
         both.close()
         assert is_first(last_near)
+
+
+@pytest.mark.usefixtures("near_and_far")
+def test_a_mixed_race_that_is_not_the_next_for_the_models_keeps_nobody_from_the_servers() -> None:
+    """Guards the servers of this machine, which would stand still while models decode for others."""
+    store = Loads()
+    with ThreadPoolExecutor(1) as store.thread, ExitStack() as stack:
+        store.loads[request_pair()] = Load(request_pair())
+        store.loads[request_pair()].future.set_result(None)
+        runner = JobRunner(store, JobQueues(PRIVATE, shared=True))
+
+        def race(number: int, *servers: str | None) -> Iterator[JobState]:
+            job = HeldRace("prompt", tuple(map(lane_on, servers)))
+            return stack.enter_context(closing(runner.run(job, visitor(number), Stop())))
+
+        first, second, both = race(1, None), race(2, None), race(3, None, "near")
+        assert [next(r).phase for r in (first, second, both)] == ["running", "loading", "loading"]
+        near = race(4, "near")
+        assert next(near).phase == "running"
+        first.close()
+        assert next(second).phase == "running"
+        assert next(both).phase == "loading"  # the next, for whom the server is kept
+        near.close()
+        assert next(both).phase == "loading"
+        assert next(race(5, "near")).phase == "loading"
+        second.close()
+        assert next(both).phase == "running"
 
 
 @pytest.mark.usefixtures("near_and_far")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from threading import Event, RLock, Timer
 from time import monotonic
@@ -52,6 +52,7 @@ class Ticket:
         visitor: whose job it is.
         kind: of the job; jobs of a kind are taken to be alike long.
         progress: how far the job says it is, from 0 to 1.
+        ready: whether its turn may come; until then it keeps its place in the line and others pass.
         called: set when its turn has come.
         began: when that was, in seconds; None before.
         alarm: ends the turn when its time is over, where there is a limit.
@@ -60,11 +61,13 @@ class Ticket:
     def __init__(self, queue: JobQueue, visitor: Visitor, kind: str = "") -> None:
         self._queue, self.visitor, self.kind = queue, visitor, kind
         self.progress = 0.0
+        self.ready = True
         self.called = Event()
         self.began: float | None = None
         self.alarm: Timer | None = None
 
     def __enter__(self) -> Ticket:
+        self._queue.admit(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,22 +77,37 @@ class Ticket:
         """Status texts until the turn has come; from then on ``stop`` is set when the job's time is over.
 
         Raises:
-            QueueFull: the queue is full, or this visitor has as many jobs as one may have.
             StoppedInQueue: ``stop`` was set meanwhile.
         """
         self._queue.enter(self)
-        while not self.called.is_set():
+        yield from self.until(self.called.is_set, stop)
+        self._queue.limit(self, stop)
+
+    def wait_after(self, other: Ticket, stop: Stop) -> Iterator[str]:
+        """The same for two turns: the other's is taken as soon as this one is the next, and not before.
+
+        So nobody has this turn while waiting for the other, and the other only for the rest of one job.
+        """
+        self.ready = False
+        self._queue.enter(self)
+        yield from self.until(lambda: self._queue.is_next(self), stop)
+        yield from other.wait(stop)
+        self.ready = True
+        yield from self.wait(stop)
+
+    def until(self, true: Callable[[], bool], stop: Stop) -> Iterator[str]:
+        """Status texts until something is true of this ticket."""
+        while not true():
             yield self._queue.status_text(self)
             until = monotonic() + STATUS_SECONDS
-            while not self.called.wait(STOP_SECONDS) and monotonic() < until and not stop.is_set():
-                pass
+            while not true() and monotonic() < until and not stop.is_set():
+                self.called.wait(STOP_SECONDS)
             if stop.is_set():
                 raise StoppedInQueue
-        self._queue.limit(self, stop)
 
 
 class JobQueue:
-    """A queue of jobs that take turns, first come first served.
+    """A queue of jobs that take turns: first come first served, by turns of the addresses they come from.
 
     Args:
         limits: how long the queue and each job may be, and how many places one visitor may take.
@@ -98,28 +116,44 @@ class JobQueue:
 
     def __init__(self, limits: Limits, at_once: int = 1) -> None:
         self._limits, self._at_once = limits, at_once
-        self._tickets: list[Ticket] = []  # those that have their turn first
+        self._admitted: list[Ticket] = []  # in line, or about to be: their pairs are loaded first
+        self._tickets: list[Ticket] = []  # in line
         self._lengths: dict[str, deque[float]] = {}
         self._lock = RLock()
 
     def ticket(self, visitor: Visitor, kind: str = "") -> Ticket:
-        """A ticket that is not yet in the queue, for a job of a kind."""
+        """A ticket that is not yet in the queue, for a job of a kind; to be entered as a context."""
         return Ticket(self, visitor, kind)
 
-    def enter(self, ticket: Ticket) -> None:
-        """Go to the end of the queue.
+    def admit(self, ticket: Ticket) -> None:
+        """Count the job from now on, whatever it does before it is in line.
 
         Raises:
             QueueFull: the queue is full, or this visitor has as many jobs as one may have.
         """
         with self._lock:
             self._check(ticket.visitor)
-            self._tickets.append(ticket)
+            self._admitted.append(ticket)
+
+    def enter(self, ticket: Ticket) -> None:
+        """Go to the end of the line, but before those of whose addresses more are ahead: each has its turn."""
+        with self._lock:
+            if ticket not in self._tickets:
+                ahead = Counter(t.visitor.address for t in self._tickets)
+                mine, place = ahead[ticket.visitor.address], len(self._tickets)
+                for other in reversed(self._tickets):
+                    ahead[other.visitor.address] -= 1
+                    if other.called.is_set() or ahead[other.visitor.address] <= mine:
+                        break
+                    place -= 1
+                self._tickets.insert(place, ticket)
             self._call()
 
     def leave(self, ticket: Ticket) -> None:
         """The job is over, or given up; the next one has its turn."""
         with self._lock:
+            if ticket in self._admitted:
+                self._admitted.remove(ticket)
             if ticket not in self._tickets:
                 return
             self._tickets.remove(ticket)
@@ -130,17 +164,22 @@ class JobQueue:
                 lengths.append(monotonic() - ticket.began)
             self._call()
 
+    def is_next(self, ticket: Ticket) -> bool:
+        """Whether all before it have their turn."""
+        with self._lock:
+            return ticket is next((t for t in self._tickets if not t.called.is_set()), None)
+
     def status_text(self, ticket: Ticket) -> str:
         """Where in the queue this is, and about how long it takes until its turn, where that can be known."""
         with self._lock:
             if ticket.called.is_set():
                 return "Your turn…"
-            before = self._tickets.index(ticket) - self._at_once
-            running = [self._left(t) for t in self._tickets[: self._at_once]]
-            ahead = [self._length(t.kind) for t in self._tickets[self._at_once : self._at_once + before]]
-            known = None not in running and None not in ahead
+            before = [t for t in self._tickets[: self._tickets.index(ticket)] if not t.called.is_set()]
+            running = [self._left(t) for t in self._tickets if t.called.is_set()]
+            ahead = [self._length(t.kind) for t in before]
+            known = running and None not in running and None not in ahead
             seconds = min(running) + sum(ahead) / self._at_once if known else None
-            return f"Waiting for a turn: number {before + 1} in line{about(seconds)}…"
+            return f"Waiting for a turn: number {len(before) + 1} in line{about(seconds)}…"
 
     def running_text(self) -> str | None:
         """When the first of the jobs that run here ends, if any runs and that can be known."""
@@ -177,20 +216,21 @@ class JobQueue:
         return usual - elapsed if usual is not None and usual > elapsed else None
 
     def _call(self) -> None:
-        for ticket in self._tickets[: self._at_once]:
-            if not ticket.called.is_set():
-                ticket.began = monotonic()
-                ticket.called.set()
+        free = self._at_once - sum(ticket.called.is_set() for ticket in self._tickets)
+        waiting = [ticket for ticket in self._tickets if ticket.ready and not ticket.called.is_set()]
+        for ticket in waiting[:free]:
+            ticket.began = monotonic()
+            ticket.called.set()
 
     def _check(self, visitor: Visitor) -> None:
         most = self._limits
-        mine = sum(t.visitor.session == visitor.session for t in self._tickets)
+        mine = sum(t.visitor.session == visitor.session for t in self._admitted)
         if mine >= most.visitor:
             raise QueueFull(f"You have {mine} jobs here already. Stop one or wait for its end, then run again.")
-        near = sum(t.visitor.address == visitor.address for t in self._tickets)
+        near = sum(t.visitor.address == visitor.address for t in self._admitted)
         if near >= most.address:
             raise QueueFull(f"{near} jobs from your network are waiting here already. Run again in a minute.")
-        if len(self._tickets) >= self._at_once + most.waiting:
+        if len(self._admitted) >= self._at_once + most.waiting:
             raise QueueFull(f"Too many runs are waiting here ({most.waiting}). Run again in a minute.")
 
 
@@ -229,10 +269,12 @@ class JobQueues:
         return self._queues.setdefault("servers here", JobQueue(replace(self._server_limits(), seconds=None)))
 
     def needed_by(self, job: Job) -> list[JobQueue]:
-        """Where a job waits, in this order. It is the same for all jobs, so no two wait for each other."""
+        """Where a job waits: for the models or for servers, and second, if any of those are here, for these.
+
+        The second turn is taken first (:meth:`Ticket.wait_after`), so no two jobs wait for each other.
+        """
         work = self.of(job.kind) if any(job.pairs) else self.of_servers()
-        # This one first: who waits for a server of this machine must not have the models meanwhile.
-        return [self.of_servers_here(), work] if job.on_server_here else [work]
+        return [work, self.of_servers_here()] if job.on_server_here else [work]
 
     def _server_limits(self) -> Limits:
         most = self._limits

@@ -1,4 +1,4 @@
-"""The one way in which jobs run: load the pairs, wait for a turn, run, end with a result or a message."""
+"""The one way in which jobs run: be admitted, load the pairs, wait for a turn, run, end with a result or a message."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ class JobRunner:
     def _states(self, job: Job, visitor: Visitor, stop: Stop) -> Iterator[JobState]:
         needs_models = any(job.pairs)
         with ExitStack() as stack:
-            # Before it queues, so that nobody waits for another one's download.
+            queues = self._queues.needed_by(job)
+            tickets = [stack.enter_context(queue.ticket(visitor, job.noun)) for queue in queues]
+            # Admitted, but not yet in line, so that nobody waits for another one's download.
             pairs = yield from load_pairs(job, self._store, stop, stack)
-            tickets = [
-                stack.enter_context(queue.ticket(visitor, job.noun)) for queue in self._queues.needed_by(job)
-            ]
-            for ticket in tickets:
-                for text in ticket.wait(stop):
-                    yield JobState("loading", text)
+            work, *here = tickets
+            for text in work.wait_after(*here, stop) if here else work.wait(stop):
+                yield JobState("loading", text)
             if needs_models and is_zero_gpu():
                 states = states_from_gpu(job, stop)
             else:

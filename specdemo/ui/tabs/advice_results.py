@@ -37,16 +37,17 @@ class AdviceResults:
     table: gr.HTML
     code: dict[str, gr.Code]
     known: gr.State
+    row: gr.Row
     files: dict[str, gr.DownloadButton]
 
     def outputs(self) -> list[Any]:
         """All that an event changes."""
-        shown = [self.area, self.headline, self.chart, self.table, self.known]
+        shown = [self.area, self.headline, self.chart, self.table, self.known, self.row]
         return [*shown, *self.code.values(), *self.files.values()]
 
     def saved(self, report: AdviceReport, folder: Path) -> Updates:
         """The report's files in ``folder``, which Gradio copies as it sends the update."""
-        updates = {}
+        updates: Updates = {self.row: gr.update(visible=True)}
         for ending, button in self.files.items():
             path = folder / f"specdemo-which-setting-{slug(report.pair)}.{ending}"
             write_whole(path, FILES[ending](report))
@@ -72,7 +73,7 @@ def create_advice_results() -> AdviceResults:
                 for name, label, low, high, value in SLIDERS
             )
             prediction = gr.HTML(padding=False, elem_id="advice-prediction")
-        with gr.Row(elem_classes="measured-files"):
+        with gr.Row(visible=False, elem_classes="measured-files") as row:
             files = {
                 ending: gr.DownloadButton(f"Save as {name}", size="sm", min_width=110, elem_id=f"advice-{ending}")
                 for ending, name in LABELS.items()
@@ -80,7 +81,7 @@ def create_advice_results() -> AdviceResults:
     known = gr.State(())
     changes = [known.change, draft.change, verify.change]
     gr.on(changes, predictions_html, [known, draft, verify], prediction, trigger_mode="always_last", **QUIET)
-    return AdviceResults(area, headline, chart, table, code, known, files)
+    return AdviceResults(area, headline, chart, table, code, known, row, files)
 
 
 def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> Updates:
@@ -93,6 +94,7 @@ def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> U
         results.chart: forest(report),
         results.table: advice_tables(report),
         results.known: report.acceptance,
+        results.row: gr.update(visible=False),
         offer.settings: report.settings(),
         offer.button: gr.update(
             value="Use this setting",

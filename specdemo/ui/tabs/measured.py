@@ -63,7 +63,7 @@ class Results:
             self.area: gr.update(visible=True),
             self.headline: headline_html(figure, slow, sentence),
             self.table: table,
-            self.files: gr.update(visible=True),
+            self.files: gr.update(visible=False),
         }
 
     def saved(self, report: Any, folder: Path) -> Updates:
@@ -72,7 +72,7 @@ class Results:
         settings = report.settings
         how = f"{DRAFTERS[settings.drafter].label} {settings.acceptance} {settings.max_new_tokens} tokens"
         name = "-".join(map(slug, ("specdemo", self.file_name, report.pair, how)))
-        updates = {}
+        updates: Updates = {self.files: gr.update(visible=True)}
         for button, (ending, text) in files.items():
             path = folder / f"{name}.{ending}"
             write_whole(path, text)
@@ -122,7 +122,7 @@ def show_measurement(
     shown: Callable[[Any, Any], Updates],
     others: Mapping[type, tuple[Shown, Callable[[Any, Any], Updates]]] | None = None,
 ) -> Show:
-    """Progress at once, figures now and then, files with them.
+    """Progress at once, figures now and then, files at the end.
 
     Args:
         status: the line under the buttons.
@@ -142,10 +142,12 @@ def show_measurement(
                     update[each.area] = gr.update(visible=False)  # not before: a wrong value should hide nothing
             measured = report is not None and any(row.speedup for row in report.rows)
             if measured and (state.ended or time.monotonic() - drawn > FIGURE_SECONDS):
-                with TemporaryDirectory(prefix="specdemo-") as folder:
-                    place, view = others.get(type(report), (results, shown))
-                    yield update | view(place, report) | place.saved(report, Path(folder))
+                place, view = others.get(type(report), (results, shown))
+                update |= view(place, report)
                 drawn = time.monotonic()
+            if measured and state.ended:
+                with TemporaryDirectory(prefix="specdemo-") as folder:
+                    yield update | place.saved(report, Path(folder))
             else:
                 yield update
 
