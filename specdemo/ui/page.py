@@ -12,13 +12,11 @@ from specdemo.models.request import is_public, is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
-from specdemo.ui.api.addresses import Addresses, trust_proxies
-from specdemo.ui.api.bodies import BodyBound
+from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
 from specdemo.ui.api.endpoints import add_endpoints
+from specdemo.ui.api.gate import KEPT_SECONDS, Gate
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
-from specdemo.ui.api.replies import AgentReplies
-from specdemo.ui.api.uploads import UploadBound
-from specdemo.ui.api.visitors import Visitors
+from specdemo.ui.api.kept import Visitors
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueues
@@ -38,12 +36,8 @@ from specdemo.view.assets import race_css
 TITLE = "specdemo: speculative decoding, measured"
 SESSIONS = 1024
 """Visitors of whom Gradio keeps how their components are; it makes room for 10,000 if nothing is said."""
-FORM = 10_000
-"""Bytes around a file that is sent."""
-AT_ONCE = 10
-"""Largest files that may be on their way at the same time."""
-KEPT_SECONDS = (600, 3600)
-"""How often files of visitors are looked through, and how old they may grow."""
+LOOKED_THROUGH_SECONDS = 600
+"""How often files of visitors are looked through for old ones."""
 EVENTS = 100
 """Events that wait to begin. Jobs wait in queues of our own, so this fills only by a flood."""
 STATUS_SECONDS = 10.0
@@ -69,7 +63,9 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
     paces = Paces()
     learn_example(paces)
     runner = JobRunner(store, queues or JobQueues(limits(), shared=is_public()))
-    with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=KEPT_SECONDS) as page:
+    with GuardedBlocks(
+        title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(LOOKED_THROUGH_SECONDS, KEPT_SECONDS)
+    ) as page:
         with gr.Row(elem_id="page"):
             with gr.Column(scale=0, min_width=300, elem_id="panel"):
                 gr.HTML(
@@ -123,16 +119,8 @@ def launch_options() -> dict[str, Any]:
         "app_kwargs": {
             "exception_handlers": HANDLERS,
             "middleware": [
-                Middleware(AgentReplies),
-                Middleware(Addresses),
-                Middleware(
-                    BodyBound,
-                    most=most.body,
-                    upload=most.upload + FORM,
-                    at_once=AT_ONCE * most.upload,
-                    paced=is_public(),
-                ),
-                Middleware(UploadBound, most=most.uploads, files=most.files, seconds=KEPT_SECONDS[1]),
+                Middleware(Addresses, hosts=own_hosts()),
+                Middleware(Gate, limits=most, shared=is_public()),
             ],
         },
     }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
-import time
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,31 +17,61 @@ from typing import Any
 import gradio as gr
 import httpx
 import pytest
+import uvicorn
 from gradio.route_utils import FileUploadProgress
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
-from specdemo.ui.api import bodies, mailboxes, purses, visitors
-from specdemo.ui.api.addresses import Addresses, trust_proxies
-from specdemo.ui.api.bodies import BodyBound
-from specdemo.ui.api.mailboxes import Mailboxes
-from specdemo.ui.api.purses import INCOME, PURSE, PURSES, Purses
-from specdemo.ui.api.replies import AgentReplies
-from specdemo.ui.api.sessions import Sessions
-from specdemo.ui.api.uploads import UploadBound
-from specdemo.ui.api.visitors import Visitors
-from specdemo.ui.jobs.limits import PUBLIC
+from specdemo.ui.api import connections, gate
+from specdemo.ui.api import kept as keeping
+from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
+from specdemo.ui.api.connections import BoundedConnection
+from specdemo.ui.api.gate import EVENTS, FORM, INCOME, OPEN, PURSE, PURSES, Gate
+from specdemo.ui.api.gate import Request as UnderWay
+from specdemo.ui.api.kept import Mailboxes, Sessions, Visitors
+from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.limits import PUBLIC, network_of
 from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
 from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.tabs import measured
 
 BODY, FILE = 30_000, 50_000
+LIMITS = replace(PUBLIC, body=BODY, upload=FILE - FORM)
+
+
+class Events:
+    """Of Gradio's queue, what is counted: the events that wait, by group, and those that run."""
+
+    def __init__(self) -> None:
+        self.event_queue_per_concurrency_id: dict[str, Any] = {}
+        self.active_jobs: list[Any] = [None]
+        self.default_concurrency_limit = 1
+
+    def add(self, address: str, group: str) -> None:
+        """One more that waits."""
+        request = SimpleNamespace(scope={"client": (address, 1)})
+        queue = self.event_queue_per_concurrency_id.setdefault(group, SimpleNamespace(queue=[]))
+        queue.queue.append(SimpleNamespace(concurrency_id=group, request=request))
+
+
+def app_of(endpoint: Callable[[Request], Any], *middleware: Middleware) -> Starlette:
+    """An app with all addresses, and of a Gradio page what the gate looks at."""
+    app = Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])], middleware=middleware)
+    events = {
+        1: SimpleNamespace(api_name="run", concurrency_id="run", concurrency_limit=None, queue=True),
+        2: SimpleNamespace(api_name=None, concurrency_id="looks", concurrency_limit=16, queue=True),
+        3: SimpleNamespace(api_name=None, concurrency_id="saves", concurrency_limit=1, queue=True),
+        4: SimpleNamespace(api_name=None, concurrency_id="quiet", concurrency_limit="default", queue=False),
+    }
+    app.blocks = SimpleNamespace(fns=events, _queue=Events(), upload_file_set=set())  # type: ignore[attr-defined]
+    return app
 
 
 async def tell(request: Request) -> JSONResponse:
@@ -47,15 +80,17 @@ async def tell(request: Request) -> JSONResponse:
     return JSONResponse({"bytes": len(body), "peer": request.client and request.client.host})
 
 
+def of(app: Any, peer: str = "192.0.2.1") -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, client=(peer, 1))
+    return httpx.AsyncClient(transport=transport, base_url="http://app/gradio_api", timeout=10)
+
+
 def client(*middleware: Middleware, peer: str = "192.0.2.1") -> httpx.AsyncClient:
-    app = Starlette(routes=[Route("/{path:path}", tell, methods=["GET", "POST"])], middleware=middleware)
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app, client=(peer, 1)), base_url="http://app/gradio_api", timeout=10
-    )
+    return of(app_of(tell, *middleware), peer)
 
 
-def bound(**options: Any) -> Middleware:
-    return Middleware(BodyBound, **{"most": BODY, "upload": FILE, "at_once": 10 * FILE, "paced": False, **options})
+def bound(*, shared: bool = False, **options: Any) -> Middleware:
+    return Middleware(Gate, limits=replace(LIMITS, **options), shared=shared)
 
 
 def send(path: str, content: Any, *middleware: Middleware, **headers: str) -> httpx.Response:
@@ -150,7 +185,8 @@ def test_a_file_has_its_own_bound_and_comes_alone() -> None:
 
 def test_bodies_under_way_are_bounded_by_address_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half-sent bodies fill no memory, and not for long; those of one address, or files, are in nobody's way."""
-    monkeypatch.setattr(bodies, "SECONDS", 0.3)
+    monkeypatch.setattr(gate, "SECONDS", 0.3)
+    monkeypatch.setattr(gate, "AT_ONCE", 0.125)
     small = b"1" * 300
 
     async def stuck() -> Any:
@@ -158,15 +194,8 @@ def test_bodies_under_way_are_bounded_by_address_and_in_time(monkeypatch: pytest
         await asyncio.sleep(5)
 
     async def statuses(first: str) -> list[int]:
-        told = Starlette(routes=[Route("/{path:path}", tell, methods=["POST"])])
-        app = BodyBound(told, BODY, FILE, 5000, paced=False)
-
-        def of(peer: str) -> httpx.AsyncClient:
-            return httpx.AsyncClient(
-                transport=httpx.ASGITransport(app, client=(peer, 1)), base_url="http://app/gradio_api"
-            )
-
-        async with of("192.0.2.1") as one, of("192.0.2.2") as other:
+        app = app_of(tell, bound())
+        async with of(app) as one, of(app, "192.0.2.2") as other:
             going = asyncio.create_task(one.post(first, content=stuck()))
             await asyncio.sleep(0.1)
             now = [(await http.post("call/run", content=small)).status_code for http in (one, other)]
@@ -184,8 +213,8 @@ def test_who_is_deep_in_debt_is_refused_and_what_is_built_anew_costs(monkeypatch
         waited.append(seconds)
 
     async def statuses() -> list[int]:
-        async with client(bound(most=10**7, at_once=10**8, paced=True)) as http:
-            monkeypatch.setattr(bodies.asyncio, "sleep", wait)
+        async with client(bound(body=10**7, upload=10**8, shared=True)) as http:
+            monkeypatch.setattr(gate.asyncio, "sleep", wait)
             sent = [(await http.post("call/run", content=b"1" + b" " * 4_000_000)).status_code for _ in range(3)]
             paths = ("/", "/config", "/assets/x.js")
             asked = [(await http.get(f"http://app{path}")).status_code for path in paths]
@@ -197,67 +226,226 @@ def test_who_is_deep_in_debt_is_refused_and_what_is_built_anew_costs(monkeypatch
 
 def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its requests cost; who asks now and then never waits."""
-    now = [0.0]
-    monkeypatch.setattr(purses, "monotonic", lambda: now[0])
-    kept = Purses()
-    assert [kept.spend("a", PURSE), kept.spend("a", 20)] == [0.0, pytest.approx(20 / INCOME)]
-    assert kept.spend("b", 20) == 0
-    now[0] += 1000
-    assert kept.spend("a", PURSE) == 0
-    for number in range(PURSES):
-        kept.spend(f"of {number}", 1)
-    assert kept.spend("a", PURSE) == 0, "no more addresses are kept than that"
+    now, waited = [0.0], []
+    monkeypatch.setattr(gate, "monotonic", lambda: now[0])
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def play() -> None:
+        monkeypatch.setattr(gate.asyncio, "sleep", wait)
+        kept = Gate(tell, LIMITS, shared=True)  # type: ignore[arg-type]
+
+        async def spend(address: str, cost: float) -> float:
+            waited.clear()
+            await kept._wait(UnderWay(address, False), cost)
+            return sum(waited)
+
+        assert [await spend("a", PURSE), await spend("a", 20)] == [0.0, pytest.approx(20 / INCOME)]
+        assert await spend("b", 20) == 0
+        now[0] += 1000
+        assert await spend("a", PURSE) == 0
+        for number in range(PURSES):
+            await spend(f"of {number}", 1)
+        assert await spend("a", PURSE) == 0, "no more addresses are kept than that"
+
+    asyncio.run(play())
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where uploads lie; they are counted at each."""
-    monkeypatch.setattr("specdemo.ui.api.uploads.COUNT_SECONDS", 0.0)
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    return tmp_path
+@pytest.mark.parametrize(
+    ("path", "fields", "group", "places"),
+    [
+        ("call/run", {}, "run", EVENTS),
+        ("call/v2/run", {}, "run", EVENTS),
+        ("queue/join", {"fn_index": 2}, "looks", 4),
+        ("queue/join", {"fn_index": 3}, "saves", 1),
+        ("run/predict", {"fn_index": 4, "session_hash": "s"}, "other", EVENTS),
+        ("queue/join", {"fn_index": 99}, "other", EVENTS),
+    ],
+)
+def test_an_address_has_its_share_of_events_and_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, Any], group: str, places: int
+) -> None:
+    """Before anything is loaded, looked up or queued; others, also of its neighbours, have their own."""
+    monkeypatch.setattr(gate, "PATIENCE", 0.2)
+    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.02)
+    peers = ("2001:db8::1", "2001:db8::9", "2001:db8:0:1::1")
+    body = json.dumps({"data": [], **fields})
+
+    async def play() -> None:
+        app = app_of(tell, bound(shared=True))
+        queue = app.blocks._queue
+        for _ in range(places):
+            queue.add("2001:db8::5", group)
+        found = []
+        for peer in peers:
+            async with of(app, peer) as http:
+                found.append((await http.post(path, content=body)).status_code)
+        assert found == [429, 429, 200]
+        async with of(app, peers[0]) as http:
+            assert (await http.post("cancel", content="{}")).status_code == 200, "Stop needs no place"
+            waiting = asyncio.create_task(http.post(path, content=body))
+            await asyncio.sleep(0.05)
+            queue.event_queue_per_concurrency_id[group].queue.pop()
+            assert (await waiting).status_code == 200
+
+    asyncio.run(play())
 
 
-def test_files_are_bounded_in_number_and_what_is_broken_or_empty_goes(folder: Path) -> None:
-    """Small ones count as large ones do; a folder goes with its file, the rest of a broken upload by age."""
-    uploads = Middleware(UploadBound, most=10_000, files=3, seconds=100)
+def test_events_that_come_at_once_have_no_more_places() -> None:
+    """Guards the count against those that are on their way to the queue."""
+    under_way, most = [], []
 
-    def status() -> int:
-        return send("upload", b"", uploads).status_code
+    async def slow(request: Request) -> JSONResponse:
+        under_way.append(request)
+        most.append(len(under_way))
+        await asyncio.sleep(0.01)
+        under_way.remove(request)
+        return JSONResponse({})
 
-    for number in range(3):
-        (folder / f"hash{number}").mkdir()
-        (folder / f"hash{number}" / "x.json").write_text("{}")
-    assert status() == 200
-    (folder / "hash9").mkdir()
-    assert status() == 507
-    for path in (folder / "hash9", folder / "hash0"):
-        aged(path, 90)
-    assert status() == 200
-    assert [(folder / f"hash{n}").exists() for n in (0, 9)] == [True, False]
-    (folder / "broken").write_bytes(b"x" * 9_999)  # with the others' bytes too many
-    assert status() == 507
-    aged(folder / "broken", 101)
-    assert status() == 200
-    assert not (folder / "broken").exists()
+    async def play() -> list[int]:
+        async with of(app_of(slow, bound(shared=True))) as http:
+            body = json.dumps({"data": [], "fn_index": 2})
+            return [
+                a.status_code
+                for a in await asyncio.gather(*(http.post("queue/join", content=body) for _ in "123456"))
+            ]
+
+    assert asyncio.run(play()) == [200] * 6
+    assert max(most) == 4
 
 
-def test_one_address_does_not_fill_the_place_of_all(folder: Path) -> None:
+def test_requests_that_stay_open_are_bounded_by_address() -> None:
+    """Heartbeats and streams; whoever has too many is told so, and others are not."""
+
+    async def play() -> list[int]:
+        over = asyncio.Event()
+
+        async def stay(request: Request) -> JSONResponse:
+            if "heartbeat" in request.url.path:
+                await over.wait()
+            return JSONResponse({})
+
+        app = app_of(stay, bound(shared=True))
+        async with of(app) as one, of(app, "192.0.2.2") as other:
+            beats = [asyncio.create_task(one.get(f"heartbeat/{n}")) for n in range(OPEN)]
+            while sum(len(each._requests) for each in gates(app)) < OPEN:
+                await asyncio.sleep(0.01)
+            found = [(await http.get("queue/data")).status_code for http in (one, other)]
+            over.set()
+            await asyncio.gather(*beats)
+            return [*found, (await one.get("queue/data")).status_code]
+
+    assert asyncio.run(play()) == [429, 200, 200]
+
+
+def gates(app: Starlette) -> Iterator[Gate]:
+    inner = app.middleware_stack
+    while inner is not None:
+        if isinstance(inner, Gate):
+            yield inner
+        inner = getattr(inner, "app", None) or getattr(inner, "_app", None)
+
+
+def test_heads_that_do_not_end_and_connections_without_number_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a head, the first or a later one, would wait for ever; an answer may take its time."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "CONNECTIONS", 6)
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")
+
+    async def slow(request: Request) -> JSONResponse:
+        await asyncio.sleep(1.0 if request.url.path == "/slow" else 0)
+        return JSONResponse({})
+
+    async def play() -> None:
+        config = uvicorn.Config(app_of(slow), port=0, log_level="warning", http=BoundedConnection)
+        server = uvicorn.Server(config)
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            running = asyncio.create_task(server.serve([listening]))
+            while not server.started:
+                await asyncio.sleep(0.01)
+            port = listening.getsockname()[1]
+
+            async def opened(text: str, local: str = "127.0.0.1") -> tuple[asyncio.StreamReader, Any]:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(local, 0))
+                writer.write(text.encode())
+                return reader, writer
+
+            get = "GET {} HTTP/1.1\r\nHost: localhost\r\n"
+            silent, half = await opened(""), await opened(get.format("/"))
+            again = await opened(get.format("/") + "\r\n")
+            assert b"200 OK" in await again[0].readuntil(b"{}")
+            again[1].write(b"GET /half")
+            whole = await opened(get.format("/slow") + "\r\n")
+            assert b"200 OK" in await whole[0].readuntil(b"{}")
+            for reader, _ in (silent, half, again):
+                await ended(reader)
+            whole[1].close()
+            many = [await opened(get.format("/slow") + "\r\n") for _ in range(6)]
+            await ended((await opened(get.format("/") + "\r\n"))[0])
+            other = await opened(get.format("/") + "\r\n", "127.0.0.2")
+            assert b"200 OK" in await other[0].readuntil(b"{}")
+            for _, writer in (*many, other):
+                writer.close()
+            server.should_exit = True
+            await running
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
+def test_files_are_bounded_in_number_and_bytes_and_nothing_else_counts(tmp_path: Path) -> None:
+    """What visitors sent and is still there; results of measurements lie beside and are no uploads."""
+    app = app_of(tell, bound(uploads=1000, files=3))
+    (tmp_path / "result.csv").write_bytes(b"x" * 10_000)
+
+    async def status() -> int:
+        async with of(app) as http:
+            return (await http.post("upload", content=b"x")).status_code
+
+    paths = [tmp_path / f"{n}.json" for n in range(3)]
+    for path in paths:
+        path.write_bytes(b"{}")
+    app.blocks.upload_file_set |= set(map(str, paths[:2]))
+    assert asyncio.run(status()) == 200
+    app.blocks.upload_file_set.add(str(paths[2]))
+    assert asyncio.run(status()) == 507
+    paths[0].unlink()
+    assert asyncio.run(status()) == 200
+    assert app.blocks.upload_file_set == set(map(str, paths[1:]))
+    paths[1].write_bytes(b"x" * 1000)
+    assert asyncio.run(status()) == 507
+
+
+def test_one_address_does_not_fill_the_place_of_all() -> None:
     """A stranger's small files would keep everybody else's out for an hour."""
 
     async def statuses() -> list[int]:
-        uploads = UploadBound(Starlette(routes=[Route("/{path:path}", tell, methods=["POST"])]), 10**6, 100, 100)
-        found = []
+        app, found = app_of(tell, bound(files=100)), []
         for peer in [*["192.0.2.1"] * 11, "192.0.2.2"]:
-            transport = httpx.ASGITransport(uploads, client=(peer, 1))
-            async with httpx.AsyncClient(transport=transport, base_url="http://app/gradio_api") as http:
+            async with of(app, peer) as http:
                 found.append((await http.post("upload", content=b"x")).status_code)
         return found
 
     assert asyncio.run(statuses()) == [*[200] * 10, 507, 200]
 
 
-def aged(path: Path, seconds: float) -> None:
-    os.utime(path, (time.time() - seconds,) * 2)
+def test_the_files_of_a_measurement_are_written_once_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures come now and then; each file that is written on the way would stay for an hour."""
+    monkeypatch.setattr(measured, "FIGURE_SECONDS", 0.0)
+    written = []
+    place = SimpleNamespace(area="area", saved=lambda report, folder: written.append(folder) or {"file": "x"})
+    report = SimpleNamespace(rows=[SimpleNamespace(speedup=1.5)])
+    states = [JobState(phase, result=report) for phase in ("running", "running", "done")]
+    show = measured.show_measurement("status", place, lambda place, report: {"figures": 1})  # type: ignore[arg-type]
+    updates = list(show(iter(states), "s"))
+    assert [("figures" in update, "file" in update) for update in updates] == [(True, False)] * 2 + [(True, True)]
+    assert len(written) == 1
 
 
 # --- what is kept of visitors -----------------------------------------------------------------------------
@@ -337,32 +525,37 @@ def test_a_session_holds_what_differs_from_the_page_and_no_more() -> None:
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(visitors, "file_upload_statuses", FileUploadProgress())
+    monkeypatch.setattr(keeping, "file_upload_statuses", FileUploadProgress())
     with gr.Blocks() as page:
         gr.Textbox()
     page._queue = Queue()  # type: ignore[assignment]
     page.state_session_capacity = 4
-    Sessions().set_blocks(page)
     return page
 
 
-def test_nothing_of_a_visitor_outlives_what_gradio_keeps_of_them(page: Any, recording: Recording) -> None:
-    """Neither where a session was never heard of again, nor where it had to make room."""
+def test_nothing_of_a_visitor_outlives_what_gradio_keeps_of_them(
+    page: Any, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where a session was never heard of again, nor where it had to make room; whatever the clock says."""
+    now = [0.0]
+    monkeypatch.setattr(keeping, "monotonic", lambda: now[0])
     stops, recordings = StopSignals(), SessionRecordings(10**9)
     kept = Visitors(page, [stops, recordings], PUBLIC)
-    for session in "abcdef":
+    for session in "dabcef":
+        now[0] += (PUBLIC.idle + 1) * (session == "a")
         assert page.state_holder[session] is not None
         stops.arm(session, "race")
         recordings.keep(session, recording)
-    page.state_holder.time_last_used["d"] -= timedelta(seconds=PUBLIC.idle + 1)
+    page.state_session_capacity = 5
+    page.state_holder.time_last_used["f"] -= timedelta(seconds=2 * PUBLIC.idle)  # summer time begins
     asyncio.run(kept.tidy())
-    assert recordings.sessions() == stops.sessions() == {*page.state_holder.session_data} == {*"cef"}
+    assert recordings.sessions() == stops.sessions() == {*page.state_holder.session_data} == {*"bcef"}
 
 
 def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest unasked for first, and never one that somebody waits for."""
     now = [0.0]
-    monkeypatch.setattr(mailboxes, "monotonic", lambda: now[0])
+    monkeypatch.setattr(keeping, "monotonic", lambda: now[0])
 
     async def play() -> None:
         kept = Visitors(page, [], PUBLIC)
@@ -385,7 +578,7 @@ def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatc
         boxes["read"].put_nowait(large)
         await kept.tidy()
         assert [*boxes] == ["unread", "read", "listening"] == [*page._queue.pending_event_ids_session]
-        now[0] += mailboxes.UNREAD_SECONDS + 1
+        now[0] += keeping.UNREAD_SECONDS + 1
         listener = asyncio.create_task(boxes["listening"].get())
         await asyncio.sleep(0)
         await kept.tidy()
@@ -400,11 +593,11 @@ def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatc
 
 def test_the_progress_of_uploads_is_told_of_the_last_ones(page: Any) -> None:
     """Names of uploads that nobody sends stay no longer."""
-    told = visitors.file_upload_statuses
+    told = keeping.file_upload_statuses
     for number in range(500):
         told.track(str(number))
     asyncio.run(Visitors(page, [], PUBLIC).tidy())
-    assert [*told._statuses] == [*told._signals] == [str(n) for n in range(500 - visitors.UPLOADS_TOLD, 500)]
+    assert [*told._statuses] == [*told._signals] == [str(n) for n in range(500 - keeping.UPLOADS_TOLD, 500)]
 
 
 # --- addresses --------------------------------------------------------------------------------------------
@@ -496,29 +689,55 @@ def test_a_place_of_the_page_stays_where_it_can_be_one(name: str, value: str, st
     assert "host" in found
 
 
-def test_errors_told_to_agents_repeat_little_and_results_are_whole() -> None:
-    """The protocol's own library repeats in them what was sent."""
-    long, status = "Q" * 5000, 200
+@pytest.mark.parametrize(
+    ("environment", "host", "status"),
+    [
+        ({}, "localhost:7860", 200),
+        ({}, "LOCALHOST", 200),
+        ({}, "page.localhost:7860", 200),
+        ({}, "127.0.0.1:7860", 200),
+        ({}, "[::1]:7860", 200),
+        ({}, "192.168.1.7:7860", 200),
+        ({}, "rebound.example:7860", 421),
+        ({}, "127.0.0.1.rebound.example", 421),
+        ({}, "localhost.rebound.example", 421),
+        ({}, "127.0.0.1@rebound.example", 421),
+        ({"SPECDEMO_HOSTS": "other, Rebound.example"}, "rebound.example:7860", 200),
+        ({"GRADIO_SERVER_NAME": "desk.lan"}, "desk.lan:7860", 200),
+        ({"SPECDEMO_PUBLIC": "1"}, "rebound.example", 200),
+        ({"SPACE_ID": "a/b", "SPECDEMO_PUBLIC": "0"}, "a-b.hf.space", 200),
+    ],
+)
+def test_a_private_page_answers_to_its_own_names_alone(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], host: str, status: int
+) -> None:
+    """Guards visitors of a page whose name leads here: their browser would let it read and press all."""
+    for name in ("SPACE_ID", "SPECDEMO_PUBLIC", "SPECDEMO_HOSTS", "GRADIO_SERVER_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
 
-    async def answer(request: Request) -> Response:
-        failed = (await request.json())["failed"]
-        value = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": long}], "isError": failed}}
-        return Response(f"event: message\r\ndata: {json.dumps(value, separators=(',', ':'))}\r\n\r\n", status)
+    async def ask() -> httpx.Response:
+        async with client(Middleware(Addresses, hosts=own_hosts())) as http:
+            return await http.get("config", headers={"host": host})
 
-    async def ask(failed: bool) -> str:
-        app = Starlette(
-            routes=[Route("/gradio_api/mcp/", answer, methods=["POST"])], middleware=[Middleware(AgentReplies)]
-        )
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as http:
-            return (await http.post("/gradio_api/mcp/", json={"failed": failed})).text
+    answer = asyncio.run(ask())
+    assert answer.status_code == status
+    assert status == 200 or "SPECDEMO_HOSTS" in answer.text
 
-    told = asyncio.run(ask(failed=True))
-    assert told.count("Q") == 200
-    assert told.startswith("event: message\r\ndata: {")
-    assert told.endswith("}\r\n\r\n")
-    assert asyncio.run(ask(failed=False)).count("Q") == 5000
-    status = 400
-    assert "Q" not in asyncio.run(ask(failed=True))
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("unix", "unix"),
+    ],
+)
+def test_one_customer_is_one_network(address: str, network: str) -> None:
+    """Of an IPv6 network of 64 bits each has as many addresses as they like."""
+    assert network_of(address) == network
 
 
 @pytest.mark.parametrize("entries", ["*", "nginx", "10.0.0.1/8"])

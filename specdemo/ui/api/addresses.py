@@ -1,4 +1,4 @@
-"""Whose address a request has: the peer's, or what a proxy that is trusted says of it."""
+"""Whose address a request has, and under which names a page is called."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 import secrets
 from ipaddress import ip_address, ip_network
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specdemo.errors import SpecDemoError
+from specdemo.models.request import is_public
 
-VARIABLE = "SPECDEMO_TRUSTED_PROXIES"
+PROXIES = "SPECDEMO_TRUSTED_PROXIES"
 OF_A_SPACE = "10.0.0.0/8"
 """Where the proxy of a Space is."""
+HOSTS = "SPECDEMO_HOSTS"
 HOST = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(:\d{1,5})?")
 """What can name this page; Gradio writes it into the page."""
 WHERE = {b"host": HOST, b"x-forwarded-host": HOST, b"x-forwarded-proto": re.compile(rb"https?")}
@@ -22,6 +25,7 @@ it in their own answer, nobody else does: so any proxy may say it, as one must w
 """
 MOST = 255
 """Bytes of such a header."""
+NOT_HERE = f"This page does not answer to this name. Open it as localhost or by an address, or name it in {HOSTS}."
 _HEADER = b"x-specdemo-agent"
 _SECRET = secrets.token_hex().encode()
 
@@ -35,16 +39,20 @@ def trust_proxies() -> None:
     Raises:
         SpecDemoError: the variable holds something else than addresses and networks.
     """
-    text = os.environ.get(VARIABLE, OF_A_SPACE if os.environ.get("SPACE_ID") else "")
-    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    entries = _entries(PROXIES, OF_A_SPACE if os.environ.get("SPACE_ID") else "")
     for entry in entries:
         try:
             ip_network(entry)
         except ValueError:
             raise SpecDemoError(
-                f"{VARIABLE}: {entry!r:.80} is no address; name proxies, such as 127.0.0.1, 10.0.0.0/8."
+                f"{PROXIES}: {entry!r:.80} is no address; name proxies, such as 127.0.0.1, 10.0.0.0/8."
             ) from None
     os.environ["FORWARDED_ALLOW_IPS"] = ",".join(entries)
+
+
+def is_proxy(address: str) -> bool:
+    """Whether an address is that of a trusted proxy, through which many visitors come."""
+    return any(ip_address(address) in ip_network(entry) for entry in _entries("FORWARDED_ALLOW_IPS"))
 
 
 def peer_of(scope: Scope) -> str:
@@ -52,18 +60,33 @@ def peer_of(scope: Scope) -> str:
     return (scope.get("client") or ("", 0))[0]
 
 
+def own_hosts() -> frozenset[str] | None:
+    """The names, beside localhost and addresses, by which a private page is called; None for any, as in public."""
+    if is_public() or os.environ.get("SPACE_ID"):
+        return None
+    return frozenset(name.lower() for name in (*_entries(HOSTS), *_entries("GRADIO_SERVER_NAME")))
+
+
 class Addresses:
     """Drops headers that should say where the page is and name no place, over which Gradio stumbles.
 
     Gradio answers agents by calls to itself; this hands their address on, in a header that nobody can forge.
+
+    Args:
+        app: what answers requests otherwise.
+        hosts: as of :func:`own_hosts`. The pages of strangers in the browser can let their own names lead here
+            (DNS rebinding), and would then be taken for this page by the browser; an address they cannot take.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None = None) -> None:
+        self._app, self._hosts = app, None if hosts is None else {"localhost", *hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As any ASGI application."""
         if scope["type"] == "http":
+            if not all(self._is_own(value) for name, value in scope["headers"] if name == b"host"):
+                await JSONResponse({"detail": NOT_HERE}, 421)(scope, receive, send)
+                return
             said = [value for name, value in scope["headers"] if name == _HEADER]
             headers = [header for header in scope["headers"] if _stays(*header)]
             if "/gradio_api/mcp" in scope["path"]:  # of either transport
@@ -72,6 +95,25 @@ class Addresses:
             if said and said[0].startswith(_SECRET + b" "):
                 scope["client"] = (said[0].removeprefix(_SECRET + b" ").decode(), 0)
         await self._app(scope, receive, send)
+
+    def _is_own(self, host: bytes) -> bool:
+        """Whether the page is called by this; no name of another can be an address."""
+        found = HOST.fullmatch(host)
+        name = found[1].decode().lower() if found else ""
+        return self._hosts is None or name in self._hosts or name.endswith(".localhost") or _is_address(name)
+
+
+def _entries(variable: str, otherwise: str = "") -> list[str]:
+    """What a variable lists, with commas between."""
+    return [entry.strip() for entry in os.environ.get(variable, otherwise).split(",") if entry.strip()]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _stays(name: bytes, value: bytes) -> bool:
@@ -82,9 +124,4 @@ def _stays(name: bytes, value: bytes) -> bool:
 
 def _is_place(pattern: re.Pattern[bytes], value: bytes) -> bool:
     found = pattern.fullmatch(value)
-    if found and value.startswith(b"["):
-        try:
-            ip_address(found[1][1:-1].decode())
-        except ValueError:
-            return False
-    return found is not None
+    return found is not None and (not value.startswith(b"[") or _is_address(found[1].decode()))

@@ -7,9 +7,7 @@ parameter the first line.
 import json
 import logging
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
-from contextvars import copy_context
 from time import monotonic
 from typing import Any
 
@@ -28,6 +26,7 @@ from specdemo.ui.jobs.job import WAITING, Job, JobState
 from specdemo.ui.jobs.queue import is_agent, visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop
+from specdemo.ui.jobs.worker import beating
 
 STATUS_SECONDS = 1.0
 GAMMAS = [2, 3, 4, 5, 6, 7, 8]
@@ -144,38 +143,22 @@ def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[
     """
     stop, told = Stop(), monotonic()
     say = {"state": "waiting", "message": WAITING}
-    with closing(_beating(runner.run(job, visitor_of(request), stop), stop)) as states:
-        for beat in states:
-            if beat is None:  # Gradio sees that a client left when it is given something to send
+    with closing(beating(runner.run(job, visitor_of(request), stop), stop)) as states:
+        for new in states:
+            if new is None:  # Gradio sees that a client left when it is given something to send
                 yield say
                 continue
-            state = beat
+            state = new
             if state.phase == "loading":
                 say = {"state": "waiting", "message": state.message}
-                yield say
             elif state.phase == "running" and (state.message or monotonic() - told >= STATUS_SECONDS):
                 told, say = monotonic(), {"state": "running", "message": state.message or "Decoding…"}
-                yield say
+            else:
+                continue
+            yield say
     if not _whole(state, stop):
         raise SpecDemoError(stop.reason or state.message)
     return state.result
-
-
-def _beating(states: Iterator[JobState], stop: Stop) -> Iterator[JobState | None]:
-    """The states, and None for each second without one; closing it ends the job, however silent it is."""
-    with ThreadPoolExecutor(1, "call") as thread, closing(states):
-        try:
-            while True:
-                new = thread.submit(copy_context().run, next, states, None)
-                while not wait([new], STATUS_SECONDS).done:
-                    yield None
-                if (state := new.result()) is None:
-                    return
-                yield state
-        except GeneratorExit:
-            stop.set()
-            wait([new])
-            raise
 
 
 def _whole(state: JobState, stop: Stop) -> bool:

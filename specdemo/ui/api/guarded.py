@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from specdemo.ui.api.bodies import NOT_OURS
+
 TAKEN = {
     "pairs": "nothing in it",
     "run": "prompt, and, where you like, settings, pair and rounds",
@@ -20,7 +22,7 @@ TAKEN = {
     "sweep": "prompts, and, where you like, gammas, repeats, settings, pair and rounds",
 }
 """What each endpoint takes."""
-NOT_OURS = "This request is not one that the page sends."
+NO_ENDPOINT = f"There is no endpoint of this name, only {', '.join(list(TAKEN)[:-1])} and {list(TAKEN)[-1]}."
 UNREADABLE = "A value was sent that this page cannot read. Reload the page and try again."
 LONGEST_MESSAGE = 200
 _log = logging.getLogger(__name__)
@@ -78,34 +80,24 @@ def close_private(page: gr.Blocks) -> None:
             event.api_name = None
 
 
-async def _unknown(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse(
-        {"detail": "There is no endpoint of this name, only pairs, run, race, sweep and advise."}, 404
-    )
-
-
 async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
     """A call whose object names what there is not, or lacks what must be there; anything else is unforeseen."""
     endpoint = request.url.path.rstrip("/").rpartition("/")[2]
-    if "/call/v2/" not in request.url.path:
-        # Unlike an error that is no more than an Exception, Starlette takes one that is named here for dealt with.
-        _log.error("a request failed", exc_info=error)
-        return await _unforeseen(request, error)
-    if endpoint not in TAKEN:
-        return await _unknown(request, error)
-    return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """A body of another shape; FastAPI's own answer repeats what was sent, if that can be written at all."""
-    return JSONResponse({"detail": NOT_OURS}, 422)
+    if isinstance(error, FnIndexInferError) or ("/call/v2/" in request.url.path and endpoint not in TAKEN):
+        return JSONResponse({"detail": NO_ENDPOINT}, 404)
+    if "/call/v2/" in request.url.path:
+        return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
+    # Unlike an error that is no more than an Exception, Starlette takes one that is named here for dealt with.
+    _log.error("a request failed", exc_info=error)
+    return await _unforeseen(request, error)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
-    """As FastAPI's own answer, which may repeat a whole address."""
-    return JSONResponse(
-        {"detail": f"{error.detail!s:.{LONGEST_MESSAGE}}"}, error.status_code, getattr(error, "headers", None)
-    )
+    """As FastAPI's own answers, which may repeat a whole address, or a body of another shape."""
+    if isinstance(error, RequestValidationError):
+        return JSONResponse({"detail": NOT_OURS}, 422)
+    detail = f"{error.detail!s:.{LONGEST_MESSAGE}}"
+    return JSONResponse({"detail": detail}, error.status_code, getattr(error, "headers", None))
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
@@ -114,10 +106,8 @@ async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
 
 
 HANDLERS = {
-    FnIndexInferError: _unknown,
-    HTTPException: _refused,
-    RequestValidationError: _invalid,
-    **dict.fromkeys((KeyError, TypeError, ValueError), _wrong_names),
+    **dict.fromkeys((HTTPException, RequestValidationError), _refused),
+    **dict.fromkeys((FnIndexInferError, KeyError, TypeError, ValueError), _wrong_names),
     Exception: _unforeseen,
 }
 """For the server's routes, by what they raised."""

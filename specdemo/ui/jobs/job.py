@@ -111,7 +111,7 @@ def load_pairs(
     return [request and loads[request].future.result() for request in job.pairs]
 
 
-def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Iterator[JobState]:
+def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Generator[JobState]:
     """The states of a job; an error ends them with one that has its message and the last result.
 
     Closing this iterator, as happens when the visitor leaves, sets ``stop``.

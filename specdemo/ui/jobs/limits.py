@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
 from specdemo.models.request import is_public
 from specdemo.recording import LARGEST_FILE
 from specdemo.runs.prompts import MOST_PROMPTS
 from specdemo.settings import Settings
+
+IPV6_PREFIX = 64
+"""Bits that tell customers apart; the rest of an address they choose themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,18 @@ PUBLIC = Limits(
 def limits() -> Limits:
     """Those of this app, by whether strangers use it."""
     return PUBLIC if is_public() else PRIVATE
+
+
+@lru_cache(4096)
+def network_of(address: str) -> str:
+    """What stands for one visitor's network: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(ip, IPv6Address):
+        return address
+    return str(ip.ipv4_mapped or ip_network((int(ip), IPV6_PREFIX), strict=False))
 
 
 def check_prompts(prompts: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.jobs.job import Job
-from specdemo.ui.jobs.limits import Limits
+from specdemo.ui.jobs.limits import Limits, network_of
 from specdemo.ui.jobs.stops import Stop
 
 STATUS_SECONDS = 1.0
@@ -301,7 +301,7 @@ def about(seconds: float | None) -> str:
 
 def visitor_of(request: Any) -> Visitor:
     """Who sends a Gradio request."""
-    address = (request.client.host if request.client is not None else "") or ""
+    address = network_of((request.client.host if request.client is not None else "") or "")
     if is_agent(request):
         # Calls of all agents come in the session of one client that Gradio keeps for them.
         return Visitor(f"mcp {address}", address)

@@ -1,8 +1,8 @@
-"""The one way in which jobs run: be admitted, load the pairs, wait for a turn, run, end with a result or a message."""
+"""The one way in which jobs run: count, load the pairs, wait, run, end with a result or a message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 
@@ -29,14 +29,14 @@ class JobRunner:
     def __init__(self, store: PairStore, queues: JobQueues) -> None:
         self._store, self._queues = store, queues
 
-    def run(self, job: Job, visitor: Visitor, stop: Stop) -> Iterator[JobState]:
+    def run(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
         """The states of a job, about ten a second at most; the last one has ended, whatever happened.
 
         Setting ``stop`` or closing the iterator ends the job within one round.
         """
         return until_the_end(job, self._states(job, visitor, stop), stop)
 
-    def _states(self, job: Job, visitor: Visitor, stop: Stop) -> Iterator[JobState]:
+    def _states(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
         needs_models = any(job.pairs)
         with ExitStack() as stack:
             queues = self._queues.needed_by(job)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
+from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event
 from typing import Any, TypeVar
 
-UPDATE_SECONDS = 0.1
+UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
 T = TypeVar("T")
 
 
@@ -88,3 +89,23 @@ def gathered(
     finally:
         left.set()
         wait([worker])
+
+
+def beating(values: Generator[T], stop: Event) -> Iterator[T | None]:
+    """What a generator gives, and None for each second in which it gives nothing.
+
+    Closing this iterator sets ``stop`` at once, also where the generator waits for something silent.
+    """
+    with ThreadPoolExecutor(1, "call") as thread, closing(values):
+        while True:
+            new = thread.submit(copy_context().run, next, values, None)
+            try:
+                while not wait([new], BEAT_SECONDS).done:
+                    yield None
+                if (value := new.result()) is None:
+                    return
+                yield value
+            except GeneratorExit:
+                stop.set()
+                wait([new])
+                raise

@@ -1,0 +1,48 @@
+"""Connections to a public page, before any request stands in them: bounded by address, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from specdemo.ui.api.addresses import is_proxy
+from specdemo.ui.jobs.limits import network_of
+
+CONNECTIONS = 200
+"""Of one address; a process may often have no more than 1,024 files and connections."""
+HEADER_SECONDS = 10.0
+"""For the head of a request to arrive, from the connection or from the last answer on."""
+
+
+class BoundedConnection(AutoHTTPProtocol):
+    """One connection; the server's own protocol waits for ever for the rest of a head."""
+
+    def connection_made(self, transport: Any) -> None:
+        """As the server's; one too many of an address ends at once."""
+        super().connection_made(transport)
+        self._watch: asyncio.TimerHandle | None = None
+        self._look(object())
+        mine = self._network()
+        # Of a trusted proxy come many visitors; their requests are counted by the gate.
+        if mine is not None and sum(c._network() == mine for c in self.connections.copy()) > CONNECTIONS:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As the server's."""
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _network(self) -> str | None:
+        address = self.client[0] if self.client else ""
+        return None if not address or is_proxy(address) else network_of(address)
+
+    def _look(self, last: object) -> None:
+        """End a connection that has had no request since the last look, and no answer under way."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.cycle is last:
+            self.transport.abort()
+        else:
+            self._watch = self.loop.call_later(HEADER_SECONDS, self._look, self.cycle)

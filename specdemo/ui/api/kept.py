@@ -1,0 +1,219 @@
+"""What Gradio keeps for visitors, bounded; and its end, whether or not their browsers say that they left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio import Queue
+from collections.abc import Sequence
+from copy import copy
+from itertools import chain
+from sys import getsizeof
+from time import monotonic
+from typing import Any
+
+import gradio as gr
+from gradio.components import State
+from gradio.routes import file_upload_statuses
+from gradio.state_holder import SessionState, StateHolder
+from gradio.utils import LRUCache
+
+from specdemo.models.request import is_public
+from specdemo.ui.api.connections import BoundedConnection
+from specdemo.ui.jobs.limits import Limits
+
+TIDY_SECONDS = 5.0
+MAILBOXES = 2_000
+MESSAGE_BYTES = 1_000
+"""That one takes beside its content."""
+UNREAD_SECONDS = 300.0
+"""For which an answer waits, for whoever copies its number by hand from one command to the next."""
+UPLOADS_TOLD = 64
+"""Uploads of whose progress something is kept."""
+CALLS_TOLD = 100
+"""Past events of which Gradio keeps something, for a page of statistics that is not shown here."""
+_log = logging.getLogger(__name__)
+
+
+class Session(SessionState):
+    """One visitor's components, where they differ from the page's.
+
+    Gradio also builds a description of every component for each visitor, which takes 45 ms of the server's time,
+    and keeps all that was shown to them in it, for its "deep links".
+    """
+
+    def __init__(self, blocks: Any) -> None:
+        self.blocks_config = copy(blocks.default_config)
+        self.config_values: dict[int, Any] = {}
+        self.state_data: dict[int, Any] = {}
+        self._state_ttl: dict[int, Any] = {}
+        self.is_closed = False
+        self.STATE_TTL_WHEN_CLOSED = 3600
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        if isinstance(self.blocks_config.blocks.get(key), State):
+            super().__setitem__(key, value)
+            self.config_values.clear()
+        else:
+            self.blocks_config.blocks[key] = value
+
+    def _update_config(self, *_: Any) -> None:
+        pass
+
+    _update_value_in_config = _update_config
+
+
+class Sessions(StateHolder):
+    """The sessions of all visitors, up to the page's capacity; the longest unused goes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._used: dict[str, float] = {}  # Gradio keeps the local time, which jumps
+
+    def __getitem__(self, session: str) -> SessionState:
+        if session not in self.session_data:
+            self.session_data[session] = Session(self.blocks)
+        self._used[session] = monotonic()
+        return super().__getitem__(session)
+
+    def idle(self, seconds: float) -> list[str]:
+        """Those that were not used for so long."""
+        self._used = {session: used for session, used in self._used.copy().items() if session in self.session_data}
+        return [session for session, used in self._used.items() if used < monotonic() - seconds]
+
+    def forget(self, session: str) -> None:
+        """The visitor left; Gradio keeps all that was shown to them for an hour."""
+        with self.lock:
+            self.session_data.pop(session, None)
+            self.time_last_used.pop(session, None)
+
+
+class Mailbox(Queue[Any]):
+    """Messages to one visitor.
+
+    Attributes:
+        size: bytes of those that were not fetched.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+        self._asked, self._asking = monotonic(), 0
+
+    async def get(self) -> Any:
+        """The next message, once there is one. An open page asks for it every ten seconds."""
+        self._asking += 1
+        try:
+            return await super().get()
+        finally:
+            self._asking -= 1
+            self._asked = monotonic()
+
+    def idle(self) -> float:
+        """Seconds since anybody asked for a message."""
+        return 0.0 if self._asking else monotonic() - self._asked
+
+    def _put(self, message: Any) -> None:
+        super()._put((message, size := MESSAGE_BYTES + nbytes(getattr(message, "output", None))))
+        self.size += size
+
+    def _get(self) -> Any:
+        message, size = super()._get()
+        self.size -= size
+        return message
+
+
+class Mailboxes(LRUCache[str, Queue[Any]]):
+    """The mailboxes of all sessions, in place of Gradio's, which keeps everything for the last 2,000.
+
+    Args:
+        most: bytes of what was not fetched.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(MAILBOXES)
+        self._most = most
+
+    def __setitem__(self, session: str, _: Queue[Any]) -> None:
+        super().__setitem__(session, Mailbox())
+
+    def __missing__(self, session: str) -> Queue[Any]:
+        return Mailbox()  # of one who is forgotten: what still comes for them is dropped
+
+    def __delitem__(self, session: str) -> None:
+        self.pop(session, None)
+
+    def abandoned(self) -> list[str]:
+        """Sessions for which nobody asks any more: the old ones, and of the others those that take too much."""
+        found, size = [], sum(box.size for box in self.values())
+        for session, box in sorted(self.items(), key=lambda item: -item[1].idle()):
+            if box.idle() < UNREAD_SECONDS and (size <= self._most or not box.idle()):
+                break
+            found.append(session)
+            size -= box.size
+        return found
+
+
+def nbytes(value: Any) -> int:
+    """Bytes of plain data in memory; what stands in it twice counts twice."""
+    if isinstance(value, dict):
+        inner = chain(value, value.values())
+    else:
+        inner = value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(nbytes, inner))
+
+
+class Visitors:
+    """Everything that is kept of the visitors of a page, as long as it is.
+
+    Args:
+        page: whose visitors they are; its queue is built.
+        kept: what is kept of them beside what Gradio keeps, each with ``sessions()`` and ``forget(session)``.
+        limits: for how long, and how much.
+    """
+
+    def __init__(self, page: gr.Blocks, kept: Sequence[Any], limits: Limits) -> None:
+        self._page, self._kept, self._limits = page, kept, limits
+        self._sessions, self._queue = Sessions(), page._queue
+        self._sessions.set_blocks(page)
+        self._queue.pending_messages_per_session = self._mailboxes = Mailboxes(limits.unread)
+        self._queue.ANALYTICS_MAX_EVENTS = CALLS_TOLD
+        self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # else it makes a table of them after each event
+        page.extra_startup_events.append(self._start)
+
+    def forget(self, session: str) -> None:
+        """The visitor left."""
+        for kept in (*self._kept, self._sessions):
+            kept.forget(session)
+
+    async def tidy(self) -> None:
+        """Forget answers that nobody fetches, and whoever did nothing for long or was forgotten by Gradio."""
+        for session in self._mailboxes.abandoned():
+            await self._queue.clean_events(session_hash=session)
+            self._mailboxes.pop(session, None)
+        pending = self._queue.pending_event_ids_session
+        for session in pending.keys() - self._mailboxes.keys():
+            del pending[session]
+        for session in self._sessions.idle(self._limits.idle):
+            self.forget(session)
+        for session in set().union(*(kept.sessions() for kept in self._kept)) - self._sessions.session_data.keys():
+            self.forget(session)
+        for told in (file_upload_statuses._statuses, file_upload_statuses._signals):
+            for upload in list(told)[:-UPLOADS_TOLD]:
+                del told[upload]
+
+    async def _start(self) -> None:
+        self._page.app.state_holder = self._sessions
+        self._sessions.set_blocks(self._page)  # whose capacity is known by now
+        if is_public():
+            self._page.server.config.http_protocol_class = BoundedConnection
+        self._tidying = asyncio.create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        while self._page.is_running:
+            try:
+                await self.tidy()
+            except Exception:
+                _log.exception("what is kept of visitors could not be looked through")
+            await asyncio.sleep(TIDY_SECONDS)
