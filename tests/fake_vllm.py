@@ -26,7 +26,6 @@ from specdemo.decoding.lane import new_lane
 from specdemo.decoding.speculative import speculative
 from specdemo.runs.encode import encode
 from specdemo.runs.lane import LaneRecord
-from specdemo.servers.connection import MOST_BYTES
 from specdemo.settings import MAX_GAMMA
 
 REFUSALS = ("429", "500")
@@ -40,7 +39,7 @@ ODD_EVENTS = {
     "wrong ids": b'{"choices": [{"index": 0, "text": "x", "token_ids": ["a"]}]}',
     "error event": b'{"error": {"message": "EngineDeadError", "code": 500}}',
     "long token": b'{"choices": [{"index": 0, "token_ids": [12], "text": "' + b"x" * 10_000 + b'"}]}',
-    "long line": b" " * 2 * MOST_BYTES,
+    "long line": b" " * 2**18,
     "too much": b'{"choices": [{"index": 0, "text": "x", "token_ids": [' + b"12, " * 500 + b"12]}]}",
 }
 BROKEN_STREAMS = ("cut", "quiet end", "hang", "comments", "abort", *ODD_EVENTS)

@@ -6,9 +6,9 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,8 @@ FILE = "SPECDEMO_SERVERS"
 SINGLE = "SPECDEMO_SERVER_"
 """Prefix of the variables that describe one server without a file, which is called ``server``."""
 
-SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "api_key", "chat", "name")
-PAIR_FIELDS = (
-    "baseline_url",
-    "speculative_url",
-    "model",
-    "speculative_model",
-    "chat",
-    "timeout",
-    "stop",
-    "own_hardware",
-)
+SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "chat")
+PAIR_FIELDS = tuple(f.name for f in fields(ServerPair) if f.name not in ("api_key", "name"))
 OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
 
@@ -76,7 +67,7 @@ _logged: set[str] = set()
 
 
 def servers() -> dict[str, ServerEntry]:
-    """All configured servers by id, in the order of the file; read anew each time, since keys may change.
+    """All configured servers by id, in the order of the file, with the keys that the environment has now.
 
     A server whose description is wrong is left out, and logged once: see :func:`problems`.
 
@@ -130,9 +121,9 @@ def _read_all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
     """The servers by id, and what is wrong with the others."""
     found: dict[str, ServerEntry] = {}
     wrong: dict[str, ServerError] = {}
-    for name, read in (*_from_file(), *_from_environment()):
+    for name, table in (*_from_file(), *_from_environment()):
         try:
-            entry = read()
+            entry = _entry(name, table)
             if entry.id in found:
                 raise ServerError(f"two configured servers have the id {entry.id!r}; give each its own.")
             found[entry.id] = entry
@@ -141,25 +132,25 @@ def _read_all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
     return found, wrong
 
 
-Description = tuple[str, Callable[[], ServerEntry]]
-"""An id, or a place in the file, and a function that reads the entry or raises a ServerError."""
-
-
-def _from_file() -> Iterator[Description]:
+def _from_file() -> Iterator[tuple[str, Any]]:
+    """The tables of the file, each with its id or its place there."""
     named = os.environ.get(FILE)
     path = Path(named).expanduser() if named else SHIPPED
     if not named and not path.exists():  # an installed package without its assets
         return
-    for number, table in enumerate(_tables(path), start=1):
-        name = table.get("id", number) if isinstance(table, dict) else number
-        yield str(name), partial(_entry_of_table, number, table)
-
-
-def _tables(path: Path) -> list[Any]:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = _tables(path, path.stat().st_mtime_ns, path.stat().st_size)
     except OSError as error:
         raise ServerError(f"{path.name} cannot be read: {error.strerror}; see {FILE}.") from error
+    for number, table in enumerate(tables, start=1):
+        yield str(table.get("id", number) if isinstance(table, dict) else number), table
+
+
+@lru_cache(maxsize=1)
+def _tables(path: Path, changed: int, size: int) -> list[Any]:
+    """What the file holds, read once for each change of it."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # of TOML, or of UTF-8
         raise ServerError(f"{path.name} is no TOML file: {error}.") from error
     tables = data.get("server", [])
@@ -168,67 +159,56 @@ def _tables(path: Path) -> list[Any]:
     return tables
 
 
-def _entry_of_table(number: int, table: Any) -> ServerEntry:
+def _from_environment() -> Iterator[tuple[str, Any]]:
+    """The table that the variables of one server make, if there are any."""
+    given = {name: value for name in SINGLE_FIELDS if (value := os.environ.get(SINGLE + name.upper()))}
+    if given:
+        label = os.environ.get(SINGLE + "NAME") or "server"
+        id_ = re.sub(r"[^A-Za-z0-9_.-]+", "-", label).strip("-") or "server"
+        key = {"api_key_env": SINGLE + "API_KEY"} if os.environ.get(SINGLE + "API_KEY") else {}
+        chat = SWITCH.get(given.get("chat", "0").lower())
+        yield f"{SINGLE}*", {**given, **key, "id": id_, "label": label, "chat": chat}
+
+
+def _entry(name: str, table: Any) -> ServerEntry:
+    """The server that a table describes."""
+    place = f"server {name!r}"
     if not isinstance(table, dict):
-        raise ServerError(f"server {number} of the file is no [[server]] table.")
-    place = f"server {table.get('id', number)!r} of the file"
+        raise ServerError(f"{place} of the file is no [[server]] table.")
     if "api_key" in table:
         raise ServerError(
             f"{place} holds an api_key; keep keys out of files: write api_key_env with the name of the "
             "environment variable that holds it."
         )
-    for name, value in table.items():
-        if name not in PAIR_FIELDS and name not in OTHER_FIELDS:
+    for field, value in table.items():
+        if field not in PAIR_FIELDS and field not in OTHER_FIELDS:
             known = ", ".join((*OTHER_FIELDS, *PAIR_FIELDS))
-            raise ServerError(f"{place} has {name!r:.80}, which is not known; take one of {known}.")
-        if name in OTHER_FIELDS and not isinstance(value, str):
-            raise ServerError(f"{place}: {name} must be a text.")
+            raise ServerError(f"{place} has {field!r:.80}, which is not known; take one of {known}.")
+        if field in OTHER_FIELDS and not isinstance(value, str):
+            raise ServerError(f"{place}: {field} must be a text.")
     if not table.get("id") or not table.get("model"):
         raise ServerError(f"{place} needs an id and a model.")
-    return _entry(place, table, _key(place, table.get("api_key_env")))
-
-
-def _key(place: str, variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    if not VARIABLE.fullmatch(variable):  # perhaps the key itself, so it is not repeated
-        raise ServerError(
-            f"{place}: api_key_env must be the name of an environment variable, such as MY_SERVER_KEY."
-        )
-    key = os.environ.get(variable)
-    if not key:
-        raise ServerError(f"{place}: the environment variable {variable}, which should hold its key, is not set.")
-    return key
-
-
-def _from_environment() -> Iterator[Description]:
-    given = {name: value for name in SINGLE_FIELDS if (value := os.environ.get(SINGLE + name.upper()))}
-    if given:
-        label = given.get("name", "server")
-        id_ = re.sub(r"[^A-Za-z0-9_.-]+", "-", label).strip("-") or "server"
-        yield id_, partial(_entry_of_variables, {**given, "id": id_, "label": label})
-
-
-def _entry_of_variables(given: dict[str, str]) -> ServerEntry:
-    if "model" not in given:
-        raise ServerError(f"{SINGLE}MODEL is not set; it names the model that the server serves.")
-    chat = given.get("chat", "0").lower()
-    if chat not in SWITCH:
-        raise ServerError(f"{SINGLE}CHAT must be one of {', '.join(SWITCH)}.")
-    return _entry(f"{SINGLE}…", {**given, "chat": SWITCH[chat]}, given.get("api_key"))
-
-
-def _entry(place: str, table: Mapping[str, Any], key: str | None) -> ServerEntry:
     if not ID.fullmatch(table["id"]):
         raise ServerError(f"{place}: an id is made of letters, digits, dots, dashes and underscores.")
     label = table.get("label") or table["id"]
-    fields = {"baseline_url": None, "speculative_url": None}
-    fields |= {name: table[name] for name in PAIR_FIELDS if name in table}
+    given: dict[str, Any] = {"baseline_url": None, "speculative_url": None}
+    given |= {field: table[field] for field in PAIR_FIELDS if field in table}
     try:
-        pair = ServerPair(**fields, api_key=key, name=label)
+        pair = ServerPair(**given, api_key=_key(table.get("api_key_env")), name=label)
     except ServerError as error:
         raise ServerError(f"{place}: {str(error).removeprefix('server: ')}") from error
     return ServerEntry(table["id"], label, pair, table.get("note", ""))
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    if not VARIABLE.fullmatch(variable):  # perhaps the key itself, so it is not repeated
+        raise ServerError("api_key_env must be the name of an environment variable, such as MY_SERVER_KEY.")
+    key = os.environ.get(variable)
+    if not key:
+        raise ServerError(f"the environment variable {variable}, which should hold its key, is not set.")
+    return key
 
 
 def offered() -> dict[str, ServerEntry]:
@@ -243,8 +223,11 @@ def offered() -> dict[str, ServerEntry]:
 def shares_machine(settings: Settings) -> bool:
     """Whether a lane of these settings runs on a configured server that computes on this machine."""
     entry = offered().get(settings.server or "")
-    deployed = entry is not None and settings.strategy in entry.strategies
-    return deployed and entry.pair.shares_machine(settings.strategy)
+    return (
+        entry is not None
+        and settings.strategy in entry.strategies
+        and entry.pair.shares_machine(settings.strategy)
+    )
 
 
 def label_of(server: str) -> str:

@@ -10,7 +10,7 @@ from specdemo.server_record import Counts, Level, ServerRecord
 from specdemo.servers.counters import CounterNames, difference
 from specdemo.servers.response import Response
 from specdemo.servers.rounds import output_tokens, reconstructed
-from specdemo.servers.speculation import Speculation
+from specdemo.servers.speculation import Step
 from specdemo.settings import Settings
 
 STOPS: dict[str, Stop] = {"stop": "eos", "length": "length"}
@@ -40,17 +40,20 @@ def conclude(
     notes = [*response.notes, *_count_notes(response), *(f"{complaint}." for complaint in found.complaints)]
     if found.counts is not None and found.counts.drafted and settings.strategy == "autoregressive":
         notes.append("this deployment speculates, though it is the baseline.")
-    made, more = None, []
+    level: Level = "detailed"
+    counts = found.counts
     if response.has_rounds:
-        level, counts, more = "detailed", found.counts, _uncoloured(rounds)
-    elif found.counts is None:
+        more = _uncoloured(rounds)
+    elif counts is None:
         level, counts, more = _from_counters(response, counters)
     elif found.steps is None or not response.has_ids:
-        level, counts, more = _from_totals(response, found)
+        level, counts, more = _from_totals(response, counts, found.steps is not None)
+    elif (made := _from_steps(response, found.steps, settings.max_new_tokens, stop)) is not None:
+        rounds, more = made, _uncoloured(made)
     else:
-        made, more = _from_steps(response, found, settings.max_new_tokens, stop)
-        level, counts = ("detailed", found.counts) if made else ("speed", None)
-    return made or rounds, replace(record, level=level, counts=counts, notes=(*notes, *more))
+        level, more = "speed", [_misfit(counts, _received(response))]
+        counts = None
+    return rounds, replace(record, level=level, counts=counts, notes=(*notes, *more))
 
 
 def _end(response: Response, settings: Settings) -> tuple[Stop | None, str | None]:
@@ -70,23 +73,25 @@ def _count_notes(response: Response) -> list[str]:
     completion_tokens = response.usage[1]
     if completion_tokens is None:
         return ["the server did not count its tokens."]
-    received = sum(len(chunk.ids or ()) for chunk in response.chunks)
+    received = _received(response)
     if response.counts_tokens and completion_tokens != received:
         return [f"the server counts {completion_tokens} tokens, but gave the ids of {received}."]
     return []
 
 
+def _received(response: Response) -> int:
+    """Tokens that came, of those that are told apart."""
+    return sum(len(chunk.ids or ()) for chunk in response.chunks)
+
+
 def _from_steps(
-    response: Response, found: Speculation, max_new_tokens: int, stop: Stop | None
-) -> tuple[Rounds | None, list[str]]:
-    """The reconstructed rounds, None if the steps do not fit the output; and notes."""
+    response: Response, steps: tuple[Step, ...], max_new_tokens: int, stop: Stop | None
+) -> Rounds | None:
+    """The reconstructed rounds; None if the steps do not fit the output."""
     texts = response.token_texts or repeat(None)
     tokens = [t for chunk, own in zip(response.chunks, texts, strict=False) for t in output_tokens(chunk, own)]
-    ends = list(accumulate(len(chunk.ids) for chunk in response.chunks))
-    made = reconstructed(tokens, ends, found.steps, max_new_tokens, stop)
-    if made is None:
-        return None, [_misfit(found.counts, len(tokens))]
-    return made, _uncoloured(made)
+    ends = list(accumulate(len(chunk.ids or ()) for chunk in response.chunks))
+    return reconstructed(tokens, ends, steps, max_new_tokens, stop)
 
 
 def _uncoloured(rounds: Rounds) -> list[str]:
@@ -95,9 +100,9 @@ def _uncoloured(rounds: Rounds) -> list[str]:
     return [note] if unknown else []
 
 
-def _from_totals(response: Response, found: Speculation) -> tuple[Level, Counts | None, list[str]]:
-    completion_tokens, counts, notes = response.usage[1], found.counts, []
-    if found.steps is not None:
+def _from_totals(response: Response, counts: Counts, has_steps: bool) -> tuple[Level, Counts | None, list[str]]:
+    completion_tokens, notes = response.usage[1], []
+    if has_steps:
         notes.append("the server gave no token ids, so its text cannot be cut into tokens; its totals are used.")
     # The end may have cut the last step, so up to γ of its accepted tokens never came.
     slack = counts.gamma if counts.gamma is not None else counts.accepted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,8 +35,8 @@ class CounterNames:
 class _Counters:
     """Sums over all engines of a deployment by name, and the accepted tokens by draft position."""
 
-    sums: Counter[str] = field(default_factory=Counter)
-    positions: Counter[int] = field(default_factory=Counter)
+    sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    positions: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def busy(self, names: CounterNames) -> bool:
         """Whether requests run or wait."""

@@ -61,10 +61,11 @@ class ServerPair:
         for role in ("model", "speculative_model", "api_key"):
             if role == "model" or getattr(self, role) is not None:
                 _check_word(role, getattr(self, role))
-        if not isinstance(self.name, str) or not isinstance(self.chat, bool):
-            raise ServerError("name must be a text, and chat True or False.")
-        if not isinstance(self.own_hardware, bool):
-            raise ServerError("own_hardware must be True or False.")
+        if not isinstance(self.name, str):
+            raise ServerError("name must be a text.")
+        for role in ("chat", "own_hardware"):
+            if not isinstance(getattr(self, role), bool):
+                raise ServerError(f"{role} must be True or False.")
         _check_timeout(self.timeout)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
         object.__setattr__(self, "name", self.name or self.model)

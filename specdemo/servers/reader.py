@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from queue import SimpleQueue
 from threading import Thread
 
@@ -10,7 +11,7 @@ import httpx2
 
 from specdemo.errors import ServerError
 from specdemo.servers.connection import Connection, events
-from specdemo.servers.counters import settled
+from specdemo.servers.counters import CounterNames, settled
 from specdemo.servers.engines.base import CompletionRequest, Engine, Wanted
 from specdemo.servers.failures import FAILURES, Malformed, Refused, explained
 from specdemo.servers.pair import ServerPair
@@ -69,8 +70,8 @@ class Reader(Thread):
         self._read_stream()
         # From here on no clock runs.
         self._engine.finish(self._connection, self._wanted, response)
-        if before is not None and response.speculation.counts is None:
-            after = self._settled_page(before)
+        if names is not None and before is not None and response.speculation.counts is None:
+            after = self._settled_page(names, before)
             response.metrics_pages = None if after is None else (before, after)
 
     def _read_stream(self) -> None:
@@ -102,22 +103,20 @@ class Reader(Thread):
     def _open_stream(self) -> httpx2.Response:
         """The stream of the first attempt that the server does not refuse for its parameters."""
         seconds = self._pair.timeout + SECONDS_A_TOKEN * self._wanted.settings.max_new_tokens
-        refusal: Refused | None = None
-        for body, left_out in self._request.attempts():
+        attempts = deque(self._request.attempts())
+        while True:
+            body, left_out = attempts.popleft()
             self._began = time.perf_counter()
             try:
                 stream = self._connection.stream(self._request.path, body, seconds)
             except Refused as error:
-                if error.status not in REFUSED_PARAMETERS:
+                if error.status not in REFUSED_PARAMETERS or not attempts:
                     raise
-                refusal = error
                 continue
             if left_out:
-                self.response.notes.append(
-                    f"the server does not take all of {', '.join(left_out)}, so none was sent."
-                )
+                note = f"the server does not take all of {', '.join(left_out)}, so none was sent."
+                self.response.notes.append(note)
             return stream
-        raise refusal
 
     def _metrics_page(self) -> str | None:
         try:
@@ -126,11 +125,11 @@ class Reader(Thread):
             return None  # if nobody is there at all, the request itself will say so
         return page.text if page.is_success else None
 
-    def _settled_page(self, before: str) -> str | None:
+    def _settled_page(self, names: CounterNames, before: str) -> str | None:
         """The page after the request; the counters may follow the end of the response with a short delay."""
         page = self._metrics_page()
         for _ in range(COUNTER_TRIES):
-            if page is None or self._connection.aborted or settled(self._engine.counters, before, page):
+            if page is None or self._connection.aborted or settled(names, before, page):
                 break
             time.sleep(COUNTER_SECONDS)
             page = self._metrics_page()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any
 
 from specdemo.rounds import Kind
@@ -77,7 +78,7 @@ class Response:
         return bool(self.chunks) and all(c.made_by is not None for c in self.chunks)
 
 
-def entry(holder: Any, name: str, kind: type) -> Any:
+def entry(holder: Any, name: str, kind: type | UnionType) -> Any:
     """A field of an event, None if it is missing; no field is trusted.
 
     Raises:

@@ -23,6 +23,8 @@ MOST_STATES = 1_000_000
 ChunkHolds = Literal["one step", "whole steps", "any"]
 State = tuple[int, int]
 """Drafted steps done, and tokens emitted."""
+START: State = (0, 1)
+Successors = dict[State, list[State]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,101 +75,87 @@ def reconstructed(
     """
     # Under load a chunk holds several steps, and some servers draft past the requested length. But an arrangement
     # that needs neither is preferred to one that does.
-    for chunk_holds, limit in product(("one step", "whole steps", "any"), (max_new_tokens, None)):
-        arrangements = _Arrangements(len(tokens), ends, chunk_holds, steps, limit)
-        if arrangements.exist:
-            parts = enumerate(_parts(arrangements, tokens, ends))
+    choices: tuple[ChunkHolds, ...] = ("one step", "whole steps", "any")
+    for chunk_holds, limit in product(choices, (max_new_tokens, None)):
+        after = _arrangements(len(tokens), ends, chunk_holds, steps, limit)
+        if after:
+            parts = enumerate(_parts(after, tokens, ends, steps))
             rounds = [_round(index, emitted, made_by) for index, (emitted, made_by) in parts]
             return (*rounds[:-1], replace(rounds[-1], stop=stop))
     return None
 
 
-class _Arrangements:
-    """All arrangements of the steps on an output, as a graph: the states on any path from the start to the goal.
+def _arrangements(
+    length: int, ends: Sequence[int], chunk_holds: ChunkHolds, steps: Sequence[Step], limit: int | None
+) -> Successors:
+    """All arrangements of the steps on an output, as a graph: each state of any path with those that follow it.
 
     Args:
         length: of the output, in tokens.
         ends, steps: as in :func:`reconstructed`.
         chunk_holds: which steps a chunk may hold.
         limit: no step drafts past so many tokens of output; None allows it.
+
+    Returns:
+        Empty if there is no path from the first token to the goal, or too much to search.
     """
 
-    def __init__(
-        self, length: int, ends: Sequence[int], chunk_holds: ChunkHolds, steps: Sequence[Step], limit: int | None
-    ) -> None:
-        self.length, self.steps = length, steps
-        self._ends, self._chunk_holds, self._limit = ends, chunk_holds, limit
-        self.goal = (len(steps), length)
-        plain = length - 1 - sum(s.accepted + 1 for s in steps[:-1])  # the most plain steps there can be
-        feasible = length > 0 and plain >= 0 and (plain + 1) * (len(steps) + 1) <= MOST_STATES
-        self._on_path = self._search() if feasible else frozenset()
-
-    @property
-    def exist(self) -> bool:
-        return (0, 1) in self._on_path
-
-    def after(self, state: State) -> list[State]:
-        """The states that may follow one on a path to the goal."""
-        return [s for s in self._moves(state) if s in self._on_path]
-
-    def _moves(self, state: State) -> Iterator[State]:
+    def moves(state: State) -> Iterator[State]:
         done, at = state
-        if at >= self.length:
+        if at >= length:
             return
-        most = self.length if self._chunk_holds == "any" else self._ends[bisect_right(self._ends, at)]
-        least = most if self._chunk_holds == "one step" else 0
-        if done < len(self.steps):
-            step = self.steps[done]
-            after = at + step.accepted + 1
-            if after > self.length and done + 1 == len(self.steps):
-                after = self.length  # the output's end cut the last step
-            within = self._limit is None or step.drafted <= self._limit - at - 1
-            if least <= after <= most and within:
-                yield done + 1, after
+        most = length if chunk_holds == "any" else ends[bisect_right(ends, at)]
+        least = most if chunk_holds == "one step" else 0
+        if done < len(steps):
+            step = steps[done]
+            end = at + step.accepted + 1
+            if end > length and done + 1 == len(steps):
+                end = length  # the output's end cut the last step
+            if least <= end <= most and (limit is None or step.drafted <= limit - at - 1):
+                yield done + 1, end
         if least <= at + 1 <= most:
             yield done, at + 1
 
-    def _search(self) -> frozenset[State]:
-        reached, order = {(0, 1)}, [(0, 1)]
-        for state in order:
-            fresh = [s for s in self._moves(state) if s not in reached]
-            reached.update(fresh)
-            order += fresh
-            if len(order) > MOST_STATES:
-                return frozenset()
-        on_path = {self.goal} & reached
-        # Every move emits something, so states with more tokens come first.
-        for state in sorted(order, key=lambda s: -s[1]):
-            if any(s in on_path for s in self._moves(state)):
-                on_path.add(state)
-        return frozenset(on_path)
+    plain = length - 1 - sum(s.accepted + 1 for s in steps[:-1])  # the most plain steps there can be
+    if length == 0 or plain < 0 or (plain + 1) * (len(steps) + 1) > MOST_STATES:
+        return {}
+    reached, order = {START}, [START]
+    for state in order:
+        fresh = [s for s in moves(state) if s not in reached]
+        reached.update(fresh)
+        order += fresh
+    after: Successors = {(len(steps), length): []}
+    # Every move emits something, so states with more tokens come first.
+    for state in sorted(order, key=lambda s: -s[1]):
+        if following := [s for s in moves(state) if s in after]:
+            after[state] = following
+    return after if START in after else {}
 
 
 def _parts(
-    arrangements: _Arrangements, tokens: Sequence[OutputToken], ends: Sequence[int]
+    after: Successors, tokens: Sequence[OutputToken], ends: Sequence[int], steps: Sequence[Step]
 ) -> Iterator[tuple[Sequence[OutputToken], Step | Kind]]:
     """The tokens of each round, with the step that drafted for it, or else the kind of the tokens."""
-    state = (0, 1)
+    state = START
     yield tokens[:1], "target"
-    while state != arrangements.goal:
-        choices = arrangements.after(state)
-        after = choices[0] if len(choices) == 1 else _where_paths_meet(arrangements, state)
-        if len(choices) > 1:
-            cuts = [state[1], *(e for e in ends if state[1] < e < after[1]), after[1]]
-            yield from ((tokens[first:last], "streamed") for first, last in pairwise(cuts))
+    while choices := after[state]:
+        if len(choices) == 1:
+            end = choices[0]
+            yield tokens[state[1] : end[1]], steps[state[0]] if end[0] > state[0] else "target"
         else:
-            drafted = after[0] > state[0]
-            yield tokens[state[1] : after[1]], arrangements.steps[state[0]] if drafted else "target"
-        state = after
+            end = _where_paths_meet(after, state)
+            cuts = [state[1], *(e for e in ends if state[1] < e < end[1]), end[1]]
+            yield from ((tokens[first:last], "streamed") for first, last in pairwise(cuts))
+        state = end
 
 
-def _where_paths_meet(arrangements: _Arrangements, state: State) -> State:
+def _where_paths_meet(after: Successors, state: State) -> State:
     """The first state that all paths from here pass through."""
-    front = set(arrangements.after(state))
+    front = set(after[state])
     while len(front) > 1:
         behind = min(front, key=lambda s: s[1])
         front.remove(behind)
-        front.update(arrangements.after(behind) or [behind])
+        front.update(after[behind] or [behind])
     return front.pop()
 
 
@@ -177,9 +165,9 @@ def _round(index: int, emitted: Sequence[OutputToken], made_by: Step | Kind) -> 
     if isinstance(made_by, Step):
         # As in local rounds, drafted tokens behind the end count as rejected.
         drafted, accepted = made_by.drafted, min(made_by.accepted, len(emitted))
-        own = "target" if not drafted else "bonus" if accepted == drafted else "corrected"
+        own: Kind = "target" if not drafted else "bonus" if accepted == drafted else "corrected"
         rejected = OutputToken(None, "", emitted[-1].seconds)
-        placed = [
+        placed: list[tuple[OutputToken, Kind, int]] = [
             *((token, "accepted", position) for position, token in enumerate(emitted[:accepted], start=1)),
             *((rejected, "rejected", position) for position in range(accepted + 1, drafted + 1)),
             *((token, own, accepted + 1) for token in emitted[accepted:]),

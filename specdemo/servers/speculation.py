@@ -32,6 +32,15 @@ class Speculation:
     complaints: tuple[str, ...] = ()
 
 
+def totals(counts: Counts) -> Speculation:
+    """What is known if only totals are; if they contradict each other, that alone."""
+    histogram, wrong = counts.histogram, counts.accepted > counts.drafted
+    if histogram is not None:
+        wrong |= sum(histogram) != counts.steps
+        wrong |= sum(i * count for i, count in enumerate(histogram)) != counts.accepted
+    return Speculation(complaints=("the server's totals contradict each other",)) if wrong else Speculation(counts)
+
+
 def summed(steps: Sequence[Step], gamma: int | None) -> Counts:
     """The totals of known steps; ``gamma`` is the most that one may draft, None if that is unknown."""
     most = max((s.drafted for s in steps), default=gamma or 0)

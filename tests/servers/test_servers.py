@@ -195,7 +195,10 @@ def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
         ("too much", "more tokens than were asked for"),
     ],
 )
-def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, message: str) -> None:
+def test_what_arrived_before_a_failure_is_kept_and_marked(
+    fault: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdemo.servers.connection.MOST_BYTES", 2**16)
     with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
         trace = run_on(fake, timeout=0.5)
         whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids

@@ -164,7 +164,7 @@ def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SINGLE + "SPECULATIVE_URL", "http://a:8000")
-    assert "MODEL is not set" in wrong()
+    assert "needs an id and a model" in wrong()
     monkeypatch.setenv(SINGLE + "MODEL", "m")
     monkeypatch.setenv(SINGLE + "API_KEY", KEY)
     monkeypatch.setenv(SINGLE + "CHAT", "on")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
@@ -40,11 +41,10 @@ class Said:
     @cached_property
     def owner(self) -> str:
         """``owned_by`` of the first model in its list; empty without one. Most engines write their name there."""
-        models = self.json("/v1/models")
-        data = models.get("data") if isinstance(models, dict) else None
-        first = data[0] if isinstance(data, list) and data else None
-        owner = first.get("owned_by") if isinstance(first, dict) else None
-        return owner if isinstance(owner, str) else ""
+        match self.json("/v1/models"):
+            case {"data": [{"owned_by": str(owner)}, *_]}:
+                return owner
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class Wanted:
     chat: bool
     settings: Settings
     stop: tuple[str, ...] = ()
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """Of the prompt; empty if it is a text."""
+        return () if isinstance(self.prompt, str) else tuple(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class CompletionRequest:
             yield body, (*left_out, COUNT_USAGE)
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """One kind of server, as one lane asks it: an object is made for each lane.
 
     Attributes:
@@ -102,9 +107,10 @@ class Engine(Protocol):
     """
 
     name: ClassVar[str]
-    counters: ClassVar[CounterNames | None]
+    counters: ClassVar[CounterNames | None] = None
 
     @classmethod
+    @abstractmethod
     def recognized(cls, said: Said) -> Self | None:
         """An object of this engine if the deployment is one.
 
@@ -112,6 +118,7 @@ class Engine(Protocol):
             httpx2.HTTPError: nobody is there.
         """
 
+    @abstractmethod
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         """What to send for a lane. May ask the server small things first, since no clock runs yet.
 
@@ -119,6 +126,7 @@ class Engine(Protocol):
             Refused, Malformed, httpx2.HTTPError: the server does not answer these.
         """
 
+    @abstractmethod
     def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
         """The parts of the output in one event of the stream; what else it tells goes into ``response``.
 
@@ -128,6 +136,7 @@ class Engine(Protocol):
 
     def rest(self) -> list[Chunk]:
         """What was held back until now, at the end of the stream or where it broke off."""
+        return []
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
-        """What can be known once the output has ended, when no clock runs: at least ``response.speculation``."""
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:  # noqa: B027
+        """What can be known once the output has ended, when no clock runs: above all ``response.speculation``."""

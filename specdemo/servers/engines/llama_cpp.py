@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from specdemo.rounds import Kind
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry, seconds, token_ids
 from specdemo.servers.speculation import Speculation, Step, summed
@@ -41,17 +40,16 @@ class _Progress(NamedTuple):
     accepted: int = 0
 
 
-class LlamaCpp:
+class LlamaCpp(Engine):
     """Holds a step's tokens back until the last of them is there, which takes no time: they come together."""
 
     name: ClassVar[str] = "llama.cpp"
-    counters: ClassVar[CounterNames | None] = None  # the stream tells more
 
     def __init__(self, said: Said) -> None:
-        props = said.json("/props")
-        settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-        context = settings.get("n_ctx") if isinstance(settings, dict) else None
-        self._context = context if isinstance(context, int) else 0
+        self._context = 0
+        match said.json("/props"):
+            case {"default_generation_settings": {"n_ctx": int(context)}}:
+                self._context = context
         self._done = _Progress()  # at the end of the last step that was given on
         self._step = _Progress()  # of the step whose tokens are held
         self._held: list[tuple[int | None, str]] = []

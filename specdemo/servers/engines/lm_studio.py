@@ -13,7 +13,7 @@ from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import Said, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.response import Chunk, Response, count, entry, seconds
-from specdemo.servers.speculation import Speculation
+from specdemo.servers.speculation import totals
 
 
 class LMStudio(OpenAI):
@@ -29,10 +29,10 @@ class LMStudio(OpenAI):
     def recognized(cls, said: Said) -> Self | None:
         if said.owner != "organization_owner":
             return None
-        models = said.json("/api/v0/models")
-        data = models.get("data") if isinstance(models, dict) else None
-        own = isinstance(data, list) and data and isinstance(data[0], dict) and "compatibility_type" in data[0]
-        return cls() if own else None
+        match said.json("/api/v0/models"):
+            case {"data": [{"compatibility_type": _}, *_]}:
+                return cls()
+        return None
 
     def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
         self._stats = entry(event, "stats", dict) or self._stats
@@ -43,9 +43,5 @@ class LMStudio(OpenAI):
         response.decode_seconds = seconds(self._stats, "generation_time", 1)
         names = ("total_draft_tokens_count", "accepted_draft_tokens_count")
         drafted, accepted = (count(self._stats, name) for name in names)
-        if drafted is None or accepted is None:
-            return
-        if accepted > drafted:
-            response.speculation = Speculation(complaints=("it accepted more tokens than it drafted",))
-            return
-        response.speculation = Speculation(Counts(None, drafted, accepted))
+        if drafted is not None and accepted is not None:
+            response.speculation = totals(Counts(None, drafted, accepted))

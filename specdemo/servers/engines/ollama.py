@@ -9,25 +9,25 @@ from typing import Any, ClassVar, Self
 
 from specdemo.errors import PromptError, SettingsError
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
 from specdemo.servers.response import Chunk, Response, count, entry, seconds
 
 NANOSECOND = 1e-9
 
 
-class Ollama:
+class Ollama(Engine):
     """``/api/generate`` without a template, ``/api/chat`` with the model's."""
 
     name: ClassVar[str] = "Ollama"
-    counters: ClassVar[CounterNames | None] = None
 
     @classmethod
     def recognized(cls, said: Said) -> Self | None:
         if said.owner != "library":
             return None
-        version = said.json("/api/version")
-        return cls() if isinstance(version, dict) and isinstance(version.get("version"), str) else None
+        match said.json("/api/version"):
+            case {"version": str()}:
+                return cls()
+        return None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         if not isinstance(wanted.prompt, str):
@@ -46,7 +46,7 @@ class Ollama:
         }
         if wanted.stop:
             options["stop"] = list(wanted.stop)
-        body = {"model": wanted.model, "stream": True, "options": options}
+        body: dict[str, Any] = {"model": wanted.model, "stream": True, "options": options}
         if wanted.chat:
             messages = [{"role": "user", "content": wanted.prompt}]
             return CompletionRequest("/api/chat", {**body, "messages": messages}, {"think": False})
@@ -61,9 +61,3 @@ class Ollama:
             response.prefill_seconds = seconds(event, "prompt_eval_duration", NANOSECOND)
             response.decode_seconds = seconds(event, "eval_duration", NANOSECOND)
         return [Chunk(None, (text,), arrived)] if text else []
-
-    def rest(self) -> list[Chunk]:
-        return []
-
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
-        """It tells nothing of its speculation."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Said, Wanted
+from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, Said, Wanted
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry
 
@@ -14,11 +13,10 @@ TEXTS = ("reasoning_content", "reasoning", "content")
 """Where the text of a chat is; a reasoning parser sends thoughts apart, which are output too."""
 
 
-class OpenAI:
+class OpenAI(Engine):
     """``/v1/completions`` and ``/v1/chat/completions``; other engines extend it."""
 
     name: ClassVar[str] = "OpenAI's API"
-    counters: ClassVar[CounterNames | None] = None
     repetition_penalty: ClassVar[str] = "repetition_penalty"
 
     @classmethod
@@ -50,8 +48,7 @@ class OpenAI:
         path = "/v1/chat/completions" if wanted.chat else "/v1/completions"
         # Local lanes switch the thinking of hybrid models off too.
         optional = {"chat_template_kwargs": {"enable_thinking": False}} if wanted.chat else {}
-        ids = () if isinstance(wanted.prompt, str) else tuple(wanted.prompt)
-        return CompletionRequest(path, body, optional, ids)
+        return CompletionRequest(path, body, optional, wanted.prompt_ids)
 
     def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
         usage = entry(event, "usage", dict)
@@ -69,12 +66,6 @@ class OpenAI:
     def chunk(self, response: Response, choice: dict[str, Any], text: str, seconds: float) -> list[Chunk]:
         """The part of the output in a choice, if there is one; without ids it is a piece of text."""
         return [Chunk(None, (text,), seconds)] if text else []
-
-    def rest(self) -> list[Chunk]:
-        return []
-
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
-        """Nothing is known of its speculation."""
 
 
 def _text(choice: dict[str, Any]) -> str:

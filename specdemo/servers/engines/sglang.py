@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Self
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry, token_ids
-from specdemo.servers.speculation import Speculation
+from specdemo.servers.speculation import totals
 
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
@@ -23,11 +22,10 @@ HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 """The names of one figure, the newest first."""
 
 
-class SGLang:
+class SGLang(Engine):
     """Every event holds the whole output so far."""
 
     name: ClassVar[str] = "SGLang"
-    counters: ClassVar[CounterNames | None] = None
 
     def __init__(self) -> None:
         self._chat = OpenAI()
@@ -55,9 +53,9 @@ class SGLang:
         }
         if wanted.stop:
             sampling["stop"] = list(wanted.stop)
-        of_text = isinstance(wanted.prompt, str)
-        body = {"text" if of_text else "input_ids": wanted.prompt, "sampling_params": sampling, "stream": True}
-        return CompletionRequest("/generate", body, prompt_ids=() if of_text else tuple(wanted.prompt))
+        kind = "text" if isinstance(wanted.prompt, str) else "input_ids"
+        body = {kind: wanted.prompt, "sampling_params": sampling, "stream": True}
+        return CompletionRequest("/generate", body, prompt_ids=wanted.prompt_ids)
 
     def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
         if "choices" in event:
@@ -76,9 +74,6 @@ class SGLang:
         self._ids, self._text = ids, text
         return [Chunk(new_ids, (new_text,), seconds)] if new_ids or new_text else []
 
-    def rest(self) -> list[Chunk]:
-        return []
-
     def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
         if wanted.chat:
             response.notes.append("SGLang tells its speculation for plain prompts only, not for chats.")
@@ -86,24 +81,10 @@ class SGLang:
         steps, drafted, accepted = (self._figure(names) for names in (("spec_verify_ct",), DRAFTED, ACCEPTED))
         if steps is None or drafted is None or accepted is None:
             return
-        histogram = next((h for name in HISTOGRAM if (h := entry(self._meta, name, list))), None)
-        if not _adds_up(steps, drafted, accepted, histogram):
-            complaint = "the server's totals contradict each other"
-            response.speculation = Speculation(complaints=(complaint,))
-            return
+        histogram = next((h for name in HISTOGRAM if (h := token_ids(self._meta, name))), None)
         # Every step proposes equally many: the total is a product in its source.
         gamma = drafted // steps if steps else None
-        counts = Counts(steps, drafted, accepted, gamma, tuple(histogram) if histogram else None)
-        response.speculation = Speculation(counts)
+        response.speculation = totals(Counts(steps, drafted, accepted, gamma, histogram))
 
     def _figure(self, names: tuple[str, ...]) -> int | None:
         return next((n for name in names if (n := count(self._meta, name)) is not None), None)
-
-
-def _adds_up(steps: int, drafted: int, accepted: int, histogram: list[Any] | None) -> bool:
-    if histogram is None:
-        return accepted <= drafted
-    if not all(isinstance(n, int) and n >= 0 for n in histogram):
-        return False
-    counted = sum(i * n for i, n in enumerate(histogram))
-    return accepted <= drafted and sum(histogram) == steps and counted == accepted

@@ -5,13 +5,14 @@ The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on; 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
 from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
 from specdemo.servers.engines.openai import OpenAI
-from specdemo.servers.engines.vllm_record import has_steps, read_record
+from specdemo.servers.engines.vllm_record import read_record
 from specdemo.servers.engines.vllm_texts import token_texts
 from specdemo.servers.response import Chunk, Response, token_ids
 
@@ -42,8 +43,7 @@ class VLLM(OpenAI):
         # Sampling parameters that are not sent come from the model's own generation config, so all are sent.
         defaults = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         own = {name: value for name, value in defaults.items() if name not in made.body}
-        optional = {"return_token_ids": True, **own, **made.optional}
-        return CompletionRequest(made.path, made.body, optional, made.prompt_ids)
+        return replace(made, optional={"return_token_ids": True, **own, **made.optional})
 
     def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
         response.prompt_ids = response.prompt_ids or token_ids(event, "prompt_token_ids") or ()
@@ -59,5 +59,5 @@ class VLLM(OpenAI):
 
     def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
         response.speculation = read_record(self._record)
-        if response.has_ids and has_steps(self._record):
+        if response.has_ids and response.speculation.steps:
             response.token_texts = token_texts(connection, wanted.model, response.chunks)

@@ -2,84 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
 from specdemo.server_record import Counts
-from specdemo.servers.speculation import Speculation, Step, summed
+from specdemo.servers.speculation import Speculation, Step, summed, totals
 
-TOTALS = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
-UNREADABLE = "the server's record of its speculation cannot be read"
+UNREADABLE = Speculation(complaints=("the server's record of its speculation cannot be read",))
 
 
-def has_steps(record: Any) -> bool:
-    """Whether a record lists its single steps."""
-    return isinstance(record, dict) and "per_step_accepted" in record
+class _Record(BaseModel, strict=True):
+    num_spec_steps: NonNegativeInt | None = None
+    num_draft_tokens: NonNegativeInt | None = None
+    num_accepted_draft_tokens: NonNegativeInt | None = None
+    num_spec_tokens: NonNegativeInt | None = None
+    acceptance_histogram: list[NonNegativeInt] | None = None
+    per_step_drafted: list[NonNegativeInt] | None = None
+    per_step_accepted: list[NonNegativeInt] | None = None
 
 
 def read_record(record: Any) -> Speculation:
     """Read a record; what does not add up is reported and not used."""
     if record is None:
         return Speculation()
-    counts, steps = (_counts(record), _steps(record)) if isinstance(record, dict) else (None, None)
-    if counts is None and steps is None:
-        return Speculation(complaints=(UNREADABLE,))
-    if steps is None:
-        return _from_totals(record, counts)
-    found = summed(steps, counts.gamma if counts else None)
-    if counts is not None and _totals(counts) != _totals(found):
-        return Speculation(
-            complaints=(
-                f"the server's totals (steps, drafted, accepted: {_totals(counts)}) are not those of its steps "
-                f"{_totals(found)}",
-            )
-        )
+    try:
+        read = _Record.model_validate(record)
+    except ValidationError:
+        return UNREADABLE
+    counts, drafted, accepted = _counts(read), read.per_step_drafted, read.per_step_accepted
+    of_totals = totals(counts) if counts else UNREADABLE
+    if drafted is None and accepted is None:
+        return replace(of_totals, steps=()) if of_totals.counts and not of_totals.counts.steps else of_totals
+    drafted, accepted = drafted or [], accepted or []
+    if len(drafted) != len(accepted) or any(a > d for d, a in zip(drafted, accepted, strict=True)):
+        complaint = "the server's arrays of steps do not fit each other"
+        return replace(of_totals, complaints=(*of_totals.complaints, complaint))
+    steps = tuple(map(Step, drafted, accepted))
+    found = summed(steps, read.num_spec_tokens)
+    if counts is not None and _sums(counts) != _sums(found):
+        complaint = f"the server's totals (steps, drafted, accepted: {_sums(counts)}) are not those of its steps "
+        return Speculation(complaints=(complaint + str(_sums(found)),))
     return Speculation(found, steps)
 
 
-def _from_totals(record: dict[str, Any], counts: Counts | None) -> Speculation:
-    """A record whose steps are missing or cannot be read."""
-    complaints = _contradictions(counts)
-    usable = None if complaints else counts
-    if has_steps(record) or "per_step_drafted" in record:
-        return Speculation(usable, None, (*complaints, "the server's arrays of steps do not fit each other"))
-    return Speculation(usable, () if counts.steps == 0 else None, complaints)
-
-
-def _counts(record: dict[str, Any]) -> Counts | None:
-    totals = [_whole_number(record.get(name)) for name in TOTALS]
-    if None in totals:
+def _counts(read: _Record) -> Counts | None:
+    steps, drafted, accepted = read.num_spec_steps, read.num_draft_tokens, read.num_accepted_draft_tokens
+    if steps is None or drafted is None or accepted is None:
         return None
-    histogram = _whole_numbers(record.get("acceptance_histogram"))
-    return Counts(*totals, gamma=_whole_number(record.get("num_spec_tokens")), histogram=histogram)
+    histogram = read.acceptance_histogram
+    return Counts(steps, drafted, accepted, read.num_spec_tokens, None if histogram is None else tuple(histogram))
 
 
-def _totals(counts: Counts) -> tuple[int, int, int]:
+def _sums(counts: Counts) -> tuple[int | None, int, int]:
     return counts.steps, counts.drafted, counts.accepted
-
-
-def _contradictions(counts: Counts | None) -> tuple[str, ...]:
-    if counts is None:
-        return ("the server's totals cannot be read",)
-    wrong = counts.accepted > counts.drafted
-    if counts.histogram is not None:
-        wrong |= sum(counts.histogram) != counts.steps
-        wrong |= sum(i * count for i, count in enumerate(counts.histogram)) != counts.accepted
-    return ("the server's totals contradict each other",) if wrong else ()
-
-
-def _steps(record: dict[str, Any]) -> tuple[Step, ...] | None:
-    drafted, accepted = (_whole_numbers(record.get(f"per_step_{name}")) for name in ("drafted", "accepted"))
-    if drafted is None or accepted is None or len(drafted) != len(accepted):
-        return None
-    steps = tuple(map(Step, drafted, accepted))
-    return steps if all(s.accepted <= s.drafted for s in steps) else None
-
-
-def _whole_numbers(values: Any) -> tuple[int, ...] | None:
-    if not isinstance(values, list) or any(_whole_number(v) is None for v in values):
-        return None
-    return tuple(values)
-
-
-def _whole_number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

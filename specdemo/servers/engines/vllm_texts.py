@@ -20,49 +20,45 @@ def token_texts(connection: Connection, model: str, chunks: Sequence[Chunk]) -> 
     """For each chunk the text of each token, which together are the chunk's; None if the server cannot tell.
 
     Single tokens are decoded first: a token's text is mostly the same everywhere, so few requests are needed.
+    Every chunk has its ids.
     """
     detokenizer = _Detokenizer(connection, model)
-    before: list[int] = []
+    before: tuple[int, ...] = ()
     texts = []
     try:
         for chunk in chunks:
-            texts.append(_split(detokenizer, before[-CONTEXT:], chunk))
-            before += chunk.ids or ()
+            ids = tuple(i for i in chunk.ids or () if i is not None)
+            texts.append(_split(detokenizer, before, ids, chunk.text))
+            before = (before + ids)[-CONTEXT:]
     except (httpx2.HTTPError, Refused, _Unavailable):
         return None
     return texts
 
 
-def _split(detokenizer: _Detokenizer, before: list[int], chunk: Chunk) -> tuple[str, ...]:
-    ids = chunk.ids or ()
+def _split(
+    detokenizer: _Detokenizer, before: tuple[int, ...], ids: tuple[int, ...], whole: str
+) -> tuple[str, ...]:
+    """The text of each token; where they do not add up to the whole text, that stands with the last one."""
     if len(ids) <= 1:
-        return (chunk.text,)
-    single = [detokenizer.text((i,)) for i in ids]
-    return (
-        _adding_up(single, chunk.text)
-        or _adding_up(_split_in_place(detokenizer, before, ids), chunk.text)
-        or (*[""] * (len(ids) - 1), chunk.text)
-    )
+        return (whole,)
+    for read in (lambda: [detokenizer.text((i,)) for i in ids], lambda: _split_in_place(detokenizer, before, ids)):
+        texts = read()
+        for found in (tuple(texts), (*texts[:-1], "")):  # an end token is not shown
+            if "".join(found) == whole:
+                return found
+    return (*[""] * (len(ids) - 1), whole)
 
 
-def _split_in_place(detokenizer: _Detokenizer, before: list[int], ids: Sequence[int]) -> list[str]:
+def _split_in_place(detokenizer: _Detokenizer, before: tuple[int, ...], ids: tuple[int, ...]) -> list[str]:
     """What each token adds to the text of those before it."""
-    start = detokenizer.text(tuple(before)) if before else ""
-    added, done = [], ""
+    start = detokenizer.text(before) if before else ""
+    added, done = [], start
     for count in range(1, len(ids) + 1):
-        text = detokenizer.text((*before, *ids[:count]))
-        text = text[len(start) :] if text.startswith(start) else ""
-        if text.endswith("�") or not text.startswith(done):  # inside a multi-byte character
-            added.append("")
-            continue
-        added.append(text[len(done) :])
-        done = text
+        text = detokenizer.text(before + ids[:count])
+        whole = text.startswith(done) and not text.endswith("�")  # not inside a multi-byte character
+        added.append(text[len(done) :] if whole else "")
+        done = text if whole else done
     return added
-
-
-def _adding_up(texts: list[str], whole: str) -> tuple[str, ...] | None:
-    """The texts if together they are the whole one, perhaps without the last: an end token is not shown."""
-    return next((found for found in (tuple(texts), (*texts[:-1], "")) if "".join(found) == whole), None)
 
 
 class _Unavailable(Exception):
@@ -81,9 +77,9 @@ class _Detokenizer:
         if ids not in self._known:
             if len(self._known) >= MOST_REQUESTS or time.monotonic() > self._until:
                 raise _Unavailable
-            found = self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)})
-            text = found.get("prompt") if isinstance(found, dict) else None
-            if not isinstance(text, str):
-                raise _Unavailable
-            self._known[ids] = text
+            match self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)}):
+                case {"prompt": str(text)}:
+                    self._known[ids] = text
+                case _:
+                    raise _Unavailable
         return self._known[ids]
