@@ -104,6 +104,19 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
     assert (two.label, two.pair.baseline_url) == ("two", None)
 
 
+def test_a_file_is_read_once_for_each_change(file: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the page, which asks for the servers some sixty times a load."""
+    read: list[str] = []
+    monkeypatch.setattr(
+        catalog.tomllib, "loads", lambda text, loads=catalog.tomllib.loads: read.append(text) or loads(text)
+    )
+    for text in (TWO, TWO + "# changed"):
+        file(text)
+        assert [list(servers()) for _ in range(3)] == [["two"]] * 3
+        assert read.pop() == text
+        assert not read
+
+
 ONE = '[[server]]\nid = "x"\nmodel = "m"\n'
 
 
