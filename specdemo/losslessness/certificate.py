@@ -132,9 +132,9 @@ class Certificate:
     def evidence_text(self) -> str:
         """What the evidence is, for people."""
         return (
-            "Bettors with a stake of 1 in all try to tell the speculative text of each pair from the plain one, "
-            "and from what the target’s exact probabilities would give, at fair odds: where nothing differs, no "
-            f"way of betting gains. Their stake was worth {_stake(self.evidence)} at its best; "
+            "Bettors with a stake of 1 in all bet at fair odds that the speculative texts are no draws of the "
+            "target’s exact probabilities or, in 16 bit, which text of a pair is the speculative one: where nothing "
+            f"differs, no way of betting gains. Their stake was worth {_stake(self.evidence)} at its best; "
             f"{_rounded(1 / self.error_rate)} ends the test."
         )
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from random import Random
 
 from specdemo.errors import SettingsError, TraceError
-from specdemo.losslessness.certificate import Certificate, Verdict, count_tokens
+from specdemo.losslessness.certificate import Certificate, Table, Verdict, count_tokens
 from specdemo.losslessness.greedy_check import GreedyCheck, judge
-from specdemo.losslessness.power import Detectable, detectable
+from specdemo.losslessness.power import detectable
 from specdemo.losslessness.scoring import EvidenceCollector, greedy_choices
 from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
 from specdemo.models.pair import ModelPair
@@ -24,8 +24,8 @@ from specdemo.settings import Settings
 from specdemo.trace import Trace
 
 RUNS, TOKENS, ERROR_RATE = 200, 12, 0.001
+POWER_PAIRS = 500  # from whose runs the power is computed
 AT_ONCE = 8  # pairs run together; a row of a float32 batch has the tokens of a run of its own
-REFRESH_RUNS = 25  # pairs after which the power of the test so far is computed again
 
 
 def certify(
@@ -103,10 +103,9 @@ class Certifier:
         self._collector: EvidenceCollector | None = None
         self._exact = pair.dtype == "float32" and pair.quantization is None
         self._at_once = AT_ONCE if self._exact and can_batch(pair, settings) else 1
-        self._martingale = TestMartingale(EvidenceCollector.SCORES, exact=self._exact)
-        self._evidence: tuple[list[RunEvidence], list[RunEvidence]] = ([], [])
+        self._martingale = TestMartingale(exact=self._exact)
+        self._evidence: list[tuple[RunEvidence, RunEvidence]] = []
         self._texts: dict[int, str] = {}
-        self._power: tuple[int, Detectable | None] = (0, None)
         self._seconds = 0.0
 
     @property
@@ -129,11 +128,11 @@ class Certifier:
         if self._collector is None:
             self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
         for traces in self._pairs(min(self._at_once, self.budget - self._martingale.pairs)):
-            found = [self._collector.evidence(trace.token_ids) for trace in traces]
-            for group, trace, run_ in zip(self._evidence, traces, found, strict=True):
-                self._texts |= {t.id: t.text for t in trace.output if t.text and t.id not in self._texts}
-                group.append(run_)
-            self._martingale.update(*found)
+            plain, speculative = (self._collector.evidence(trace.token_ids) for trace in traces)
+            self._evidence.append((plain, speculative))
+            for trace in traces:
+                self._texts |= {t.id: t.text for t in trace.output if t.id is not None and t.text}
+            self._martingale.update(plain, speculative)
             if self._differs:
                 break
 
@@ -144,45 +143,41 @@ class Certifier:
         both = (self._plain, self.settings)
         wanted = [[replace(s, seed=self._seeds.getrandbits(62)) for s in both] for _ in range(count)]
         if count == 1:
-            yield tuple(run(self.pair, self.ids, settings) for settings in wanted[0])
+            plain, speculative = wanted[0]
+            yield run(self.pair, self.ids, plain), run(self.pair, self.ids, speculative)
             return
-        batches = [run_batch(self.pair, [self.ids] * count, list(rows)) for rows in zip(*wanted, strict=True)]
+        batches = (run_batch(self.pair, [self.ids] * count, list(rows)) for rows in zip(*wanted, strict=True))
         yield from zip(*batches, strict=True)
 
     def certificate(self) -> Certificate:
         """What is known so far; runs no model."""
-        power = None if self._differs else self._detectable()
+        pairs = self._martingale.pairs
+        runs = [run_ for pair in self._evidence[:POWER_PAIRS] for run_ in pair]
+        power = None if self._differs else detectable(runs, pairs, self.error_rate, exact=self._exact)
         verdict: Verdict = "passes" if self.done and power is not None else "undecided"
         drafts = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict="differs" if self._differs else verdict,
             settings=self.settings,
-            runs=self._martingale.pairs,
+            runs=pairs,
             budget=self.budget,
             tokens=self.settings.max_new_tokens,
             evidence=self._martingale.peak,
             error_rate=self.error_rate,
             detectable=power,
             reference="the draft's token" if drafts else "the likeliest token",
-            tables=(
-                count_tokens("All tokens after the first", *self._tokens(slice(None)), self._texts),
-                count_tokens("The second token", *self._tokens(slice(1)), self._texts),
-            ),
+            tables=(self._table("All tokens after the first"), self._table("The second token", 1)),
             seconds=self._seconds,
             pair=self.pair.name,
             prompt_ids=tuple(self.ids),
         )
 
-    def _tokens(self, places: slice) -> list[list[int]]:
-        return [[t for run_ in group for t in run_.tokens[places]] for group in self._evidence]
-
-    def _detectable(self) -> Detectable | None:
-        """Computed every few pairs, since it takes a while; a fault found with fewer pairs is found with more."""
-        pairs = self._martingale.pairs
-        if pairs - self._power[0] >= REFRESH_RUNS or (self.done and pairs != self._power[0]):
-            runs = [run_ for group in self._evidence for run_ in group]
-            self._power = pairs, detectable(runs, pairs, self.error_rate, self.settings.seed, exact=self._exact)
-        return self._power[1]
+    def _table(self, title: str, most: int | None = None) -> Table:
+        """The tokens of all runs after the first, of each run so many at most."""
+        plain, speculative = (
+            [token for pair in self._evidence for token in pair[side].tokens[:most]] for side in (0, 1)
+        )
+        return count_tokens(title, plain, speculative, self._texts)
 
 
 def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:

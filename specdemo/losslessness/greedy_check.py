@@ -55,7 +55,7 @@ class GreedyCheck:
     @property
     def outcome(self) -> Outcome:
         """The worst of all positions."""
-        return next((o for o in ("diverged", "tie") if self.places(o)), "identical")
+        return "diverged" if self.places("diverged") else "tie" if self.places("tie") else "identical"
 
     @property
     def text(self) -> str:
@@ -93,13 +93,14 @@ def judge(trace: Trace, best: Sequence[tuple[int, str]], margins: Sequence[float
     """
     tie = TIE_MARGIN.get(trace.dtype, TIE_MARGIN["float32"])
     positions = []
-    for token, (best_id, best_text), margin in zip(trace.output, best, margins, strict=True):
+    emitted = zip(trace.token_ids, trace.output, strict=True)
+    for (id_, token), (best_id, best_text), margin in zip(emitted, best, margins, strict=True):
         outcome: Outcome = "diverged"
-        if token.id == best_id:
+        if id_ == best_id:
             outcome = "identical"
         elif margin is not None and -margin <= tie:
             outcome = "tie"
-        positions.append(Position(outcome, margin, token.id, token.text, best_id, best_text))
+        positions.append(Position(outcome, margin, id_, token.text, best_id, best_text))
     return GreedyCheck(tuple(positions), tie, trace.settings.lossless)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
 from specdemo.decoding.readings import readings
@@ -16,8 +15,6 @@ from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.sequential_test import RunEvidence
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
-
-LEAST_LOG = -14.0  # of a probability: p = 0 must not make a score infinite
 
 
 class TeacherForcing:
@@ -29,7 +26,7 @@ class TeacherForcing:
         prompt: ids, read once.
     """
 
-    def __init__(self, runner: Runner, sampler: Sampler, prompt: Sequence[int]) -> None:
+    def __init__(self, runner: EagerRunner, sampler: Sampler, prompt: Sequence[int]) -> None:
         self._runner, self._sampler, self._prompt = runner, sampler, list(prompt)
         if self._prompt[:-1]:
             runner.forward(self._prompt[:-1])
@@ -55,8 +52,6 @@ class EvidenceCollector:
     drafter that copies (p where nothing is copied); the target's likeliest token where the draft cannot be asked.
     """
 
-    SCORES = 3
-
     def __init__(self, pair: ModelPair, prompt: Sequence[int], settings: Settings) -> None:
         self._pair, self._prompt, self._settings = pair, list(prompt), settings
         self._spec = DRAFTERS[settings.drafter]
@@ -77,26 +72,17 @@ class EvidenceCollector:
         reference = self._reference(ids, p)[1:].double()
         p = p[1:].double()
         chosen = torch.tensor(list(ids)[1:], dtype=torch.long, device=p.device).unsqueeze(-1)
-        favoured = (
-            reference,
-            reference / (p + reference).clamp(min=1e-30),
-            p.log().clamp(min=LEAST_LOG),
-        )
-        scores, variances = [], []
-        for g in favoured:
-            mean = (p * g).sum(-1)
-            scores.append(float((g.gather(1, chosen).squeeze(-1) - mean).sum()))
-            variances.append(float(((p * g * g).sum(-1) - mean * mean).clamp(min=0).sum()))
+
+        def payoff(g: torch.Tensor) -> torch.Tensor:
+            return g.gather(1, chosen).squeeze(-1) - (p * g).sum(-1)
+
         p_chosen, r_chosen = (rows.gather(1, chosen).squeeze(-1) for rows in (p, reference))
         # At the edge of top-k or top-p rounding may cut off what the lane did not: no evidence.
-        ratios = torch.where(p_chosen > 0, r_chosen / p_chosen, 1.0)
-        tilts = torch.where(p_chosen > 0, r_chosen - (p * reference).sum(-1), 0.0)
+        payoffs = [torch.where(p_chosen > 0, r_chosen / p_chosen - 1, 0.0), payoff(reference)]
+        payoffs += [payoff(reference / torch.maximum(p, reference).clamp(min=1e-30)), payoff(p)]
         return RunEvidence(
             tokens=tuple(ids[1:]),
-            scores=tuple(scores),
-            variances=tuple(variances),
-            ratios=tuple(ratios.tolist()),
-            tilts=tuple(tilts.tolist()),
+            payoffs=torch.stack(payoffs).cpu().numpy(),
             distance=float((p - reference).abs().sum(-1).mean() / 2) if len(p) else 0.0,
         )
 
