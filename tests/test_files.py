@@ -13,7 +13,6 @@ from threading import Thread
 import pytest
 from made_traces import plain_lane
 
-from specdemo.bench.harness import write as write_results
 from specdemo.cli.files import FileProblem
 from specdemo.cli.files import write as write_output
 from specdemo.files import write_whole
@@ -38,10 +37,9 @@ def full_disk() -> Iterator[None]:
     [
         (lambda path: write_whole(path, LARGE), OSError),
         (lambda path: write_output(str(path), LARGE), FileProblem),
-        (lambda path: write_results(path, {"figures": LARGE}), OSError),
         (lambda path: export_html([plain_lane([0.1])], path), OSError),
     ],
-    ids=["text", "command line", "bench", "replay"],
+    ids=["text", "command line", "replay"],
 )
 def test_a_full_disk_leaves_the_file_that_was_there(write, error: type[Exception], tmp_path: Path) -> None:
     """Guards an afternoon's recording against its own next version."""

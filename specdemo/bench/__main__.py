@@ -15,7 +15,6 @@ from statistics import median, quantiles
 from typing import Any
 
 from specdemo.analysis.repetition import loops
-from specdemo.bench.asked import prompts_of
 from specdemo.bench.contenders import (
     Contender,
     Sample,
@@ -24,7 +23,18 @@ from specdemo.bench.contenders import (
     lookup_generate,
     ours,
 )
-from specdemo.bench.harness import Args, Results, columns, head, interleaved, load, median_of, run_bench, spread
+from specdemo.bench.harness import (
+    Args,
+    Results,
+    columns,
+    head,
+    interleaved,
+    load,
+    median_of,
+    prompts_of,
+    run_bench,
+    spread,
+)
 from specdemo.drafters import offered_with
 from specdemo.errors import SettingsError
 from specdemo.metrics import counts_of, totals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -13,7 +13,6 @@ import torch
 
 from specdemo.bench.forwards import now
 from specdemo.models.pair import ModelPair
-from specdemo.runs.race import race
 from specdemo.runs.single import run
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
@@ -118,16 +117,3 @@ def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int) -> Conte
 def lookup_generate(pair: ModelPair, max_new_tokens: int, gamma: int, longest: int) -> Contender:
     """``generate`` with its own prompt lookup."""
     return generate(pair, max_new_tokens, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=longest)
-
-
-def race_seconds(pair: ModelPair, prompt: str | list[int], lanes: Sequence[Settings]) -> list[float]:
-    """The lane clocks at the end of a race."""
-    seconds = [0.0] * len(lanes)
-    for lane, round_ in race(pair, prompt, lanes):
-        seconds[lane] = round_.seconds
-    return seconds
-
-
-def alone_seconds(pair: ModelPair, prompt: str | list[int], lanes: Sequence[Settings]) -> list[float]:
-    """The lane clocks at the end of the same lanes, each run alone."""
-    return [run(pair, prompt, settings).rounds[-1].seconds for settings in lanes]

@@ -14,15 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from specdemo.bench.contenders import Contender, Sample, Samples, assisted_generate, generate, ours
-from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, run_bench
-from specdemo.bench.llama_server import llama_server
-from specdemo.bench.random_models import CPU, QWEN3, random_qwen3
+from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, load, run_bench
+from specdemo.bench.random_models import CPU
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
-from specdemo.runs.load import load_pair
+from specdemo.servers.llama_server import llama_server
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.training.gguf.head import write_head
@@ -39,8 +36,6 @@ PROMPTS = (
     "Sam has 7 apples and gives 3 away. He then buys",
 )
 """Written before any of them was decoded, and none was left out afterwards."""
-NUMBERS = list(range(100, 132))
-"""The prompt of models without a tokenizer."""
 PLAIN_OF = {
     "specdemo, drafted": "specdemo",
     "transformers, assisted": "transformers",
@@ -54,27 +49,28 @@ PLAIN_OF = {
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    rows = []
-    for name in args.models:
-        for dtype in args.dtypes if name in QWEN3 else ("float32",):
-            pair = _loaded(name, dtype)
-            with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-                rows += _rows(name, dtype, pair, _contenders(pair, Path(folder), dtype, args, stack), args)
-            del pair
-    return {**head(args, CPU, "models", "dtypes", "gamma", "tokens", "repeats", "threads"), "rows": rows}
+    pair = load(args)
+    prompts = [list(encode(pair, prompt, chat=False)) for prompt in PROMPTS]
+
+    def all_prompts(decode: Contender) -> list[Sample]:
+        return [decode(ids) for ids in prompts[: args.prompts]]
+
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        contenders = _contenders(pair, Path(folder), args, stack)
+        ways = {way: partial(all_prompts, decode) for way, decode in contenders.items()}
+        runs = Samples(interleaved(ways, args.repeats, label=pair.name))
+    first = [sample.ids for sample in runs.of["specdemo"][0]]
+    return {
+        **head(args, CPU, "dtype", "gamma", "tokens", "repeats", "threads"),
+        "rows": [{"contender": way, **_figures(runs, way, first)} for way in contenders],
+    }
 
 
-def _loaded(name: str, dtype: str) -> ModelPair:
-    if name in QWEN3:
-        return random_qwen3(name, getattr(torch, dtype))
-    return load_pair(name, "cpu", dtype)
-
-
-def _contenders(pair: ModelPair, folder: Path, dtype: str, args: Args, stack: ExitStack) -> dict[str, Contender]:
+def _contenders(pair: ModelPair, folder: Path, args: Args, stack: ExitStack) -> dict[str, Contender]:
     """All ways to decode; the stack ends the servers."""
     files = {role: folder / f"{role}.gguf" for role in ("target", "draft", "head")}
     for role in ("target", "draft"):
-        write_model(files[role], getattr(pair, role), pair.tokenizer, dtype)
+        write_model(files[role], getattr(pair, role), pair.tokenizer, args.dtype)
     plain = Settings(strategy="autoregressive", max_new_tokens=args.tokens, chat=False)
     drafted = Settings(gamma=args.gamma, max_new_tokens=args.tokens, chat=False)
 
@@ -94,25 +90,11 @@ def _contenders(pair: ModelPair, folder: Path, dtype: str, args: Args, stack: Ex
         "llama.cpp, ngram-simple": llama_cpp(drafted, "ngram-simple", "--spec-ngram-simple-size-n", "3"),
     }
     if pair.head is not None:
-        write_head(files["head"], pair.head, pair.tokenizer, dtype)
+        write_head(files["head"], pair.head, pair.tokenizer, args.dtype)
         contenders["specdemo, head"] = ours(pair, replace(drafted, drafter="eagle3"))
         eagle3 = llama_cpp(drafted, "draft-eagle3", "-md", str(files["head"]), *length)
         contenders["llama.cpp, draft-eagle3"] = eagle3
     return contenders
-
-
-def _rows(
-    name: str, dtype: str, pair: ModelPair, contenders: dict[str, Contender], args: Args
-) -> list[dict[str, Any]]:
-    prompts = [NUMBERS] if pair.tokenizer is None else [list(encode(pair, p, chat=False)) for p in PROMPTS]
-
-    def all_prompts(decode: Contender) -> list[Sample]:
-        return [decode(ids) for ids in prompts[: args.prompts]]
-
-    ways = {way: partial(all_prompts, decode) for way, decode in contenders.items()}
-    runs = Samples(interleaved(ways, args.repeats, label=f"{name}, {dtype}"))
-    first = [sample.ids for sample in runs.of["specdemo"][0]]
-    return [{"model": name, "dtype": dtype, "contender": way, **_figures(runs, way, first)} for way in contenders]
 
 
 def _figures(runs: Samples, way: str, first: list[list[int]]) -> dict[str, Any]:
@@ -138,11 +120,9 @@ def _figures(runs: Samples, way: str, first: list[list[int]]) -> dict[str, Any]:
 
 def table(found: Results) -> str:
     """The results for people."""
-    settings = found["settings"]
+    said = found["settings"]
     formats = {
         "engine": "{contender}",
-        "model": "{model}",
-        "dtype": "{dtype}",
         "tokens/s": "{tokens_per_second:.1f}",
         "of our plain": "{over_specdemo:.2f}×",
         "speed-up in its engine": "{gain}",
@@ -150,10 +130,10 @@ def table(found: Results) -> str:
         "τ": "{tau}",
         "same ids": "{same_outputs}/{outputs}",
     }
-    rows = [{**row, **_texts(row)} for row in found["rows"]]
     return (
-        f"greedy, {settings['tokens']} tokens, γ = {settings['gamma']}, {settings['threads']} thread, "
-        f"medians of {settings['repeats']} interleaved repeats, prefill included\n{columns(formats, rows)}"
+        f"{found['pair']}, {said['dtype']}, greedy, {said['tokens']} tokens, γ = {said['gamma']}, "
+        f"{said['threads']} thread, medians of {said['repeats']} interleaved repeats, prefill included\n"
+        + columns(formats, ({**row, **_texts(row)} for row in found["rows"]))
     )
 
 
@@ -173,8 +153,9 @@ if __name__ == "__main__":
         __doc__,
         measure,
         table,
-        models=["builtin"],
-        dtypes=["float32", "bfloat16"],
+        pair="builtin",
+        device="cpu",
+        dtype="float32",
         gamma=5,
         tokens=64,
         prompts=len(PROMPTS),

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from specdemo.bench.contenders import Contender, Samples, assisted_generate, generate, ours
-from specdemo.bench.forwards import gpu_bandwidth, step_bytes
+from specdemo.bench.forwards import read_bandwidth, step_bytes
 from specdemo.bench.harness import Args, Results, columns, head, interleaved, run_bench, verdict
 from specdemo.bench.random_models import SEED, random_4b, random_pair
 from specdemo.metrics import Metrics
@@ -156,7 +156,7 @@ def table(results: dict[str, Any]) -> str:
     speed, plain = results["speculation"], results["plain_4b"]
     accepted, rates = speed["acceptance_rate"][GRAPHS], speed["tokens_per_second"]
     lines = [
-        f"CUDA {results['cuda']}; memory {results['bandwidth']['best'] / 1e9:,.0f} GB/s",
+        f"CUDA {results['cuda']}; memory {results['bandwidth'] / 1e9:,.0f} GB/s",
         f"{speed['pair']}, {speed['dtype']}, γ {speed['gamma']}, {speed['tokens']} tokens, acceptance "
         f"{accepted:.2f}; median (least to most) of {results['repeats']} interleaved repeats",
         "",
@@ -188,7 +188,7 @@ def measure(args: Args) -> Results:
         "cuda": torch.version.cuda,
         "repeats": args.repeats,
         "later": args.later,
-        "bandwidth": gpu_bandwidth(device),
+        "bandwidth": read_bandwidth(device),
         "same_ids": same_ids(exact, (1, 2, 5, 8), args.tokens),
         "speculation_float32": speculation(exact, args.gamma, args.tokens, args.repeats),
     }
@@ -199,8 +199,7 @@ def measure(args: Args) -> Results:
     results["plain_4b"] = None
     if not args.small:
         large = ModelPair(random_4b(device), None, None, name="random, of the shape of Qwen3-4B")
-        best = results["bandwidth"]["best"]
-        results["plain_4b"] = bandwidth_share(large, args.tokens, args.repeats, best)
+        results["plain_4b"] = bandwidth_share(large, args.tokens, args.repeats, results["bandwidth"])
     return {**results, "verdicts": verdicts(results)}
 
 

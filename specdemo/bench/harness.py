@@ -4,56 +4,56 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
+from io import StringIO
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
 import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from specdemo.errors import SpecDemoError
 from specdemo.files import write_whole
 from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.runs.load import load_pair
+from specdemo.runs.prompts import by_domain
+from specdemo.training.tasks.domains import domains, held_out_tasks
 
 Args = argparse.Namespace
 Results = dict[str, Any]
 Name = TypeVar("Name")
 Value = TypeVar("Value")
 MACHINE = "{device} ({processor}), {threads} threads, torch {torch}, transformers {transformers}"
-TYPES = {"threads": int, "processes": int, "json": Path, "corpus": Path}
+TYPES = {"threads": int, "json": Path, "corpus": Path}
 """Of options that may have no default; those of the others are their defaults'."""
 HELP = {
-    "attacks": "by name; all unless given",
     "browser": "Chromium's executable",
     "budget": "seconds of the advisor",
-    "budget_mb": "of the store; both default pairs need more",
     "checked": "drafted tokens whose verify is measured",
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
-    "domain": "whose first prompt is continued",
-    "dtypes": "default: float32, and bfloat16 where the CPU has instructions for it",
     "drafter": "that drafts chains and trees",
+    "dtypes": "default: float32, and bfloat16 where the CPU has instructions for it",
     "gamma": "tokens drafted a round",
-    "gammas": "tokens drafted a round, each measured; for a sweep the first and the last",
-    "groups": "heads of keys and values",
+    "gammas": "tokens drafted a round, each measured",
     "json": "write the results to this file",
     "later": "the factor on the target's later layers",
-    "models": "builtin, or sizes of Qwen3 with random weights such as 0.6B",
     "nodes": "tokens of a tree, each measured",
     "pair": "an id of the catalogue, or TARGET + DRAFT",
-    "processes": "of one thread each",
     "prompts": "prompts of each domain",
     "repeats": "counted runs of each contender",
-    "runs": "runs of each rule, or pairs of runs of each test",
     "seconds": "that are measured",
-    "size": "of Qwen3, such as 1.7B",
-    "sizes": "rows decoded together, or names of model shapes",
+    "sizes": "of Qwen3, such as 1.7B",
     "small": "without the 4B model: does it run at all?",
-    "steps": "tokens of each repeat",
     "tuning": "first prompts of each domain, on which each drafter's γ is chosen; they do not count",
     "trials": "times that a race is repeated five times",
     "threads": "CPU threads; default: torch's",
@@ -103,10 +103,17 @@ def run_bench(
     write(args.json, results)
 
 
-def load(args: Args, **quantization: str) -> ModelPair:
-    """The pair that the options name; ``quantization``: further arguments of ``load_pair``."""
-    device, dtype = (getattr(args, name, None) for name in ("device", "dtype"))
-    return load_pair(args.pair, device, dtype, **quantization)
+def load(args: Args) -> ModelPair:
+    """The pair that the options name."""
+    return load_pair(args.pair, *(getattr(args, name, None) for name in ("device", "dtype")))
+
+
+def prompts_of(args: Args, count: int) -> dict[str, list[str]]:
+    """The first so many prompts of each domain: examples, or held-out tasks of ``--corpus``. None is chosen."""
+    if args.corpus is None:
+        return {name: [e.prompt for e in some[:count]] for name, some in by_domain().items()}
+    made = domains(args.corpus)
+    return {name: [task.prompt for task in held_out_tasks(d, count)] for name, d in made.items()}
 
 
 def interleaved(
@@ -129,6 +136,27 @@ def interleaved(
         if label is not None and repeat > 0:
             print(f"{label}: repeat {repeat}/{repeats}", file=sys.stderr, flush=True)
     return found
+
+
+def spin() -> None:
+    """Keep a core busy without end."""
+    while True:
+        pass
+
+
+@contextmanager
+def busy_cores(work: Callable[[], None] = spin) -> Iterator[None]:
+    """A process for each core that works beside what is measured."""
+    fresh = multiprocessing.get_context("spawn")
+    processes = [fresh.Process(target=work, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
@@ -180,12 +208,14 @@ def columns(formats: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
         formats: by the column's title, what ``str.format`` makes a cell of.
         rows: the values that the formats name.
     """
-    lines = [list(formats), *([form.format(**row) for form in formats.values()] for row in rows)]
-    widths = [max(len(cell) for cell in column) + 2 for column in zip(*lines, strict=True)]
-    return "\n".join(
-        first.ljust(widths[0]) + "".join(cell.rjust(w) for cell, w in zip(rest, widths[1:], strict=True))
-        for first, *rest in lines
-    )
+    table = Table(box=None, pad_edge=False)
+    for place, title in enumerate(formats):
+        table.add_column(Text(title), justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(form.format(**row)) for form in formats.values()))
+    console = Console(file=StringIO(), width=1000)
+    console.print(table)
+    return console.file.getvalue().rstrip()
 
 
 def verdict(kept: bool, claim: str) -> str:

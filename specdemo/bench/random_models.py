@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    LlamaConfig,
     PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen3Config,
 )
 
+from specdemo.models.eagle3_config import shaped_like
+from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 
 SEED = 0
@@ -27,6 +29,12 @@ CONTEXT = 4096
 CPU = torch.device("cpu")
 ENDLESS = {"bos_token_id": None, "eos_token_id": None}
 """No token ends a text."""
+TIED = {"head_dim": 128, "tie_word_embeddings": True, **ENDLESS}
+"""Of the Qwen3 shapes."""
+LATER = 0.05
+"""The factor on the output projections of a target's later layers."""
+HEAD_VOCABULARY = 32_000
+"""Of most published heads."""
 QWEN3 = {
     "0.6B": (28, 1024, 16, 8, 3072, 151936),
     "1.7B": (28, 2048, 16, 8, 6144, 151936),
@@ -59,11 +67,6 @@ def random_model(
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def random_llama(layers: int, width: int, heads: int, groups: int, context: int) -> PreTrainedModel:
-    """A float32 model of Llama's shape on the CPU; ``groups``: heads of keys and values."""
-    return random_model(LlamaConfig, (layers, width, heads, groups, 8 * width // 3, 4096), context=context)
-
-
 def random_pair(
     device: torch.device,
     dtype: torch.dtype,
@@ -74,25 +77,44 @@ def random_pair(
     groups: int = 2,
     inner: int = 4864,
     vocabulary: int = 32768,
-    later: float = 0.05,
+    later: float = LATER,
 ) -> ModelPair:
     """A target of the shape of Qwen2.5-0.5B but for its vocabulary, and a draft of its first layers.
 
     ``later``: the factor on the output projections of the target's layers behind those.
     """
     shape = (layers, width, heads, groups, inner, vocabulary)
-    return _with_first_layers(Qwen2Config, shape, draft_layers, later, device, dtype, tie_word_embeddings=False)
+    return _with_first_layers(
+        Qwen2Config, shape, draft_layers, later, device, dtype, tie_word_embeddings=False, **ENDLESS
+    )
 
 
-def random_qwen3(size: str, dtype: torch.dtype, draft_layers: int = 2, later: float = 0.05) -> ModelPair:
-    """A target of the shape of a Qwen3 model on the CPU, its head tied to the embeddings, and its first layers.
+def random_qwen3(size: str, dtype: torch.dtype, layers: int | None = None) -> PreTrainedModel:
+    """A model on the CPU of the shape of one of ``QWEN3``, its head tied to the embeddings.
 
-    Args:
-        size: one of ``QWEN3``.
-        later: as in :func:`random_pair`.
+    ``layers``: only so many.
     """
-    more = {"head_dim": 128, "tie_word_embeddings": True}
-    return _with_first_layers(Qwen3Config, QWEN3[size], draft_layers, later, CPU, dtype, **more)
+    all_layers, *rest = QWEN3[size]
+    return random_model(Qwen3Config, (layers or all_layers, *rest), CPU, dtype, **TIED)
+
+
+def random_qwen3_pair(size: str, dtype: torch.dtype) -> ModelPair:
+    """Such a target, a draft of its first two layers, and a random head of the shape of published ones."""
+    pair = _with_first_layers(Qwen3Config, QWEN3[size], 2, LATER, CPU, dtype, **TIED)
+    shape = pair.target.config
+    drafted = min(HEAD_VOCABULARY, shape.vocab_size)
+    config = shaped_like(shape, "a random head", shape.intermediate_size, drafted)
+    torch.manual_seed(SEED)
+    pair.head = Eagle3Head(config).to(dtype).requires_grad_(False).eval()
+    pair.head.target_ids = torch.randperm(shape.vocab_size)[:drafted].sort().values
+    return pair
+
+
+def packed(model: PreTrainedModel) -> PreTrainedModel:
+    """The same model, packed as a loaded one would be."""
+    if unpackable_reason(model, "cpu", model.dtype) is None:
+        pack(model)
+    return model
 
 
 def _with_first_layers(
@@ -105,9 +127,7 @@ def _with_first_layers(
     **more: Any,
 ) -> ModelPair:
     layers, *rest = shape
-    target, draft = (
-        random_model(kind, (count, *rest), device, dtype, **more, **ENDLESS) for count in (layers, draft_layers)
-    )
+    target, draft = (random_model(kind, (count, *rest), device, dtype, **more) for count in (layers, draft_layers))
     with torch.no_grad():
         for layer in target.model.layers[draft_layers:]:
             for projection in (layer.self_attn.o_proj, layer.mlp.down_proj):
@@ -119,5 +139,4 @@ def _with_first_layers(
 
 def random_4b(device: torch.device) -> PreTrainedModel:
     """A bfloat16 model of the shape of Qwen3-4B, its head tied to the embeddings."""
-    more = {"head_dim": 128, "tie_word_embeddings": True, **ENDLESS}
-    return random_model(Qwen3Config, QWEN3["4B"], device, torch.bfloat16, **more)
+    return random_model(Qwen3Config, QWEN3["4B"], device, torch.bfloat16, **TIED)

@@ -8,18 +8,16 @@ interval that a single run has is judged too, and whether the page would have ca
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from random import Random
 from statistics import median
 from typing import Any
 
 from specdemo.analysis.speedup import Speedup, speedup_of, speedup_over_repeats
-from specdemo.bench.harness import Args, Results, columns, head, load, run_bench, verdict
+from specdemo.bench.harness import Args, Results, busy_cores, columns, head, load, run_bench, verdict
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.runs.prompts import by_domain
@@ -33,31 +31,14 @@ LONGEST_WORK = 3.0
 """Seconds that a program beside the races works, or rests, at most."""
 
 
-def work_now_and_then(seed: int) -> None:
+def work_now_and_then() -> None:
     """Keep a core busy for a while, rest for a while, without end."""
-    rng = Random(seed)
+    rng = Random(os.getpid())
     while True:
         until = time.monotonic() + rng.uniform(0, LONGEST_WORK)
         while time.monotonic() < until:
             pass
         time.sleep(rng.uniform(0, LONGEST_WORK))
-
-
-@contextmanager
-def loaded() -> Iterator[None]:
-    """One such program for each core."""
-    fresh = multiprocessing.get_context("spawn")
-    programs = [
-        fresh.Process(target=work_now_and_then, args=(n,), daemon=True) for n in range(os.cpu_count() or 1)
-    ]
-    for program in programs:
-        program.start()
-    try:
-        yield
-    finally:
-        for program in programs:
-            program.kill()
-            program.join()
 
 
 def single(pair: ModelPair, prompt: str, lanes: list[Settings]) -> Speedup:
@@ -105,7 +86,7 @@ def results(args: Args) -> Results:
     drafted = Settings(max_new_tokens=args.tokens, ignore_eos=True)
     lanes = [replace(drafted, strategy="autoregressive"), drafted]
     rows = [{"machine": "as it is", **measure(pair, prompt, lanes, args.trials)}]
-    with loaded():
+    with busy_cores(work_now_and_then):
         rows.append({"machine": "loaded", **measure(pair, prompt, lanes, args.trials)})
     return {**head(args, pair.device, "tokens", "trials", temperature=0), "rows": rows}
 

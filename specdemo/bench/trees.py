@@ -1,8 +1,8 @@
 """``python -m specdemo.bench.trees``: draft trees against chains, and what checking a tree costs.
 
 Chains of every γ and trees of every size take turns on all prompts, none of which is left out. Each domain's
-figures are those of its best chain and its best tree, chosen on the same prompts. Then trees of
-several sizes are checked by a target of a Qwen3 shape with random weights.
+figures are those of its best chain and its best tree, chosen on the same prompts. Then trees of several sizes are
+checked by a target of a Qwen3 shape with random weights.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import Qwen3Config
 
-from specdemo.bench.asked import prompts_of
 from specdemo.bench.contenders import Contender, Sample, Samples, ours
 from specdemo.bench.forwards import TOKEN, filled_runner, now
-from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, load, run_bench, spread
-from specdemo.bench.random_models import CPU, ENDLESS, QWEN3, random_model
+from specdemo.bench.harness import (
+    Args,
+    Results,
+    columns,
+    extremes,
+    head,
+    interleaved,
+    load,
+    prompts_of,
+    run_bench,
+    spread,
+)
+from specdemo.bench.random_models import packed, random_qwen3
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.tree import Tree
-from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import DTYPES
 from specdemo.runs.encode import encode
@@ -38,14 +46,14 @@ def measure(args: Args) -> Results:
     ways: dict[Any, Settings] = {PLAIN: Settings(strategy="autoregressive", max_new_tokens=args.tokens)}
     ways |= {(g, 0): Settings(gamma=g, **fields) for g in args.gammas}
     ways |= {(g, n): Settings(gamma=g, tree_nodes=n, **fields) for g in args.gammas for n in args.nodes if n > g}
-    prompts = prompts_of(args)
+    prompts = prompts_of(args, args.prompts)
     found = {name: _domain(pair, name, texts, ways, args.repeats) for name, texts in prompts.items()}
     return {
         **head(args, pair.device, "drafter", "gammas", "nodes", "tokens", "repeats", temperature=0),
         "dtype": pair.dtype,
         "prompts": "held-out tasks" if args.corpus else "example prompts",
         "domains": list(found.values()),
-        "checks": checks(args.size, args.dtypes[0], args.context, args.checked, args.steps) if args.size else None,
+        "checks": checks(args.size, args.dtype, args.context, args.checked, args.steps) if args.size else None,
     }
 
 
@@ -60,8 +68,7 @@ def _domain(
     contenders = {way: partial(all_prompts, ours(pair, settings)) for way, settings in ways.items()}
     runs = Samples(interleaved(contenders, repeats, 1, f"trees, {name}"))
     figures = {way: _figures(runs, way) for way in ways if way != PLAIN}
-    chains = [way for way in figures if not way[1]]
-    trees = [way for way in figures if way[1]]
+    chains, trees = ([way for way in figures if bool(way[1]) == tree] for tree in (False, True))
     best = [max(some, key=lambda way: figures[way]["speedup"]) for some in (chains, trees)]
     return {
         "domain": name,
@@ -91,11 +98,7 @@ def _figures(runs: Samples, way: Any) -> dict[str, Any]:
 
 def checks(size: str, dtype: str, context: int, nodes: Sequence[int], repeats: int) -> dict[str, Any]:
     """Seconds of a verify by drafted tokens: of a chain, and of a tree of as many with two guesses a position."""
-    more = {"head_dim": 128, "tie_word_embeddings": True, **ENDLESS}
-    model = random_model(Qwen3Config, QWEN3[size], CPU, DTYPES[dtype], **more)
-    if unpackable_reason(model, "cpu", DTYPES[dtype]) is None:
-        pack(model)
-    runner = filled_runner(model, "auto", context)
+    runner = filled_runner(packed(random_qwen3(size, DTYPES[dtype])), context)
     kinds = ("chain", "tree")
     forms = {(n, kind): partial(_check, runner, n, kind == "tree") for n in (0, *nodes) for kind in kinds}
     seconds = {form: median(found) for form, found in interleaved(forms, repeats, 1, "checks").items()}
@@ -175,7 +178,7 @@ if __name__ == "__main__":
         prompts=4,
         corpus=None,
         size="1.7B",
-        dtypes=["float32"],
+        dtype="float32",
         checked=[1, 2, 4, 8, 16, 32],
         context=256,
         steps=7,

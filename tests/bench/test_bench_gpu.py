@@ -93,7 +93,7 @@ def test_a_figure_counts_only_if_graphs_really_ran(taped: None) -> None:
         "same_ids": gpu.same_ids(small(), (2,), 12),
         "plain_4b": gpu.bandwidth_share(small(), 8, 1, 1e3),  # so slow a memory that any model is at its bound
         "machine": {"device": "CPU", "torch": "2", "transformers": "5"},
-        "bandwidth": {"best": 1e3},
+        "bandwidth": 1e3,
         "cuda": None,
         "repeats": 1,
     }

@@ -20,12 +20,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, Trace
 from specdemo.analysis.engine_lines import engine_lines
-from specdemo.bench.llama_server import LlamaServer, llama_server, running
 from specdemo.losslessness.compare import compare
 from specdemo.runs.encode import encode
 from specdemo.runs.prompts import examples
 from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
+from specdemo.servers.llama_server import LlamaServer, llama_server, running
 from specdemo.training.gguf import __main__ as gguf
 from specdemo.training.gguf.head import write_head
 from specdemo.training.gguf.model import write_model

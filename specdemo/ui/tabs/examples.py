@@ -1,7 +1,7 @@
 """What a tab shows before its first run: a result that was measured before, marked as an example.
 
-The files in ``assets/examples`` are reports as the page saves them; ``python -m specdemo.bench.examples`` measures
-them anew.
+The files in ``assets/examples`` are reports as the page saves them;
+``python -m specdemo.ui.tabs.measure_examples`` measures them anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m specdemo.bench.llama_server``: llama.cpp's server in a process of its own, for tests and benches.
+"""``python -m specdemo.servers.llama_server``: llama.cpp's server in a process of its own, for tests and benches.
 
 It is the server inside the package ``xllamacpp``, which brings no executable. The flags are those of
 ``llama-server`` that the tests, the benches and the README of ``specdemo/servers`` need, with the same meanings.
@@ -75,7 +75,7 @@ class LlamaServer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.bench.llama_server", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specdemo.servers.llama_server", description=__doc__)
     parser.add_argument("-m", "--model", required=True, help="GGUF file of the target")
     parser.add_argument("-a", "--alias", help="the model's name")
     parser.add_argument("-md", "--spec-draft-model", "--model-draft", help="GGUF file of a draft")

@@ -1,6 +1,6 @@
 """Measure the examples that the page's tabs show before their first run; writes their files.
 
-python -m specdemo.bench.examples
+python -m specdemo.ui.tabs.measure_examples
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ REPEATS = 3
 
 def main() -> None:
     """Each as a person would begin, but with shorter texts."""
-    argparse.ArgumentParser("python -m specdemo.bench.examples", description=__doc__).parse_args()  # for --help
+    argparse.ArgumentParser(
+        "python -m specdemo.ui.tabs.measure_examples", description=__doc__
+    ).parse_args()  # for --help
     pair = load_pair("builtin")
     prompts = [examples[0].prompt for examples in by_domain().values()]
     drafter = first_choice(pair.parts).name
