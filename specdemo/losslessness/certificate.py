@@ -133,8 +133,9 @@ class Certificate:
         """What the evidence is, for people."""
         return (
             "Bettors with a stake of 1 in all bet at fair odds that the speculative texts are no draws of the "
-            "target’s exact probabilities or, in 16 bit, which text of a pair is the speculative one: where nothing "
-            f"differs, no way of betting gains. Their stake was worth {_stake(self.evidence)} at its best; "
+            "target’s exact probabilities or, in 16 bit, which text of a pair is the speculative one: where "
+            "nothing differs, no way of betting gains. Their stake was worth "
+            f"{_stake(self.evidence)} at its best; "
             f"{_rounded(1 / self.error_rate)} ends the test."
         )
 

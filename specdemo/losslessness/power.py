@@ -51,9 +51,9 @@ def detectable(runs: Sequence[RunEvidence], pairs: int, error_rate: float, *, ex
     gained = gains(np.roll(ratios, 1, axis=0), ratios, exact=exact)
     for share in SHARES:
         weights = np.array([np.prod(1 + share * run.payoffs[0]) for run in runs])
-        weights /= weights.sum()
-        if 1 / (weights**2).sum() < LEAST_EFFECTIVE:  # Kish's effective sample size
+        if weights.sum() ** 2 <= LEAST_EFFECTIVE * (weights**2).sum():  # Kish's effective sample size
             return None  # so strong a fault cannot be made of these runs
+        weights /= weights.sum()
         mean = weights @ gained
         deviation = np.sqrt(weights @ (gained - mean) ** 2)
         if (pairs * mean - Z * math.sqrt(pairs) * deviation).max() >= math.log(FAULTS / error_rate):
