@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from apps import launched
-from browsing import RUN_MS, wait_until_read
+from browsing import RUN_MS, drivable, wait_until_read
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from specdemo.rounds import Round
@@ -134,7 +134,7 @@ def offline(browser: Browser) -> Iterator[Callable[[Path], Page]]:
         watch(page, problems)
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else problems.append(r.url))
-        page.goto(path.as_uri())
+        page.goto(drivable(path))
         return page
 
     yield open_file

@@ -180,7 +180,6 @@ class SweepReport(ReportFiles):
         names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
         own = ("prompts", "repeats", "complete", "pair", "dtype", "quantization", "server")
         return {
-            "plain_tokens_per_second": self.plain_tokens_per_second,
             **{name: getattr(self.settings, name) for name in (*names, "max_new_tokens", "seed")},
             **{name: getattr(self, name) for name in own},
             **(self.machine or {}),

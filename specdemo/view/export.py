@@ -81,10 +81,7 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
     """
     scripts = [*race_scripts(), START]
     allowed = " ".join(_hash(script) for script in [plotly_js().read_text(encoding="utf-8"), *scripts])
-    # None of these scripts calls eval; it is allowed for tools that drive the page from outside, as tests do.
-    policy = (
-        f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
-    )
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
     title = escape(recording.title or "Speculative decoding, replayed")
     before = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

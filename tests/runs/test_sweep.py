@@ -136,6 +136,8 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     """What is saved must be enough to check the figures: rows again from the runs' counts."""
     record = json.loads(report.to_json())
     lines = list(csv.DictReader(io.StringIO(report.to_csv())))
+    columns = report.to_csv().splitlines()[0].split(",")
+    assert len(columns) == len(set(columns)), "readers keep one column of a name"
     assert record["schema"] == 1
     assert record["best_gamma"] == report.best_gamma
     assert record["settings"]["max_new_tokens"] == 20

@@ -20,13 +20,16 @@ from specdemo.runs.store import PairStore
 from specdemo.ui.links.fields import lane_field, link_fields
 from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import from_query
-from specdemo.ui.links.page import _choices, linked_controls, start_flags
+from specdemo.ui.links.page import ON_A_SERVER, _choices, linked_controls, start_flags
 from specdemo.ui.page import build
 from specdemo.ui.panel.pair_controls import CUSTOM
 from specdemo.ui.panel.request import panel_request
 from specdemo.ui.tabs.recordings_panel import shipped
 
 CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
+
+
+LANES = ("plain", "draft", "none", "none")
 
 
 def read(query: str) -> tuple[dict[str, Any], list[str]]:
@@ -209,21 +212,25 @@ def test_strangers_choose_from_the_catalogue_only(monkeypatch: pytest.MonkeyPatc
 def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guards whoever follows a link: only what is here starts by itself, but on a public page all does."""
+    """Guards whoever follows a link: only what is here starts by itself; on a public page all but servers does."""
     flags = {"page": {"autorun": True}, "notices": ["before"], "start": False}
     held = ("none", "none", "auto", "best")
     with Hub() as hub:
         hub.add("org/big", checkpoint(tmp_path / "big", "qwen3", layers=1))
         hub.adopt(monkeypatch, tmp_path / "cache")
         store = PairStore()
-        assert start_flags(flags, ("builtin", "", "", *held), store) == {**flags, "start": True}
-        far = start_flags(flags, (CUSTOM, "org/big", "", *held), store)
+        assert start_flags(flags, ("builtin", "", "", *held), LANES, store) == {**flags, "start": True}
+        far = start_flags(flags, (CUSTOM, "org/big", "", *held), LANES, store)
         assert not far["start"]
         assert far["notices"][0] == "before"
         assert "must be downloaded; press Run." in far["notices"][1]
-        assert "org/nowhere" in start_flags(flags, (CUSTOM, "org/nowhere", "", *held), store)["notices"][1]
+        nowhere = start_flags(flags, (CUSTOM, "org/nowhere", "", *held), LANES, store)
+        assert "org/nowhere" in nowhere["notices"][1]
         monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
-        assert start_flags(flags, ("gpt2", "", "", *held), store)["start"]
+        assert start_flags(flags, ("gpt2", "", "", *held), LANES, store)["start"]
+        for pair, lanes in (("server:llama", LANES), ("builtin", ("plain", "server:llama:plain"))):
+            paid = start_flags(flags, (pair, "", "", *held), lanes, store)
+            assert (paid["start"], paid["notices"][1:]) == (False, [ON_A_SERVER])
 
 
 def test_lanes_go_with_the_pair_that_a_person_chose_before_the_link_was_read() -> None:

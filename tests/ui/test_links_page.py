@@ -11,14 +11,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browsing import RUN_MS, choose, fill, set_length, wait_for_phase, wait_for_tokens, wait_until_read
+from browsing import RUN_MS, choose, drivable, fill, set_length, wait_for_phase, wait_for_tokens, wait_until_read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_states import HOSTILE, states, texts
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 import specdemo
-from specdemo.ui.links.fields import LONGEST_QUERY, link_fields
+from specdemo.ui.links.fields import LONGEST_LINK, link_fields
 from specdemo.ui.links.links import from_query
 from specdemo.ui.tabs.recordings_panel import shipped
 
@@ -104,10 +104,6 @@ def visit(blank_page: Callable[..., Page], address: str) -> Iterator[Callable[[s
     assert failed == []
 
 
-def query_of(page: Page) -> str:
-    return urlsplit(page.url).query
-
-
 def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
     """The query that the page writes for these values, and the texts that it leaves out as too long."""
     found = page.evaluate("values => SpecDemoLinks.toQuery(values)", values)
@@ -115,7 +111,7 @@ def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def wait_for_query(page: Page, query: str) -> None:
-    expect(page).to_have_url(re.compile(re.escape(f"?{query}") + "$"), timeout=RUN_MS)
+    expect(page).to_have_url(re.compile(re.escape(f"#{query}") + "$"), timeout=RUN_MS)
 
 
 def test_what_a_person_does_before_the_link_is_read_holds_with_the_rest_of_the_link(
@@ -127,12 +123,12 @@ def test_what_a_person_does_before_the_link_is_read_holds_with_the_rest_of_the_l
 
     def hold_first(route: Route) -> None:
         """The first thing that the page asks for is what its link says."""
-        if held or '"data":[]' not in (route.request.post_data or ""):
+        if held or "of the link" not in (route.request.post_data or ""):
             route.continue_()
         else:
             held.append(route)
 
-    page.route("**/run/predict*", hold_first)
+    page.route("**/run/predict", hold_first)
     page.goto(f"{address}?prompt=of+the+link&length=40&gamma=3&lane3.method=lookup")
     page.locator("#prompt textarea").fill("my own")
     fill(page.locator("#lane2-gamma input[type=number]"), 7)
@@ -162,13 +158,13 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     query, _ = written(visit(""), EVERY_CONTROL)
     # Not in the order in which the page writes it.
     page = visit("gamma=2&" + query.replace("gamma=2&", "", 1) + "&foo=1&__theme=light")
-    browser_writes = "foo=1&__theme=light&" + query.replace("'", "%27")
-    wait_for_query(page, browser_writes)
+    wait_for_query(page, query)
+    assert urlsplit(page.url).query == "__theme=light", "what requests carry"
     expect(page.locator(".link-notices p")).to_have_text("“foo” is no parameter of this page.")
     expect(page.locator("#losslessness-rule input")).to_have_value("rejection sampling · lossless")
     page.wait_for_timeout(1500)  # whatever would overwrite something has had its time
     page.get_by_role("tab", name="Race").click()
-    wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
+    wait_for_query(page, query.replace("&tab=losslessness", ""))
     page.reload()
     page.locator("#prompt textarea").wait_for(timeout=RUN_MS)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
@@ -181,7 +177,7 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     expect(page.locator("#dtype input")).to_have_value("float32")
     page.locator("#sampling button").first.click()
     expect(page.locator("#chat input")).not_to_be_checked()
-    wait_for_query(page, browser_writes.replace("&tab=losslessness", ""))
+    wait_for_query(page, query.replace("&tab=losslessness", ""))
 
 
 def read(query: str) -> tuple[dict[str, Any], list[str]]:
@@ -213,26 +209,23 @@ def test_what_any_link_gives_comes_back_from_the_link_that_the_page_then_writes(
 
 
 def test_links_are_as_short_as_can_be(page: Page) -> None:
-    """Nothing that the page begins with, no exponents, four decimals; of texts too long the longest goes first.
-
-    Servers on the way refuse long addresses.
-    """
+    """Nothing that the page begins with, no exponents, four decimals; of texts too long the longest goes first."""
     first = from_query({})[0]
     assert written(page, first) == ("", [])
     query, _ = written(page, {**first, "temperature": 0.123456, "top-p": 0.05, "seed": 2**53 - 1})
     assert query.split("&")[:3] == ["temperature=0.1235", "top-p=0.05", "seed=9007199254740991"]
-    values = {**first, "prompt": "好" * 2000, "sweep.own": "fits", "gamma": 3}
+    values = {**first, "prompt": "好" * 5000, "sweep.own": "fits", "gamma": 3}
     query, left = written(page, values)
     assert left == ["prompt"]
     assert read(query) == ({**values, "prompt": first["prompt"]}, [])
     for prompt, own, expected in (
-        ("p" * 3000, "", ["batch.own"]),
-        ("好" * 2000, "é" * 300, ["prompt", "batch.own"]),
+        ("p" * 8000, "", ["batch.own"]),
+        ("好" * 5000, "é" * 300, ["prompt", "batch.own"]),
     ):
-        values = {**EVERY_CONTROL, "prompt": prompt, "sweep.own": own, "batch.own": "o" * 3500}
+        values = {**EVERY_CONTROL, "prompt": prompt, "sweep.own": own, "batch.own": "o" * 16000}
         query, left = written(page, values)
         assert left == expected
-        assert len(query) <= LONGEST_QUERY
+        assert len(query) <= LONGEST_LINK
 
 
 def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], Page]) -> None:
@@ -245,7 +238,7 @@ def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], 
           links.set("view", "page");
           links.set("tab", "sweep");
           links.ready({ page: { view: "talk", tab: "race", recording: 0, speed: 1 }, notices: [] }, []);
-          return new URL(links.address()).search;
+          return new URL(links.address()).hash;
         }"""
     )
     assert "view" not in query
@@ -262,11 +255,11 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
     page.locator("#temperature input[type=number]").fill("0.8")
     expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless")
     # What goes with a temperature or a pair need not be written.
-    wait_for_query(page, "__sign=secret&__theme=light&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
+    wait_for_query(page, "prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
     choose(page, "pair", "builtin: target 17M alone")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
-    chosen = "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3"
-    wait_for_query(page, f"__sign=secret&__theme=light&{chosen}")
+    wait_for_query(page, "pair=builtin-target&prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
+    assert urlsplit(page.url).query == "__sign=secret&__theme=light"
     for clipboard in (True, False):
         if not clipboard:
             page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
@@ -278,14 +271,86 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
         link = page.locator("#prompt textarea").input_value()
         assert "secret" not in link
         assert "__theme=light" in link
-        read, _ = from_query(dict(parse_qsl(urlsplit(link).query)))
-        assert (read["gamma"], read["pair"]) == (3 if clipboard else 4, "builtin-target")
+        said, _ = read(urlsplit(link).fragment)
+        assert (said["gamma"], said["pair"]) == (3 if clipboard else 4, "builtin-target")
         expect(page.locator("#copy-link")).to_have_text("Copy link")
-    page.locator("#prompt textarea").fill("好" * 2000)
-    page.locator("#copy-link").click()
-    expect(page.locator(".link-notices")).to_contain_text(
-        "The prompt is too long for a link, so the link leaves it out."
+
+
+SHORT, LONG = 200, 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"), [("tea ", LONG), ("好", SHORT), ("سلام ", LONG), ("🙂", SHORT), ("好", LONG)]
+)
+def test_prompts_of_any_length_run_and_stay(
+    visit: Callable[[str], Page], blank_page: Callable[..., Page], text: str, characters: int
+) -> None:
+    """Guards Run, a reload and a link: servers refuse long addresses, and Gradio sends the page's own along.
+
+    A prompt that the models cannot read is refused in a sentence.
+    """
+    prompt = (text * characters)[:characters]
+    fits = characters == SHORT
+    page = visit("length=2&tab=sweep&sweep.prompts=own")
+    page.locator("#sweep-own textarea").fill(prompt)
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#prompt textarea").fill(prompt)
+    page.locator("#run").click()
+    wait_for_phase(page, "done" if fits else "error")
+    if not fits:
+        expect(page.locator("[data-role=message]")).to_contain_text("shorten it")
+    page.reload()
+    wait_until_read(page)
+    expect(page.locator("#prompt textarea")).to_have_value(prompt)
+    left = ["prompt", "list of prompts of the sweep"] if not fits else []
+    expect(page.locator(".link-left")).to_have_text(
+        [" ".join(f"The {name} is too long for a link, which leaves it out." for name in left)][: len(left)]
     )
+    page.locator("#copy-link").click()
+    other = blank_page()
+    other.goto(page.evaluate("navigator.clipboard.readText()"))
+    wait_until_read(other)
+    if fits:
+        expect(other.locator("#prompt textarea")).to_have_value(prompt)
+    else:
+        expect(other.locator(".link-notices")).to_contain_text("The prompt was too long for this link")
+
+
+@pytest.mark.parametrize("failure", [413, 429, "abort"])
+def test_no_request_fails_in_silence(page: Page, failure: int | str) -> None:
+    """Neither an event that waits in Gradio's queue nor one that does not, whoever refuses it."""
+
+    def refuse(route: Route) -> None:
+        if isinstance(failure, str):
+            route.abort()
+        elif failure == 413:
+            route.fulfill(status=failure, content_type="text/html", body="<h1>Request Entity Too Large</h1>")
+        else:
+            route.fulfill(status=failure, json={"detail": "Slow <b>down</b>."})
+
+    sentence = {413: "This is too large to be sent", 429: "Slow <b>down</b>.", "abort": "Connection"}[failure]
+    for address in (re.compile("/run/predict$"), re.compile(r"/queue/join\b")):
+        page.route(address, refuse)
+        page.locator("#run").click()
+        expect(page.locator(".link-notices, .toast-body").first).to_contain_text(sentence)
+        page.unroute_all()
+        if failure == "abort":
+            return
+        page.locator(".link-notices button, .toast-close").first.click()
+        expect(page.locator("#run")).to_be_enabled()
+
+
+def test_a_link_put_into_the_address_of_the_open_page_is_read(page: Page) -> None:
+    """What stands behind the # changes without a new page."""
+    page.locator("#lane2-gamma input[type=number]").fill("3")
+    wait_for_query(page, "gamma=3")
+    page.evaluate("location.hash = '#gamma=4'")
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("4")
+    wait_until_read(page)
+    page.get_by_role("tab", name="Batch").click()
+    wait_for_query(page, "gamma=4&tab=batch")
+    page.go_back()
+    wait_for_query(page, "gamma=4")
 
 
 def test_bad_values_give_one_notice_and_an_ordinary_page(visit: Callable[[str], Page]) -> None:
@@ -428,7 +493,9 @@ def test_in_a_space_the_outer_address_follows(browser: Browser, address: str) ->
         context.grant_permissions(["local-network-access"])
     outer = context.new_page()
     frame = f'<iframe src="{address}?__sign=secret&gamma=3" width="1200" height="800"></iframe>'
-    listener = "<script>window.heard = []; onmessage = e => window.heard.push(e.data.queryString)</script>"
+    listener = (
+        "<script>window.heard = []; onmessage = e => window.heard.push(e.data.queryString + e.data.hash)</script>"
+    )
     outer.route(
         "https://huggingface.co/**",
         lambda route: route.fulfill(content_type="text/html", body=listener + frame),
@@ -437,7 +504,7 @@ def test_in_a_space_the_outer_address_follows(browser: Browser, address: str) ->
     inner = outer.frame_locator("iframe")
     expect(inner.locator("#lane2-gamma input[type=number]")).to_have_value("3")
     inner.locator("#prompt textarea").fill("tea & biscuits")
-    outer.wait_for_function("window.heard.includes('?prompt=tea%20%26%20biscuits&gamma=3')", timeout=RUN_MS)
+    outer.wait_for_function("window.heard.includes('#prompt=tea%20%26%20biscuits&gamma=3')", timeout=RUN_MS)
     assert "secret" not in outer.evaluate("JSON.stringify(window.heard)")
     context.close()
 
@@ -467,7 +534,7 @@ def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path
     name, content, width = saved(page, ".measured-figure")
     assert name == "specdemo-speed-up-measured-and-predicted.png"
     assert image_size(content)[0] == 2 * width
-    page.goto((tmp_path / "replay.html").as_uri())
+    page.goto(drivable(tmp_path / "replay.html"))
     page.locator("[data-role=seek]").evaluate("e => { e.value = 999; e.dispatchEvent(new Event('input')); }")
     wait_for_phase(page, "done")
     for card, beginning in (

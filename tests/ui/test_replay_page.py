@@ -10,7 +10,15 @@ from threading import Event
 from typing import Any
 
 import pytest
-from browsing import press_run_and_wait, set_length, shown_tokens, wait_for_phase, wait_for_tokens, wait_until_read
+from browsing import (
+    drivable,
+    press_run_and_wait,
+    set_length,
+    shown_tokens,
+    wait_for_phase,
+    wait_for_tokens,
+    wait_until_read,
+)
 from playwright.sync_api import Browser, Page, expect
 from recorded import HOSTILE
 
@@ -148,7 +156,7 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
 def test_a_phone_shows_the_player_without_sideways_scrolling(browser: Browser, tmp_path: Path) -> None:
     specdemo.export_html(shipped()[1], tmp_path / "replay.html")
     page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
-    page.goto((tmp_path / "replay.html").as_uri())
+    page.goto(drivable(tmp_path / "replay.html"))
     wait_for_phase(page, "done")
     page.locator("[data-role=facts] summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,4 +1,4 @@
-"""Reading links: the query after the ``?`` becomes the values of all fields, whatever it says.
+"""Reading links: what stands behind the ``#`` becomes the values of all fields, whatever it says.
 
 Every value that comes out is one that its control can take, and each parameter that could not be used gives a
 sentence. Links are written in the browser, by links.js, from the same table of fields.
@@ -33,6 +33,8 @@ from specdemo.ui.tabs.losslessness import drafters_of, rules_of
 
 MOST_NOTICES = 6
 MOST_NAMED = 16
+LONGEST_NAME = 60
+"""Characters of a parameter for which a similar one is looked up, which takes time."""
 OTHERS = ("__", "utm_")
 """Parameters that begin so belong to a Space or to a tracker."""
 
@@ -120,7 +122,8 @@ def _known(query: Mapping[str, str], names: list[str]) -> tuple[dict[str, str], 
         elif name != said and f"lane1.{name}" in names:
             given[name] = text
         elif said and not said.startswith(OTHERS) and said not in OTHERS_WHOLE:
-            meant = get_close_matches(said, names, n=1)
+            unknown = len(notices) < MOST_NOTICES and len(said) < LONGEST_NAME  # of the others nothing is shown
+            meant = get_close_matches(said, names, n=1) if unknown else []
             hint = f"; did you mean {meant[0]}?" if meant else "."
             notices.append(f"“{shorten(said)}” is no parameter of this page{hint}")
     return given, notices

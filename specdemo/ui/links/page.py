@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ from specdemo.ui.links.fields import METHOD_FIELDS, Field, link_fields, race_fie
 from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import choices_left, from_query
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, nearest_method, wish_of
+from specdemo.ui.panel.methods import (
+    FIRST_LANES,
+    NO_LANE,
+    method_choices,
+    methods_on,
+    nearest_method,
+    runs_here,
+    wish_of,
+)
 from specdemo.ui.panel.pair_controls import pair_request
 from specdemo.ui.panel.pair_loading import LOOKS
 from specdemo.ui.panel.run_row import TABS
@@ -29,8 +38,11 @@ from specdemo.view.export import script_json
 CHOSEN = ("pair", "target", "draft", "target-weights")
 """The fields that decide which methods there are."""
 WEB = Path(__file__).parents[1] / "web"
-SCRIPTS = ("links.js", "panel.js", "run-row.js", "tabs.js", "caption.js", "talk.js")
+SCRIPTS = ("notices.js", "links.js", "panel.js", "run-row.js", "tabs.js", "caption.js", "talk.js")
 """In the order in which they must be loaded."""
+ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
+OPENED = "() => window.SpecDemoLinks.opened"
+OPENED_AND = "(_, ...others) => [window.SpecDemoLinks.opened, ...others]"
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
 MINE = "() => window.SpecDemoLinks.mine()"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
@@ -55,39 +67,45 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     The order makes the page show exactly what the link says: couplings between controls act on a person's input
     only, and nothing is written before all values have arrived.
     """
+    opened = gr.JSON(value=None, visible=False, elem_id="link-opened")
     said = gr.JSON(value=None, visible=False, elem_id="link-said")
     components = list(linked_controls(page).values())
     methods = [lane.method for lane in controls.lanes]
 
-    def read_methods(request: gr.Request) -> list[Any]:
-        values, _ = from_query(dict(request.query_params))
+    def read_methods(query: Any) -> list[Any]:
+        values, _ = from_query(_texts(query))
         wished = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_FIELDS]
         return [*_methods(values), gr.skip() if wished == list(FIRST_LANES) else wished]
 
-    def read(request: gr.Request) -> list[Any]:
-        values, notices = from_query(dict(request.query_params))
+    def read(query: Any) -> list[Any]:
+        values, notices = from_query(_texts(query))
         page_values = {f.name: values[f.name] for f in link_fields() if not f.element}
         flags = {"page": page_values, "notices": notices, "start": False}
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
         return [*_updates(values), chosen, flags]
 
-    def narrow(request: gr.Request, *chosen: Any) -> list[Any]:
-        values, _ = from_query(dict(request.query_params))
+    def narrow(query: Any, *chosen: Any) -> list[Any]:
+        values, _ = from_query(_texts(query))
         return _choices(values, dict(zip(CHOSEN, chosen, strict=True)))
 
-    def judge(flags: dict[str, Any], *pair: Any) -> Any:
-        return start_flags(flags, pair, store) if flags["page"]["autorun"] else gr.skip()
+    def judge(flags: dict[str, Any], *chosen: Any) -> Any:
+        pair, lanes = chosen[: -len(methods)], chosen[-len(methods) :]
+        return start_flags(flags, pair, lanes, store) if flags and flags["page"]["autorun"] else gr.skip()
 
     # Gradio refuses a value that is not among its control's choices at that moment: so lanes first get all methods
     # as choices, then all controls their values, and then lanes the choices that the pair leaves.
-    widened = page.load(read_methods, None, [*methods, controls.wished], **QUIET)
-    filled = widened.then(read, None, [*components, tabs, said], **QUIET)
+    widened = page.load(read_methods, opened, [*methods, controls.wished], js=OPENED, **QUIET)
+    filled = widened.then(read, opened, [*components, tabs, said], js=OPENED, **QUIET)
     # What a person changed while the link was on its way is newer than the link.
     kept = filled.then(None, None, components, js=MINE, **QUIET)
-    loaded = kept.then(narrow, [linked_controls(page)[name] for name in CHOSEN], methods, **QUIET)
-    ready = loaded.then(None, [said, *components], None, js=READY, **QUIET)
+    pair = [linked_controls(page)[name] for name in CHOSEN]
+    loaded = kept.then(narrow, [opened, *pair], methods, js=OPENED_AND, **QUIET)
+    begins: dict[str, Any] = {"fn": None, "inputs": [said, *components], "outputs": None, "js": READY, **QUIET}
+    ready = loaded.then(**begins)
+    for event in (widened, filled, loaded):
+        event.failure(**begins)
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
-    judged = ready.then(judge, [said, *controls.pair.inputs()], said, **waits)
+    judged = ready.then(judge, [said, *controls.pair.inputs(), *methods], said, **waits)
     judged.then(None, said, None, js=TOLD, **QUIET)
     for tab in (b for b in page.blocks.values() if isinstance(b, gr.Tab) and b.id in TABS):
         tab.select(None, None, None, js=f"() => {{ window.SpecDemoTabs.opened('{tab.id}'); }}", **QUIET)
@@ -96,49 +114,54 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
 
 def connect_use(page: gr.Blocks, controls: Controls, use: gr.Button, recordings: SessionRecordings) -> None:
     """Let ``use`` set the panel to what the visitor's current recording ran with."""
-    query = gr.JSON(value=None, visible=False, elem_id="used-query")
+    used = gr.JSON(value=None, visible=False, elem_id="used-query")
     found = linked_controls(page)
     shown = {field.name: found[field.name] for field in race_fields()}
     methods = [lane.method for lane in controls.lanes]
 
-    def ask(request: gr.Request) -> dict[str, str] | None:
+    def ask(request: gr.Request) -> dict[str, Any]:
+        """The query, and the page's notices: events that wait in no queue have no others."""
         recording = recordings.get(request.session_hash or "")
         if recording is None:
-            gr.Warning(GONE)
-            return None
-        return query_of(recording)
+            return {"query": None, "notices": [GONE]}
+        query = query_of(recording)
+        return {"query": query, "notices": from_query(query)[1]}
 
-    def read_methods(asked: Any) -> list[Any]:
-        if not isinstance(asked, dict):
+    def read_methods(said: Any) -> list[Any]:
+        values = _used(said)
+        if values is None:
             return [gr.skip()] * (len(methods) + 1)
-        values, _ = from_query(_texts(asked))
         wished = [wish_of(values[name], server_of(values["pair"])) for name in METHOD_FIELDS]
         return [*_methods(values, all_of_them=True), wished]
 
-    def read(asked: Any) -> list[Any]:
-        if not isinstance(asked, dict):
+    def read(said: Any) -> list[Any]:
+        values = _used(said)
+        if values is None:
             return [gr.skip()] * len(shown)
-        values, notices = from_query(_texts(asked))
-        if notices:
-            gr.Warning(" ".join(notices))
         return [values[name] if name not in METHOD_FIELDS else gr.skip() for name in shown]
 
-    def narrow(asked: Any) -> list[Any]:
-        if not isinstance(asked, dict):
+    def narrow(said: Any) -> list[Any]:
+        values = _used(said)
+        if values is None:
             return [gr.skip()] * len(methods)
-        values, _ = from_query(_texts(asked))
         return [gr.update(choices=choices_left(f, values)) for f in _method_fields()]
 
-    asked = use.click(ask, None, query, **QUIET)
-    widened = asked.then(read_methods, query, [*methods, controls.wished], **QUIET)
-    filled = widened.then(read, query, list(shown.values()), **QUIET)
-    narrowed = filled.then(narrow, query, methods, **QUIET)
-    narrowed.then(None, None, None, js="() => { window.SpecDemoPanel.used(); }", **QUIET)
+    asked = use.click(ask, None, used, **QUIET)
+    widened = asked.then(read_methods, used, [*methods, controls.wished], **QUIET)
+    filled = widened.then(read, used, list(shown.values()), **QUIET)
+    narrowed = filled.then(narrow, used, methods, **QUIET)
+    narrowed.then(None, used, None, js="(said) => { window.SpecDemoPanel.used(said); }", **QUIET)
 
 
-def _texts(query: dict[str, Any]) -> dict[str, str]:
-    """What of a query that came back from a browser can be one."""
-    return {name: text for name, text in query.items() if isinstance(text, str)}
+def _used(said: Any) -> dict[str, Any] | None:
+    """The values that a recording's settings give; None where there is no recording."""
+    query = said.get("query") if isinstance(said, dict) else None
+    return None if query is None else from_query(_texts(query))[0]
+
+
+def _texts(query: Any) -> dict[str, str]:
+    """What can be a query in what a browser sent."""
+    return {n: text for n, text in query.items() if isinstance(text, str)} if isinstance(query, dict) else {}
 
 
 def linked_controls(page: gr.Blocks) -> dict[str, Any]:
@@ -198,16 +221,20 @@ def _updates(values: dict[str, Any]) -> list[Any]:
     return updates
 
 
-def start_flags(flags: dict[str, Any], pair: tuple[Any, ...], store: PairStore) -> dict[str, Any]:
-    """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models.
+def start_flags(
+    flags: dict[str, Any], pair: tuple[Any, ...], lanes: Sequence[str], store: PairStore
+) -> dict[str, Any]:
+    """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models, nor
+    spend what somebody pays for on a server.
 
     Args:
         flags: as the page got them.
         pair: the values of the pair's controls.
+        lanes: the methods of the lanes.
         store: knows which models are there.
     """
-    if server_of(pair[0]) is not None:  # nothing is downloaded to run there
-        return {**flags, "start": True}
+    if server_of(pair[0]) is not None or any(not runs_here(name) for name in lanes if name != NO_LANE):
+        return {**flags, "notices": [*flags["notices"], ON_A_SERVER]}
     try:
         request = pair_request(*pair)
         if is_public() or store.find(request):

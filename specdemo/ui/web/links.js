@@ -1,9 +1,13 @@
 /*
- * Links to the page in its present state: writes the controls' values into the address bar, copies the address, and
- * shows which parts of a link could not be used.
+ * Links to the page in its present state: writes the controls' values into the address bar and copies the address.
  *
- * A plain script that defines `window.SpecDemoLinks`. `SpecDemoLinkTable`, defined before it, holds the fields and
- * rules by which the server reads links. The contents of a link are untrusted: they only ever become text nodes.
+ * The state stands behind the "#" of the address, which no request carries: Gradio's client sends what stands behind
+ * the "?" along with each of its requests, and servers refuse long addresses. Links of earlier versions have the state
+ * behind the "?"; it is moved before Gradio's scripts begin. Texts that are too long for a link are kept with the entry
+ * of the browser's history, which a reload leaves as it is.
+ *
+ * A plain script that defines `window.SpecDemoLinks`; it is loaded after notices.js. `SpecDemoLinkTable`, defined before
+ * it, holds the fields and rules by which the server reads links. The contents of a link are untrusted.
  *
  * @typedef {{name: string, kind: string, default: *, choices: string[]}} Field
  * @typedef {{field: string, text: string, negated: boolean, defaults: Object<string, *>}} Rule
@@ -11,16 +15,20 @@
 (function () {
   "use strict";
 
-  const { make } = window.SpecDemoDom;
-  const { fields, rules, former, longest } = window.SpecDemoLinkTable;
-  const NAMES = new Set([...fields.map((field) => field.name), ...former]);
-  const SHORT = /^lane2\./; // parameters of lane 2 are written without the lane
+  const { make, setText } = window.SpecDemoDom;
+  const notices = window.SpecDemoNotices;
+  const { fields, rules, longest } = window.SpecDemoLinkTable;
   const SPACE = "https://huggingface.co";
   /** Milliseconds without a change before the address is written; browsers refuse to have it written too often. */
   const PAUSE = 300;
   /** What the page calls the texts that may be too long. */
-  const LONG = { prompt: "prompt", "sweep.own": "list of prompts of the sweep", "batch.own": "list of prompts of the batch" };
+  const LONG = {
+    prompt: "prompt", target: "name of the target", draft: "name of the draft",
+    "sweep.own": "list of prompts of the sweep", "batch.own": "list of prompts of the batch",
+  };
   const THEME = "__theme";
+  /** The parameter that names the texts that a link leaves out, for whoever opens it. */
+  const WITHOUT = "without";
 
   /** The values of the page's controls, in the order of the fields; null until the link was read. */
   let held = null;
@@ -55,7 +63,7 @@
   }
 
   /** The query for values by name, and the names of the texts that it leaves out as too long. */
-  function toQuery(values) {
+  function toQuery(values, most = longest) {
     const texts = Object.fromEntries(fields.map((field) => [field.name, encode(field, values[field.name])]));
     const parts = new Map();
     for (const field of fields) {
@@ -65,7 +73,7 @@
     }
     const left = [];
     const length = () => [...parts].reduce((sum, [name, text]) => sum + name.length + text.length + 2, 0);
-    while (length() > longest) {
+    while (length() > most) {
       const long = fields.filter((field) => field.kind === "text" && parts.has(field.name))
         .reduce((a, b) => (parts.get(b.name).length > parts.get(a.name).length ? b : a)).name;
       parts.delete(long);
@@ -74,52 +82,73 @@
     return { query: [...parts].map(([name, text]) => `${name}=${text}`).join("&"), left };
   }
 
+  /** What a link to the page as it stands says, and the texts that it leaves out, by name. */
   function now() {
-    const values = Object.fromEntries(fields.map((field, i) => [field.name, held[i]]));
-    return toQuery({ ...values, ...extra });
+    const values = { ...Object.fromEntries(fields.map((field, i) => [field.name, held[i]])), ...extra };
+    const { query, left } = toQuery(values);
+    const hash = [query, left.length && `${WITHOUT}=${left}`].filter(Boolean).join("&");
+    return { hash: hash && "#" + hash, long: Object.fromEntries(left.map((name) => [name, values[name]])) };
   }
 
-  /** The part of the query that a race depends on; null before the link was read. */
+  /** What a race depends on, as a query; null before the link was read. */
   function race() {
     if (!held) return null;
-    return toQuery(Object.fromEntries(fields.map((field, i) => [field.name, ofRace(field.name) ? held[i] : field.default]))).query;
+    const values = fields.map((field, i) => [field.name, ofRace(field.name) ? held[i] : field.default]);
+    return toQuery(Object.fromEntries(values), Infinity).query;
   }
 
   const ofRace = (name) => /^(lane\d\.)?[a-z-]+$/.test(name) && !(name in extra);
 
-  const nameOf = (part) => {
-    try {
-      return decodeURIComponent(part.split("=")[0].replace(/\+/g, " "));
-    } catch {
-      return part; // not escaped in a valid way, so not by this page
-    }
-  };
+  // ---- the address ---------------------------------------------------------------------------------------------
 
-  /** The parts of the present address that belong to others, unchanged. */
-  function others() {
-    return location.search.slice(1).split("&").filter((part) => {
-      const name = nameOf(part);
-      return part && !NAMES.has(name) && !NAMES.has(name.replace(SHORT, "")) && !NAMES.has(name.replace(SHORT, "lane1."));
-    });
+  /** The parts of the address that Gradio and a Space keep there for themselves, perhaps of one name; as a query. */
+  function theirs(name = "__") {
+    const parts = location.search.slice(1).split("&").filter((part) => part.startsWith(name));
+    return parts.length ? "?" + parts.join("&") : "";
   }
 
-  const joined = (...parts) => parts.filter(Boolean).join("&");
-  const search = (query) => (query ? "?" + query : "");
+  /** Notices about the opened link, before the server's. */
+  const unsaid = [];
 
-  // ---- the address ---------------------------------------------------------------------------------------------
+  /** What the page was opened with, as texts by name. */
+  const opened = (() => {
+    const read = (part) => Object.fromEntries(new URLSearchParams(part.slice(1)));
+    const { [WITHOUT]: without, ...texts } = { ...read(location.search), ...read(location.hash) };
+    for (const name of (without || "").split(",").filter((part) => part in LONG && !history.state?.long?.[part])) {
+      unsaid.push(`The ${LONG[name]} was too long for this link, which leaves it out.`);
+    }
+    return { ...history.state?.long, ...texts };
+  })();
+
+  if (theirs() !== location.search) {
+    const parts = location.search.slice(1).split("&").filter((part) => !part.startsWith("__"));
+    const hash = [...parts, location.hash.slice(1)].filter(Boolean).join("&");
+    history.replaceState({ ...history.state }, "", location.pathname + theirs() + (hash && "#" + hash));
+  } else if (!history.state) history.replaceState({}, ""); // an entry without a state is one that a person typed
+
+  // A link that is put into the address bar of the open page changes nothing but what stands behind the "#".
+  window.addEventListener("hashchange", () => { if (!history.state) location.reload(); });
 
   function write() {
     clearTimeout(timer);
     timer = 0;
     if (!held) return;
-    const { query } = now(); // what it leaves out is said when a person copies it
-    const written = search(joined(...others(), query));
-    if (written === location.search) return;
-    history.replaceState(history.state, "", location.pathname + written + location.hash);
-    if (window.parent !== window) {
-      const outer = others().filter((part) => !nameOf(part).startsWith("__")); // those are private to the Space's frame
-      window.parent.postMessage({ queryString: search(joined(...outer, query)) }, SPACE);
-    }
+    const { hash, long } = now();
+    tellLeft(Object.keys(long));
+    const { long: before, ...state } = history.state || {};
+    if (hash === location.hash && JSON.stringify(before || {}) === JSON.stringify(long)) return;
+    history.replaceState({ ...state, long }, "", location.pathname + theirs() + hash);
+    if (window.parent !== window) window.parent.postMessage({ queryString: "", hash }, SPACE);
+  }
+
+  /** Says beside the buttons of the link what does not fit into it. */
+  function tellLeft(names) {
+    const row = document.getElementById("quiet-row");
+    const line = row.parentElement.querySelector(".link-left") || make("p", "link-left", null, null, { role: "status" });
+    const text = names.map((name) => `The ${LONG[name]} is too long for a link, which leaves it out.`).join(" ");
+    setText(line, text);
+    if (text) row.after(line);
+    else line.remove();
   }
 
   /** The controls changed. @param {Array} values in the order of the fields */
@@ -155,31 +184,10 @@
     if (started) changed(held);
   }
 
-  // ---- notices -------------------------------------------------------------------------------------------------
-
-  /** Shows sentences above the page's lower edge, until they are closed or a run begins. */
-  function notify(lines) {
-    document.querySelector(".link-notices")?.remove();
-    if (!lines.length) return;
-    const box = make("div", "link-notices", document.body, null, { role: "status" });
-    for (const line of lines) make("p", "", box, line);
-    const close = make("button", "", box, "×", { type: "button", "aria-label": "Close" });
-    close.addEventListener("click", () => box.remove());
-  }
-
-  /** Puts the sentences under Run, where they cover nothing that a run shows. */
-  function putAside() {
-    const box = document.querySelector(".link-notices");
-    if (box) document.getElementById("run-dock").append(box);
-  }
-
   // ---- copying -------------------------------------------------------------------------------------------------
 
   /** The address for others: without what a Space added for this visitor, such as the key to a private Space. */
-  function address() {
-    const theme = others().filter((part) => nameOf(part) === THEME);
-    return location.origin + location.pathname + search(joined(...theme, now().query));
-  }
+  const address = () => location.origin + location.pathname + theirs(THEME) + now().hash;
 
   /** Copies by selecting the text: on pages that are not served over https, browsers offer no clipboard. */
   function copySelected(text) {
@@ -203,36 +211,32 @@
   async function copy() {
     if (!held) return;
     write();
-    const { left } = now();
     const text = address();
     const button = document.getElementById("copy-link");
-    const lines = left.map((name) => `The ${LONG[name] || name} is too long for a link, so the link leaves it out.`);
     if (await copied(text)) {
       button.dataset.said = button.dataset.said || button.textContent;
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = button.dataset.said; }, 1600);
-    } else {
-      lines.unshift(`This browser does not let a page copy. The link: ${text}`);
-    }
-    notify(lines);
+    } else notices.show([`This browser does not let a page copy. The link: ${text}`]);
   }
 
   // ---- from the server -----------------------------------------------------------------------------------------
 
   /**
    * The link was read, and the controls hold what it says.
-   * @param {{page: Object<string, *>, notices: string[]}} said  @param {Array} values in the order of the fields
+   * @param {?{page: Object<string, *>, notices: string[]}} said nothing where a request failed
+   * @param {Array} values in the order of the fields
    */
   function ready(said, values) {
     started = true;
-    Object.assign(extra, { ...said.page, ...extra }); // what a person changed meanwhile is newer
-    notify(said.notices);
+    Object.assign(extra, { ...said?.page, ...extra }); // what a person changed meanwhile is newer
+    notices.add(said ? [...unsaid, ...said.notices] : ["This link could not be read: reload the page."]);
     changed(values);
     window.SpecDemoPanel.dim();
     if (extra.view === "talk") window.SpecDemoTalk.enter();
     early?.removeAttribute("aria-busy");
     early?.click();
-    if (said.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
+    if (said?.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   }
 
   /** Opens the link's recording. In the talk view it waits for the speaker. */
@@ -244,8 +248,8 @@
 
   /** The server has decided whether the run starts at once. @param {{start: boolean, notices: string[]}} said */
   function told(said) {
-    if (!said.page.autorun) return;
-    notify(said.notices);
+    if (!said?.page.autorun) return;
+    notices.add(said.notices);
     // Unless a person was quicker.
     if (said.start && extra.autorun) document.querySelector(`#run-row .on-${document.documentElement.dataset.tab}`).click();
   }
@@ -257,7 +261,7 @@
     if (event.isTrusted) set("autorun", false); // pressed by a person, so the page is no longer what the link began
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
     if (!pressed.matches(".start")) return;
-    putAside();
+    notices.putAside();
     if (started) return;
     // The controls do not say yet what is to run, so the press waits for that.
     event.stopImmediatePropagation();
@@ -268,5 +272,5 @@
   /** Whether the controls have the values of the link. */
   const wasRead = () => started;
 
-  window.SpecDemoLinks = { toQuery, race, changed, mine, set, ready, wasRead, told, copy, address };
+  window.SpecDemoLinks = { opened, toQuery, race, changed, mine, set, ready, wasRead, told, copy, address };
 })();

@@ -58,10 +58,11 @@
     document.getElementById("stage")?.scrollIntoView({ behavior: "smooth", block: "start" });
   }
 
-  /** The panel has taken over the settings of a recording, and says so for a moment. */
-  function used() {
+  /** The panel has taken over the settings of a recording, and says so for a moment; or what it could not take. */
+  function used(asked) {
+    window.SpecDemoNotices.show(asked?.notices || []);
     const button = document.getElementById("use-settings");
-    if (!button) return;
+    if (!button || !asked?.query) return;
     const said = button.textContent;
     button.textContent = "The panel has them now";
     setTimeout(() => { button.textContent = said; }, 1600);

@@ -10,7 +10,7 @@
   const page = document.documentElement;
   const TABS = window.SpecDemoLinkTable.fields.find((field) => field.name === "tab").choices;
   const KEYS = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -Infinity, End: Infinity };
-  const asked = new URLSearchParams(location.search).get("tab");
+  const asked = window.SpecDemoLinks.opened.tab;
   page.dataset.tab = TABS.includes(asked) ? asked : TABS[0]; // at once, so that the panel's button does not change
   /** The present step: the tab, whether it is the talk view, and whether Back undoes it. */
   let here = { tab: page.dataset.tab, talk: false, pushed: false };

@@ -105,7 +105,7 @@
   document.addEventListener("race-play", (event) => namePause(event.detail));
 
   // At once, so that the page does not flash; the rest follows when the server has read the link.
-  if (new URLSearchParams(location.search).get("view") === "talk") page.classList.add("talk-view");
+  if (window.SpecDemoLinks.opened.view === "talk") page.classList.add("talk-view");
 
   window.SpecDemoTalk = { enter, show };
 })();
