@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from specdemo.errors import SpecDemoError
 from specdemo.interrupts import INTERRUPTED, interruptible
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
-    def print_help(self, file: TextIO | None = None) -> None:
+    def print_help(self, file: Any = None) -> None:
         """As argparse's, which would not tell when nobody could read it."""
         print(self.format_help(), end="", file=file, flush=True)
 
@@ -82,11 +82,10 @@ def _ended(code: int, said: str = "") -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Imported here, which takes seconds, so that an interrupt meanwhile can be handled.
-    from specdemo.cli.advice import add_advise
+    from specdemo.cli.measures import add_advise, add_sweep
     from specdemo.cli.pairs import add_pairs
     from specdemo.cli.runs import add_race, add_run
     from specdemo.cli.space import add_space
-    from specdemo.cli.sweeps import add_sweep
 
     parser = Parser(prog="python -m specdemo", description="Speculative decoding, measured, in a terminal.")
     commands = parser.add_subparsers(required=True, metavar="run | race | sweep | advise | pairs | space")

@@ -4,72 +4,54 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from dataclasses import fields
+from functools import cache, partial
 from typing import Any, get_args, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from specdemo.errors import SettingsError
 from specdemo.settings import Settings
 
-WORDS = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: the field's name, the function that reads its text, its default, and its meaning."""
-
-    name: str
-    read: Callable[[str], Any]
-    default: Any
-    meaning: str
-
-    @property
-    def flag(self) -> str:
-        """As it is typed."""
-        return "--" + self.name.replace("_", "-")
+@cache
+def setting_types() -> dict[str, type]:
+    """The type of each setting, by name; of ``int | None`` it is int."""
+    return {name: next(iter(get_args(hint)), hint) for name, hint in get_type_hints(Settings).items()}
 
 
 @cache
-def setting_options() -> dict[str, Option]:
-    """Every field of the settings, by name."""
-    types, meanings = get_type_hints(Settings), _meanings(Settings.__doc__ or "")
-    options = {}
-    for f in fields(Settings):
-        kind = next(iter(get_args(types[f.name])), types[f.name])  # of ``int | None`` it is int
-        read = _switch if kind is bool else kind
-        default = None if f.default is MISSING else f.default
-        options[f.name] = Option(f.name, read, default, meanings.get(f.name, ""))
-    return options
+def meanings() -> dict[str, str]:
+    """The meaning of each setting, from the docstring's ``Args``."""
+    text = (Settings.__doc__ or "").partition("Args:\n")[2].partition("Raises:")[0]
+    found = re.findall(r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(meaning.replace("``", "").split()) for name, meaning in found}
 
 
 def add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
     """Add an option for each setting; settings that are not typed are absent from the result."""
     group = parser.add_argument_group("settings, as in specdemo.Settings")
-    for option in setting_options().values():
-        if option.name in without:
+    for field in fields(Settings):
+        name, kind = field.name, setting_types()[field.name]
+        if name in without:
             continue
-        default = "" if option.default is None else f" Default: {_shown(option.default)}."
-        how: dict[str, Any] = {"type": option.read, "metavar": option.name.upper()}
-        if option.read is _switch:
+        shown = {True: "on", False: "off"}[field.default] if isinstance(field.default, bool) else field.default
+        default = "" if shown is None else f" Default: {shown}."
+        how: dict[str, Any] = {"type": partial(_read, name), "metavar": name.upper()}
+        if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}
         group.add_argument(
-            option.flag,
-            dest=option.name,
+            "--" + name.replace("_", "-"),
+            dest=name,
             default=argparse.SUPPRESS,
-            help=(option.meaning + default).replace("%", "%%"),
+            help=(meanings()[name] + default).replace("%", "%%"),
             **how,
         )
 
 
 def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that were typed, by name."""
-    return _with_engine({name: value for name, value in vars(args).items() if name in setting_options()})
-
-
-def _with_engine(settings: dict[str, Any]) -> dict[str, Any]:
-    """A lane with a server has the engine ``server``."""
-    return {"engine": "server", **settings} if settings.get("server") else settings
+    return _with_engine({name: value for name, value in vars(args).items() if name in setting_types()})
 
 
 def read_lane(text: str) -> dict[str, Any]:
@@ -82,28 +64,22 @@ def read_lane(text: str) -> dict[str, Any]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = part.partition("=")
         name = name.strip().replace("-", "_")
-        option = setting_options().get(name)
-        if option is None or not equals:
-            raise SettingsError("lane", f"{part!r} is not name=value with one of {', '.join(setting_options())}.")
+        if name not in setting_types() or not equals:
+            raise SettingsError("lane", f"{part!r} is not name=value with one of {', '.join(setting_types())}.")
         try:
-            lane[name] = option.read(value.strip())
-        except ValueError as error:
+            lane[name] = _read(name, value.strip())
+        except argparse.ArgumentTypeError as error:
             raise SettingsError("lane", f"{part!r} cannot be read: {error}.") from error
     return _with_engine(lane)
 
 
-def _switch(text: str) -> bool:
-    if text.lower() not in WORDS:
-        raise ValueError(f"choose one of {', '.join(WORDS)}")
-    return WORDS[text.lower()]
+def _read(name: str, text: str) -> Any:
+    try:
+        return TypeAdapter(setting_types()[name]).validate_strings(text)
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(error.errors()[0]["msg"]) from error
 
 
-def _meanings(doc: str) -> dict[str, str]:
-    """The meaning of each field, from the docstring's ``Args``."""
-    text = re.search(r"Args:\n(.*?)\n\s*Raises:", doc, re.DOTALL)
-    found = re.findall(r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", (text.group(1) if text else "") + "\n", re.M | re.S)
-    return {name: " ".join(meaning.replace("``", "").split()) for name, meaning in found}
-
-
-def _shown(value: Any) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+def _with_engine(settings: dict[str, Any]) -> dict[str, Any]:
+    """A lane with a server has the engine ``server``."""
+    return {"engine": "server", **settings} if settings.get("server") else settings

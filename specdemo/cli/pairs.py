@@ -11,7 +11,7 @@ from threading import Event
 
 from rich.console import Console
 
-from specdemo.cli.files import check_targets, write
+from specdemo.cli.files import Exports, add_exports, checked_targets, write_exports
 from specdemo.cli.terminal import consoles, rows_table
 from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
@@ -22,20 +22,25 @@ from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
 from specdemo.view.progress_text import await_load
 
+FILES: Exports = {
+    "json": (
+        "write the catalogue as JSON; - is the output",
+        lambda entries: json.dumps(entries, ensure_ascii=False, indent=1),
+    )
+}
+
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:
     """Options of ``pairs``."""
-    parser.add_argument("--json", metavar="FILE", help="write the catalogue as JSON; - is the output")
+    add_exports(parser, FILES)
     parser.set_defaults(run=list_pairs)
 
 
 def list_pairs(args: argparse.Namespace) -> None:
     """Show the catalogue."""
-    check_targets([args.json])
-    if args.json:
-        write(args.json, json.dumps([asdict(entry) for entry in catalog().values()], ensure_ascii=False, indent=1))
+    write_exports(checked_targets(args, FILES), FILES, [asdict(entry) for entry in catalog().values()])
     if args.json != "-":
-        out, _ = consoles(args.json)
+        out, _ = consoles(False)
         rows = [
             (e.id, e.label, f"{e.memory_gb:g} GB" + (", gated" if e.gated else "")) for e in catalog().values()
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from specdemo.cli.files import check_targets, read_input, write
+from specdemo.cli.files import Exports, add_exports, checked_targets, read_input, write_exports
 from specdemo.cli.options import add_settings, read_lane, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, rounds_text, server_lines
@@ -65,16 +65,15 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     first = examples()[0].prompt
     parser.add_argument("prompt", nargs="?", default=first, help="text; - reads the input. Default: an example")
     parser.add_argument("--title", default="", help="what the recording is called")
-    for name, (meaning, _) in EXPORTS.items():
-        parser.add_argument(name, metavar="FILE", help=meaning)
+    add_exports(parser, EXPORTS)
     add_pair(parser)
     add_settings(parser)
 
 
 def run_one(args: argparse.Namespace) -> None:
     """Decode once; tokens are printed as they are committed."""
-    check_targets(_targets(args))
-    out, errors = consoles(args.json)
+    targets = checked_targets(args, EXPORTS)
+    out, errors = consoles("-" in targets.values())
     settings, prompt = Settings(**typed_settings(args)), read_input(args.prompt)
     with loaded_for(args, [settings], errors) as pair:
         with closing(race(pair, prompt, [settings])) as lanes:
@@ -85,20 +84,20 @@ def run_one(args: argparse.Namespace) -> None:
         if trace.server is not None:  # only now is it known what its tokens were
             out.print(rounds_text(trace.rounds, not out.is_terminal), "\n", soft_wrap=True)
         recording = record(pair, prompt, [trace], args.title)
-    _finish(args, recording, out)
+    _finish(targets, recording, out)
 
 
 def run_race(args: argparse.Namespace) -> None:
     """Decode in several lanes, shown side by side while they run."""
-    check_targets(_targets(args))
-    out, errors = consoles(args.json)
+    targets = checked_targets(args, EXPORTS)
+    out, errors = consoles("-" in targets.values())
     lanes, prompt = _lanes(args), read_input(args.prompt)
     with loaded_for(args, lanes, errors) as pair:
         traces = _raced(pair, prompt, lanes, out)
         repeats = _repeated(pair, prompt, lanes, args.repeats, errors) if args.repeats else ()
         recording = replace(record(pair, prompt, traces, args.title), repeats=repeats)
     value = replay_value(recording)
-    _finish(args, recording, out)
+    _finish(targets, recording, out)
     verdict = value["verdict"] and value["verdict"]["text"]
     for sentence in (headline_text(value["headline"]), verdict, value["why"]):
         if sentence:
@@ -150,21 +149,14 @@ def _lane(number: int, settings: dict[str, Any]) -> Settings:
         raise SpecDemoError(f"Lane {number}, {error}") from error
 
 
-def _targets(args: argparse.Namespace) -> list[str | None]:
-    """The files to write, in the order of ``EXPORTS``; None for those that were not requested."""
-    return [getattr(args, name.removeprefix("--").replace("-", "_")) for name in EXPORTS]
-
-
-def _finish(args: argparse.Namespace, recording: Recording, out: Console) -> None:
+def _finish(targets: Mapping[str, str], recording: Recording, out: Console) -> None:
     """Print the figures, and write the requested files."""
     out.print(legend(not out.is_terminal))
     out.print()
     out.print(figures_table(recording.traces))
     for sentence in server_lines(recording.traces):
         out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
-    for file, (_, export) in zip(_targets(args), EXPORTS.values(), strict=True):
-        if file:
-            write(file, export(recording))
+    write_exports(targets, EXPORTS, recording)
 
 
 def as_json(recording: Recording) -> str:
@@ -181,10 +173,9 @@ def as_json(recording: Recording) -> str:
     return json.dumps({**recording.as_dict(), **extra}, ensure_ascii=False, allow_nan=False)
 
 
-EXPORTS: dict[str, tuple[str, Callable[[Recording], str]]] = {
-    "--json": ("write the recording as JSON; - is the output", as_json),
-    "--html": ("write a page that replays it without a network", replay_html),
-    "--tokens-csv": ("write a line for each token", lambda recording: tokens_csv(recording.traces)),
-    "--rounds-csv": ("write a line for each round", lambda recording: rounds_csv(recording.traces)),
+EXPORTS: Exports = {
+    "json": ("write the recording as JSON; - is the output", as_json),
+    "html": ("write a page that replays it without a network", replay_html),
+    "tokens-csv": ("write a line for each token", lambda recording: tokens_csv(recording.traces)),
+    "rounds-csv": ("write a line for each round", lambda recording: rounds_csv(recording.traces)),
 }
-"""The files that can be written: option, meaning, and the file's text."""

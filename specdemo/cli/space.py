@@ -49,7 +49,7 @@ def space_files(root: Path) -> list[Path]:
     """
     finder = ModuleFinder([str(root)])  # of this path only, so that other packages are left out
     finder.run_script(str(root / ENTRY))
-    modules = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
+    modules = [Path(file) for m in finder.modules.values() if (file := getattr(m, "__file__", None))]
     folders = {path.parent for path in modules}
     # Scripts and styles are read from the folder "web" beside the modules that show them.
     data = [p for f in folders for p in (f / "web").glob("*") if p.is_file()]

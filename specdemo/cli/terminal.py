@@ -94,14 +94,8 @@ def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]], marked:
 
 def figures_table(traces: Sequence[Trace]) -> Table:
     """All figures of all lanes."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    headers = trace_headers(traces)
-    table.add_column("")
-    for header in headers:
-        table.add_column(Text(header["title"]))
-    for row in figure_rows(traces):
-        table.add_row(Text(row["label"], style="dim"), *(Text(value) for value in row["values"]))
-    return table
+    titles = [header["title"] for header in trace_headers(traces)]
+    return rows_table(["", *titles], [[row["label"], *row["values"]] for row in figure_rows(traces)])
 
 
 def server_lines(traces: Sequence[Trace]) -> list[str]:
@@ -129,10 +123,10 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     return table
 
 
-def consoles(json: str | None) -> tuple[Console, Console]:
-    """The consoles of results and of progress; with JSON on the output both are the error stream."""
+def consoles(taken: bool) -> tuple[Console, Console]:
+    """The consoles of results and of progress; where a file takes the output, both are the error stream."""
     errors = _Console(stderr=True, highlight=False, soft_wrap=True)
-    return (errors if json == "-" else _Console(highlight=False)), errors
+    return (errors if taken else _Console(highlight=False)), errors
 
 
 class _Console(Console):

@@ -24,7 +24,7 @@ from rich.console import Console
 import specdemo
 from specdemo import Recording, Settings
 from specdemo.cli.main import main
-from specdemo.cli.options import add_settings, read_lane, setting_options, typed_settings
+from specdemo.cli.options import add_settings, meanings, read_lane, setting_types, typed_settings
 from specdemo.cli.terminal import rounds_text, shown
 from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
@@ -68,7 +68,7 @@ def test_every_setting_can_be_typed(settings: Settings) -> None:
     """Guards options against a field that is added, renamed or of another type: there is no second list."""
     words = []
     for name, value in asdict(settings).items():
-        flag = setting_options()[name].flag
+        flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else flag.replace("--", "--no-", 1))
         else:
@@ -82,8 +82,7 @@ def test_every_setting_can_be_typed(settings: Settings) -> None:
 def test_nothing_typed_leaves_the_settings_own_defaults() -> None:
     """Guards against a copied default that goes stale."""
     assert typed_settings(parser().parse_args([])) == {}
-    assert list(setting_options()) == [f.name for f in fields(Settings)]
-    assert all(option.meaning for option in setting_options().values())
+    assert setting_types().keys() == meanings().keys() == {f.name for f in fields(Settings)}
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------
@@ -275,7 +274,7 @@ def test_an_interrupt_of_advise_keeps_what_is_known(
             if number == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("specdemo.cli.advice.stream_advice", interrupted)
+    monkeypatch.setattr("specdemo.cli.measures.stream_advice", interrupted)
     page = tmp_path / "report.html"
     words = ["advise", PROMPT, "--methods", "prompt_lookup", "--max-new-tokens", "6", "--html", str(page)]
     assert main(words) == 130
