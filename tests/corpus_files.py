@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from specdemo.training.tasks.documents import END_OF_TEXT
+from specdemo.training.tasks.corpus import END_OF_TEXT
 
 
 def write_corpus(folder: Path) -> Path:

@@ -22,8 +22,7 @@ from specdemo.runs.encode import encode
 from specdemo.servers.llama_server import llama_server
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
-from specdemo.training.gguf.head import write_head
-from specdemo.training.gguf.model import write_model
+from specdemo.training.gguf import write_head, write_model
 
 PROMPTS = (
     "Anna went to the shop because",

@@ -26,7 +26,7 @@ from specdemo.machine import machine_of
 from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
-from specdemo.training.tasks.domains import domains, held_out_tasks
+from specdemo.training.tasks.mixture import domains, held_out_tasks
 
 Args = argparse.Namespace
 Results = dict[str, Any]
@@ -113,7 +113,7 @@ def prompts_of(args: Args, count: int) -> dict[str, list[str]]:
     if args.corpus is None:
         return {name: [e.prompt for e in some[:count]] for name, some in by_domain().items()}
     made = domains(args.corpus)
-    return {name: [task.prompt for task in held_out_tasks(d, count)] for name, d in made.items()}
+    return {name: [task.prompt for task in held_out_tasks(name, d, count)] for name, d in made.items()}
 
 
 def interleaved(

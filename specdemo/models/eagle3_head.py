@@ -75,6 +75,7 @@ class Eagle3Head(nn.Module):
         self.lm_head = nn.Linear(width, config.draft_vocabulary, bias=False)
         self.embed_tokens = nn.Embedding(config.vocabulary, width) if own_embeddings else None
         self.rotary_emb = LlamaRotaryEmbedding(config.layer)
+        self.target_ids: torch.Tensor
         self.register_buffer("target_ids", torch.arange(config.draft_vocabulary), persistent=False)
 
     @staticmethod

@@ -1,1 +1,1 @@
-"""How the builtin pair was made, and how to make it again: ``python -m specdemo.training --corpus FOLDER``."""
+"""How the builtin pair was made, and how to make it again: ``python -m specdemo.training --help``."""

@@ -1,93 +1,197 @@
-"""``python -m specdemo.training``: lessons for drafters of a finished target, drafters, and the model card."""
+"""``python -m specdemo.training STAGE``: target, lessons for its drafters, draft, head; checks and the model card.
+
+Every stage goes on where an earlier start of the same command ended.
+"""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerFast
+from pydantic import DirectoryPath, PositiveInt, TypeAdapter, ValidationError
+from torch import nn
+from transformers import LlamaConfig
 
+from specdemo.errors import SettingsError
 from specdemo.models.eagle3_files import save_head
+from specdemo.models.pair import checked_threads
+from specdemo.training.answers import check, table
 from specdemo.training.card import write_card
 from specdemo.training.draft import train_draft
 from specdemo.training.head import new_head, train_head
 from specdemo.training.lessons import Lessons, make_lessons
-from specdemo.training.loop import Run, hardware
-from specdemo.training.models import read_model, write_model
+from specdemo.training.loop import Run
+from specdemo.training.models import read_model, read_tokenizer, write_model
 from specdemo.training.muon import quicker_dtype
-from specdemo.training.options import add_corpus, add_machine, folder, positive, resumable, whole
-from specdemo.training.recipe import Recipe, tiny_recipe
-from specdemo.training.tasks.domains import domains
-from specdemo.training.tasks.plan import Plan
+from specdemo.training.recipe import TINY, recipe_of
+from specdemo.training.target import read_target, train_target
+from specdemo.training.tasks.mixture import domains, held_out_tasks
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.texts import written
+from specdemo.training.tasks.task import Domain
+from specdemo.training.tasks.tokenizer import train_tokenizer
+
+STAGES = ("target", "lessons", "draft", "head", "check", "card")
 
 
-def arguments() -> argparse.Namespace:
+def of(kind: Any) -> Callable[[str], Any]:
+    """What reads an option of a pydantic type."""
+    adapter = TypeAdapter(kind)
+
+    def read(text: str) -> Any:
+        try:
+            return adapter.validate_python(text)
+        except ValidationError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error.errors()[0]['msg']}.") from None
+
+    return read
+
+
+def device(text: str) -> torch.device:
+    """A device that this machine has."""
+    try:
+        return torch.empty(0, device=text).device
+    except (RuntimeError, AssertionError):  # torch without CUDA asserts
+        raise argparse.ArgumentTypeError(f"{text!r} is no device of this machine; use cpu, or cuda.") from None
+
+
+def threads(text: str) -> int:
+    try:
+        return checked_threads(of(int)(text))
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
-    parser.add_argument("stage", choices=("lessons", "draft", "head", "card"))
-    parser.add_argument(
-        "--pair", type=folder, required=True, help="folder with target/; draft/, head/ and card go there"
-    )
-    add_corpus(parser)
-    parser.add_argument(
-        "--work", type=folder, default=Path("training-work"), help="lessons and checkpoints; resumed"
-    )
-    few = (0.1, 2)
-    minutes, prompts = "of this stage, all starts together", "card: held-out prompts a domain"
-    parser.add_argument("--minutes", type=positive, help=f"{minutes} (60; tiny: {few[0]})")
-    parser.add_argument("--prompts", type=whole, help=f"{prompts} (100; tiny: {few[1]})")
-    add_machine(parser)
-    parser.add_argument("--tiny", action="store_true", help="a run of seconds")
-    args = parser.parse_args()
-    usual = few if args.tiny else (60.0, 100)
-    args.minutes, args.prompts = args.minutes or usual[0], args.prompts or usual[1]
-    if not (args.pair / "target" / "config.json").is_file():
-        parser.error(
-            f"--pair: {args.pair} has no target/config.json; train a target first, or give another folder."
-        )
-    return args
+    add = parser.add_argument
+    add("stage", choices=STAGES)
+    add("--corpus", type=of(DirectoryPath), required=True, help="the *.txt.gz files of chat and stories")
+    add("--work", type=Path, default=Path("training-work"), help="checkpoints, lessons and log (training-work)")
+    add("--pair", type=Path, help="folder of target/, draft/ and head/, and of the card (that of --work)")
+    add("--start", type=of(DirectoryPath), help="target: begin with this finished one, and its tokenizer")
+    add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="of recipe.py, in JSON")
+    add("--tiny", action="store_true", help="a run of seconds, to test the machinery")
+    add("--prompts", type=of(PositiveInt), default=100, help="check, card: held-out prompts a domain (100)")
+    add("--samples", type=of(int), default=2, help="check: answers a domain that are shown (2)")
+    add("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--dtype", choices=("bfloat16", "float32"), help="of the computation (the quicker one, measured)")
+    add("--threads", type=threads, default=1, help="of the processor (1)")
+    add("--no-compile", action="store_true", help="target: train without torch.compile (no C compiler)")
+    return parser
+
+
+def shape_of(start: Path | None) -> list[str]:
+    """A finished target's shape, as changes of the recipe.
+
+    Raises:
+        SystemExit: the folder holds none.
+    """
+    if start is None:
+        return []
+    if not (start / "config.json").is_file():
+        raise SystemExit(f"--start: {start} holds no config.json; give the folder of a finished target.")
+    config = LlamaConfig.from_pretrained(start)
+    return [
+        f"target.width={config.hidden_size}",
+        f"target.heads={config.num_attention_heads}",
+        f"target.feed_forward={config.intermediate_size}",
+        f"target.vocabulary={config.vocab_size}",
+        f"target.context={config.max_position_embeddings}",
+    ]
 
 
 def main() -> None:
-    args = arguments()
-    recipe = tiny_recipe(args.minutes) if args.tiny else Recipe(minutes=args.minutes)
-    device = args.device
-    if device.type == "cpu":
+    parser = arguments()
+    args = parser.parse_args()
+    try:
+        recipe = recipe_of([*(TINY.split() if args.tiny else ()), *shape_of(args.start), *args.set])
+    except SettingsError as error:
+        parser.error(str(error))
+    every = domains(args.corpus)
+    if args.device.type == "cpu":
         torch.set_num_threads(args.threads)
-    started = time.monotonic()
+    started, pair = time.monotonic(), args.pair or args.work
+    if args.stage in ("check", "card"):
+        model, tokenizer = read_target(pair, args.work)
+        if args.stage == "card":
+            print(write_card(pair, model, tokenizer, every, args.prompts))
+            return
+        asked = {name: held_out_tasks(name, domain, args.prompts) for name, domain in every.items()}
+        checked = check(model, tokenizer, every, asked)
+        for name, domain in checked.items():
+            print(f"=== {name}\n{domain.shown(args.samples)}")
+        print(table(checked))
+        print(f"{args.prompts} held-out prompts a domain, greedy, {time.monotonic() - started:.0f} s")
+        return
+
+    args.work.mkdir(parents=True, exist_ok=True)
 
     def log(message: str) -> None:
-        print(f"[{(time.monotonic() - started) / 60:6.1f} min] {message}", flush=True)
+        line = f"[{(time.monotonic() - started) / 60:6.1f} min] {message}"
+        print(line, flush=True)
+        with (args.work / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
-    every = domains(args.corpus)
-    target = read_model(args.pair / "target")
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(args.pair / "target")
-    if args.stage == "card":
-        log(write_card(args.pair, target, tokenizer, every, args.prompts))
-        return
-    dtype = quicker_dtype(device)
-    run = Run(args.work, device, dtype, False, log, recipe.checkpoint_every)
-    # One copy in the type of the run writes the texts and is asked what it says of them.
-    teacher = copy.deepcopy(target).to(device, dtype)
-    tasks = TaskStream(every, Plan().shares, tokenizer, recipe.seed, answers_only=True)
-    if args.stage == "lessons":
-        texts = written(teacher, tokenizer, every, recipe, run, recipe.text_share * 60 * recipe.minutes)
-        make_lessons(teacher, new_head(target, recipe).taps, texts, tasks, recipe, run)
-        log(f"written to {args.work}")
-        return
-    lessons = Lessons(args.work, recipe)
-    note = f"{recipe.minutes:g} minutes on {len(lessons)} lessons, on {hardware(device, dtype)}."
-    if args.stage == "draft":
-        write_model(train_draft(teacher, lessons, tasks, recipe, run), tokenizer, args.pair / "draft", note)
+    dtype = getattr(torch, args.dtype) if args.dtype else quicker_dtype(args.device)
+    run = Run(args.work, recipe, args.device, dtype, log)
+    log(f"{args.stage}: start in {dtype} on {args.device}")
+    if args.stage == "target":
+        make_target(run, every, pair, args.start, not args.no_compile)
     else:
-        save_head(train_head(teacher, lessons, recipe, run).cpu(), args.pair / "head", note)
-    log(f"written to {args.pair / args.stage}")
+        make_drafters(args.stage, run, every, pair)
+    log("written")
+
+
+def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | None, compiled: bool) -> None:
+    kept, start, note = run.folder / "tokenizer", None, ""
+    if not (kept / "tokenizer.json").exists():
+        made = read_tokenizer(begin) if begin else train_tokenizer(every, run.recipe.target)
+        made.save_pretrained(kept)
+    if begin:
+        start = read_model(begin)
+        note = f"{getattr(start.config, 'training_note', '')} From that target: ".lstrip()
+    tokenizer = read_tokenizer(kept)
+    target, seconds = train_target(every, tokenizer, run, start, compiled)
+    for layers, tokens in run.recipe.target.phases:
+        note += f"{tokens / 1e6:g}M tokens at {layers} layers, "
+    write_model(target, tokenizer, pair / "target", f"{note}{seconds / 3600:.1f} hours on {run.hardware()}.")
+
+
+def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path) -> None:
+    if not (pair / "target" / "config.json").is_file():
+        raise SystemExit(
+            f"--pair: {pair} has no target/config.json; train a target first, or give another folder."
+        )
+    target, tokenizer = read_target(pair, run.folder)
+    # One copy in the type of the run writes the texts and is asked what it says of them.
+    teacher = copy.deepcopy(target)
+    nn.Module.to(teacher, run.device, run.dtype)
+    tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed, answers_only=True)
+    if stage == "lessons":
+        make_lessons(teacher, new_head(target, run.recipe.seed).taps, tasks, every, tokenizer, run)
+        return
+    lessons = Lessons(run.folder, run.recipe.seed)
+
+    def note(tokens: int, seconds: float) -> str:
+        return (
+            f"{tokens / 1e6:g}M tokens, {seconds / 60:.1f} minutes on {len(lessons)} lessons, on {run.hardware()}."
+        )
+
+    if stage == "draft":
+        draft, seconds = train_draft(teacher, lessons, tasks, run)
+        write_model(draft, tokenizer, pair / "draft", note(run.recipe.draft.tokens, seconds))
+    else:
+        head, seconds = train_head(teacher, lessons, run)
+        save_head(head.cpu(), pair / "head", note(run.recipe.head.tokens, seconds))
 
 
 if __name__ == "__main__":
-    with resumable():
+    try:
         main()
+    except KeyboardInterrupt:
+        raise SystemExit("Stopped. The same command goes on from the last checkpoint.") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -15,14 +15,11 @@ from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
 from specdemo.runs.single import run
 from specdemo.settings import Settings
-from specdemo.trace import Trace
+from specdemo.training.answers import Checked, check, prompt_ids, table
 from specdemo.training.models import read_model
-from specdemo.training.tasks.answers import Checked, check, table
-from specdemo.training.tasks.domains import held_out_tasks
+from specdemo.training.tasks.mixture import held_out_tasks
 from specdemo.training.tasks.task import Domain
-from specdemo.training.texts import prompt_ids
 
-NAMES = {"target": "target", "draft": "draft", "head": "EAGLE-3 head"}
 GAMMA, TOKENS = 4, 96
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
@@ -52,13 +49,18 @@ def write_card(
     draft = read_model(folder / "draft") if (folder / "draft").is_dir() else None
     head = Eagle3Head.load(folder / "head", target) if (folder / "head").is_dir() else None
     pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
-    checked = check(target, tokenizer, domains, {n: held_out_tasks(d, prompts) for n, d in domains.items()})
-    tables = f"{table(checked)}\n\n{_acceptance(pair, checked, max(1, prompts // DRAFTED_SHARE))}"
-    models = {"target": target, "draft": draft, "head": head}
-    models = {part: model for part, model in models.items() if model is not None}
-    shapes = "\n".join(f"- **{NAMES[part]}**: {_shape(model)}" for part, model in models.items())
-    notes = "\n".join(f"- **{NAMES[part]}**: {_note(folder / part)}" for part in models)
-    write_whole(folder / "README.md", _card(shapes, notes, tables, _samples(checked), prompts, tokenizer))
+    asked = {name: held_out_tasks(name, domain, prompts) for name, domain in domains.items()}
+    checked = check(target, tokenizer, domains, asked)
+    count = max(1, prompts // DRAFTED_SHARE)
+    rows = [f"| drafter | domain | {' | '.join(f'token {j + 1}' for j in range(GAMMA))} | τ |"]
+    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_kept(pair, tokenizer, checked, count)]
+    tables = f"{table(checked)}\n\n" + "\n".join(rows)
+    parts = [("target", "target", target), ("draft", "draft", draft), ("head", "EAGLE-3 head", head)]
+    there = [(part, name, model) for part, name, model in parts if model is not None]
+    shapes = "\n".join(f"- **{name}**: {_shape(model)}" for _, name, model in there)
+    notes = "\n".join(f"- **{name}**: {_note(folder / part)}" for part, name, _ in there)
+    samples = "\n\n".join(f"### {name}\n\n{_sample(domain)}" for name, domain in checked.items())
+    write_whole(folder / "README.md", _card(shapes, notes, tables, samples, prompts, tokenizer))
     return f"right answers, and tokens that are kept:\n{tables}"
 
 
@@ -77,35 +79,25 @@ def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
     return f"{count}, {layers} × {config.hidden_size} wide, {config.num_attention_heads} heads"
 
 
-def _acceptance(pair: ModelPair, checked: Mapping[str, Checked], count: int) -> str:
+def _kept(
+    pair: ModelPair, tokenizer: PreTrainedTokenizerFast, checked: Mapping[str, Checked], count: int
+) -> Iterator[str]:
     """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""
-    lines = ["| drafter | domain | " + " | ".join(f"token {j + 1}" for j in range(GAMMA)) + " | τ |"]
-    lines.append("|---|---|" + "---|" * (GAMMA + 1))
     for spec in offered_with(pair.parts):
         if spec.copies:
             continue
         settings = Settings(drafter=spec.name, gamma=GAMMA, max_new_tokens=TOKENS)
         for name, domain in checked.items():
-            traces = [run(pair, prompt_ids(pair.tokenizer, task), settings) for task in domain.tasks[:count]]
-            lines.append(_row(spec.label, name, traces))
-    return "\n".join(lines)
+            traces = [run(pair, prompt_ids(tokenizer, task), settings) for task in domain.tasks[:count]]
+            sums = totals([r for trace in traces for r in counts_of(trace.rounds)], GAMMA)
+            shares = " | ".join(f"{share:.0%}" for share in sums.per_position)
+            yield f"| {spec.label} | {name} | {shares} | {sums.mean_acceptance_length or 1.0:.2f} |"
 
 
-def _row(label: str, domain: str, traces: list[Trace]) -> str:
-    sums = totals([r for trace in traces for r in counts_of(trace.rounds)], GAMMA)
-    shares = " | ".join(f"{share:.0%}" for share in sums.per_position)
-    return f"| {label} | {domain} | {shares} | {sums.mean_acceptance_length or 1.0:.2f} |"
-
-
-def _samples(checked: Mapping[str, Checked]) -> str:
-    """The first held-out prompt of every domain and its answer."""
-    parts = []
-    for name, domain in checked.items():
-        quoted = "\n".join(
-            f"    {line}" for line in f"{domain.tasks[0].prompt}\n⟶ {domain.answers[0].text}".split("\n")
-        )
-        parts.append(f"### {name}\n\n{quoted}")
-    return "\n\n".join(parts)
+def _sample(domain: Checked) -> str:
+    """The first held-out prompt and its answer, as Markdown quotes code."""
+    text = f"{domain.tasks[0].prompt}\n⟶ {domain.answers[0].text}"
+    return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
 def _card(
@@ -135,8 +127,7 @@ tokens costs little more than one, and a shallow drafter is cheap.
 
 {notes}
 
-`python -m specdemo.training` and `python -m specdemo.training.tasks` run it again; every number is in
-`specdemo/training/recipe.py` and `specdemo/training/tasks/plan.py`.
+`python -m specdemo.training` makes such a pair; every number is in `specdemo/training/recipe.py`.
 
 {DATA}
 ## Held-out prompts

@@ -1,19 +1,27 @@
-"""An EAGLE-3 head for a finished target, trained for so many minutes."""
+"""An EAGLE-3 head for a finished target, trained as it will draft.
+
+The loss is the training-time test of EAGLE-3 (Li et al., arXiv 2503.01840, section 3): step 0 reads the target's
+features at every index at once. Step k reads at each index what step k − 1 gave there, with the true token k
+places on, as a draft step does that follows k kept ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
-from transformers import LlamaForCausalLM
+from torch.nn import functional
+from transformers import DynamicCache, LlamaForCausalLM
 
 from specdemo.models.eagle3_config import shaped_like
 from specdemo.models.eagle3_head import Eagle3Head
-from specdemo.training.head_loss import TargetView, unrolled_loss
-from specdemo.training.lessons import Lessons, says
-from specdemo.training.loop import REPORT_EVERY, Run, Trainer, load_checkpoint, schedule
-from specdemo.training.recipe import Recipe
+from specdemo.training.draft import distillation_loss
+from specdemo.training.lessons import Lesson, Lessons
+from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
 
 
-def new_head(target: LlamaForCausalLM, recipe: Recipe) -> Eagle3Head:
+def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     """A head of the target's own width and vocabulary that begins as the target's last steps.
 
     It starts with the highest tap alone and with the target's output layer; its attention and MLP add little.
@@ -22,41 +30,101 @@ def new_head(target: LlamaForCausalLM, recipe: Recipe) -> Eagle3Head:
     layers = shape.num_hidden_layers
     taps = None if layers >= 6 else (min(1, layers - 1), layers // 2, layers - 1)
     config = shaped_like(shape, "the head", 4 * shape.hidden_size, taps=taps)
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(seed)
     head = Eagle3Head(config)
     with torch.no_grad():
         for name, weights in head.named_parameters():
             if weights.ndim > 1:
                 weights.normal_(0.0, 0.002 if name.endswith(("o_proj.weight", "down_proj.weight")) else 0.02)
-        head.fc.weight[:, -shape.hidden_size :] += torch.eye(shape.hidden_size)
-        head.norm.weight.copy_(target.model.norm.weight)
-        head.lm_head.weight.copy_(target.get_output_embeddings().weight)
+        head.get_parameter("fc.weight")[:, -shape.hidden_size :] += torch.eye(shape.hidden_size)
+        head.get_parameter("norm.weight").copy_(target.model.norm.weight)
+        head.get_parameter("lm_head.weight").copy_(target.lm_head.weight)
     return head
 
 
-def train_head(target: LlamaForCausalLM, lessons: Lessons, recipe: Recipe, run: Run) -> Eagle3Head:
-    """The trained head; checkpoints of earlier starts (``folder/head.pt``) are taken up.
+def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Eagle3Head, float]:
+    """The trained head, and the seconds of all starts; goes on from ``folder/head.pt``.
 
-    A checkpoint holds the seconds that all starts spent, so that the minutes are those of the whole run.
+    Five steps cost five times one: most of what a head needs is in the first, the rest follows quickly.
     """
-    budget = 60 * recipe.minutes
-    head = new_head(target, recipe).to(run.device)
-    table = target.get_input_embeddings().weight.detach().float()
-    path = run.folder / "head.pt"
-    tokens = recipe.rows * (recipe.answer_tokens + recipe.longest_prompt)
-    rates = (recipe.matrix_lr, recipe.vector_lr)
-    trainer = Trainer("head", head, rates, 10**9, tokens, path, 0, load_checkpoint(path), run, budget)
-    for step in trainer.steps():
+    part = run.recipe.head
+    table = target.model.embed_tokens.weight.detach().float()
+
+    def loss(unrolled: int, head: Eagle3Head, step: int) -> list[torch.Tensor]:
         lesson = lessons.at(step, run.device)
-        logits = says(target.lm_head, lesson.hidden)
-        seen = TargetView(lesson.ids, lesson.learned, lesson.features, logits)
-        # Five steps cost five times one: most of what a head needs is in the first, the rest follows quickly.
-        unrolled = 1 if trainer.seconds < recipe.one_step_share * budget else recipe.unrolled
+        logits = lesson.says(target.lm_head)
         with run.autocast():
-            loss, agreement = unrolled_loss(head, table, seen, unrolled, recipe.step_decay, recipe.hard_share)
+            total, agreement = unrolled_loss(
+                head, table, lesson, logits, unrolled, part.step_decay, part.hard_share
+            )
         if (step + 1) % REPORT_EVERY == 0:
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
-        spent = min(trainer.seconds, budget)
-        trainer.update([loss], schedule(spent, budget, recipe.decay_share, step, recipe.warmup_steps))
-    trainer.save()
-    return head.requires_grad_(False).eval()
+        return [total]
+
+    def begin(
+        unrolled: int, head: Eagle3Head | None
+    ) -> tuple[Eagle3Head, Callable[[Eagle3Head, int], list[torch.Tensor]]]:
+        return head or new_head(target, run.recipe.seed).to(run.device), partial(loss, unrolled)
+
+    numbers = run.recipe.lessons
+    step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
+    alone = int(part.one_step_share * part.tokens)
+    phases = [Phase(alone, step_tokens, partial(begin, 1))]
+    phases.append(Phase(part.tokens - alone, step_tokens, partial(begin, part.unrolled)))
+    head, seconds = train("head", phases, part, run)
+    return head.requires_grad_(False), seconds
+
+
+def unrolled_loss(
+    head: Eagle3Head,
+    table: torch.Tensor,
+    lesson: Lesson,
+    logits: torch.Tensor,
+    unrolled: int,
+    step_decay: float,
+    hard_share: float,
+) -> tuple[torch.Tensor, list[float]]:
+    """The loss over all steps, and of each step the share of tokens whose best token is the target's.
+
+    Of step k at index t the label is what the target says of token t + k + 2: the share ``hard_share`` is its best
+    token, the rest its distribution over the draft vocabulary. Tokens whose best one is not in that vocabulary are
+    left out. Attention is causal over the rows of step 0, and sees of each later step the row of its own index.
+
+    Args:
+        head: in training.
+        table: (V, H) embeddings.
+        lesson, logits: the batch, and (B, n, V) what the target says of it.
+        unrolled: steps.
+        step_decay: step k counts this to the power of k.
+        hard_share: see above.
+    """
+    rows, count = lesson.ids.shape
+    known = torch.isin(logits.argmax(-1), head.target_ids)
+    hidden, cache = head.project(lesson.features), DynamicCache()
+    total, agreement = hidden.new_zeros((), dtype=torch.float32), []
+    for step in range(min(unrolled, count - 2)):
+        ahead = step + 1
+        embeddings = functional.embedding(_shifted(lesson.ids, ahead), table)
+        positions = torch.arange(step, step + count, device=hidden.device).expand(rows, -1)
+        h = head(hidden, embeddings, positions, _mask(count, step, hidden), cache)
+        hidden = head.feed_back(h)
+        counts = _shifted(lesson.learned, ahead + 1) & _shifted(known, ahead)
+        counts[:, count - ahead - 1 :] = False
+        row, index = counts.nonzero(as_tuple=True)  # only the places that count pass the output layer
+        q = head.logits(h[row, index]).float()
+        p = logits[row, index + ahead][:, head.target_ids]  # index t of the target's logits is of token t + 1
+        total = total + step_decay**step * distillation_loss(q, p, hard_share)
+        agreement.append((q.argmax(-1) == p.argmax(-1)).sum().item() / max(1, len(row)))
+    return total, agreement
+
+
+def _shifted(x: torch.Tensor, places: int) -> torch.Tensor:
+    """Along dimension 1: what stands so many places on; the last places hold what must not be counted."""
+    return x.roll(-places, dims=1)
+
+
+def _mask(count: int, step: int, like: torch.Tensor) -> torch.Tensor:
+    """(1, 1, n, (step + 1) · n): causal over the rows of step 0, of later steps the own index only."""
+    causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+    own = torch.full_like(causal, -torch.inf).fill_diagonal_(0.0)
+    return torch.cat([causal, *([own] * step)], dim=1)[None, None]

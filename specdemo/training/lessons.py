@@ -1,30 +1,25 @@
-"""Lessons: batches of text with what the target computes of them, made once and read in every pass over them.
+"""Lessons: batches of text with what the target computed of them, made once and read in every pass over them.
 
 So a drafter's step costs the drafter alone; the target, which is many times as large, is asked once.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from itertools import count
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdemo.decoding.engines.model_views import TappedModel
 from specdemo.files import written_whole
-from specdemo.training.loop import REPORT_EVERY, Run
+from specdemo.training.answers import generated, prompt_ids
+from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.texts import Texts
-
-FOLDER = "lessons"
+from specdemo.training.tasks.task import Domain, Draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Lesson:
     Attributes:
         ids: (B, n) the texts, filled up.
         learned: (B, n) the tokens that are to be predicted: those of answers.
-        features: (B, n, taps · H) what entered the target's tapped layers.
+        features: (B, n, 3 · H) what entered the target's layers that a head reads.
         hidden: (B, n, H) what its output layer reads.
     """
 
@@ -49,58 +44,82 @@ class Lesson:
         places[:, -1] = False
         return places
 
+    def says(self, output_layer: nn.Linear) -> torch.Tensor:
+        """(B, n, V) the target's logits; without gradients."""
+        with torch.no_grad():
+            return output_layer(self.hidden.to(output_layer.weight.dtype))
+
 
 def of_tasks(tasks: TaskStream, step: int, recipe: Recipe) -> tuple[torch.Tensor, torch.Tensor]:
     """Training tasks as ids (rows, n), and which of them are an answer's; a pure function of the step."""
-    batch = tasks.batch(step, recipe.task_rows, recipe.window)
+    batch = tasks.batch(step, recipe.lessons.task_rows, recipe.lessons.window)
     answers = batch.learned.roll(1, dims=1)  # a batch marks the place before each token to learn
     answers[:, 0] = False
     return batch.ids, answers
 
 
 def make_lessons(
-    target: LlamaForCausalLM, taps: tuple[int, ...], texts: Texts, tasks: TaskStream, recipe: Recipe, run: Run
+    target: LlamaForCausalLM,
+    layers: tuple[int, ...],
+    tasks: TaskStream,
+    domains: Mapping[str, Domain],
+    tokenizer: PreTrainedTokenizerFast,
+    run: Run,
 ) -> None:
-    """Writes them to ``folder/lessons``, a file each, until the recipe's minutes are spent in all starts.
+    """Writes them to ``folder/lessons``, a file each; a part that is whole is not made again.
 
-    Every text of the target comes once, and a batch of training tasks after each batch of them; when all texts are
-    used, tasks alone. Every file holds how long it took.
+    Every part has texts that the target writes, and batches of training tasks.
+
+    Args:
+        layers: of the target, whose input a head reads.
     """
-    tapped = TappedModel(target.model, taps)
-    seconds = (1 - recipe.text_share) * 60 * recipe.minutes
-    spent = 0.0
-    for index, (name, batch) in enumerate(_batches(texts, tasks, recipe)):
-        path = run.folder / FOLDER / f"{name}.npz"
-        if path.exists():
-            with np.load(path) as arrays:
-                spent += float(arrays["seconds"])
-        elif index and spent >= seconds:
-            return
-        else:
-            began = time.monotonic()
-            ids, learned = batch()
+    recipe, folder = run.recipe, run.folder / "lessons"
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in range(recipe.lessons.parts):
+        if (whole := folder / f"{part:04d}.whole").exists():
+            continue
+        for index, (ids, learned) in enumerate(_batches(part, target, tasks, domains, tokenizer, recipe)):
             with torch.no_grad():
-                hidden = tapped.view(ids.to(run.device), use_cache=False).last_hidden_state
-            states = {"features": tapped.take(), "hidden": hidden}
-            halves = {name: tensor.to("cpu", torch.float16).numpy() for name, tensor in states.items()}
-            path.parent.mkdir(parents=True, exist_ok=True)
-            took = time.monotonic() - began
-            with written_whole(path) as partial:
-                np.savez(partial, ids=ids.numpy(), learned=learned.numpy(), seconds=took, **halves)
-            spent += took
-        if (index + 1) % REPORT_EVERY == 0:
-            run.log(f"lessons: {index + 1}, {spent / 60:.1f} of {seconds / 60:.1f} minutes")
+                output = target.model(ids.to(run.device), use_cache=False, output_hidden_states=True)
+            features = torch.cat([output.hidden_states[layer] for layer in layers], dim=-1)
+            states = (state.to("cpu", torch.float16) for state in (features, output.last_hidden_state))
+            with written_whole(folder / f"{part:04d}-{index:04d}.pt") as partial:
+                torch.save(asdict(Lesson(ids, learned, *states)), partial)
+        whole.touch()
+        run.log(f"lessons: part {part + 1} of {recipe.lessons.parts}")
 
 
 def _batches(
-    texts: Texts, tasks: TaskStream, recipe: Recipe
-) -> Iterator[tuple[str, Callable[[], tuple[torch.Tensor, torch.Tensor]]]]:
-    """Without end: a name, and what makes the ids and marks. With more texts the others stay the same."""
-    for step in count():
-        rows = range(step * recipe.rows, min((step + 1) * recipe.rows, len(texts.ids)))
-        if rows:
-            yield f"texts-{step:05d}", partial(texts.batch, rows)
-        yield f"tasks-{step:05d}", partial(of_tasks, tasks, step, recipe)
+    part: int,
+    target: LlamaForCausalLM,
+    tasks: TaskStream,
+    domains: Mapping[str, Domain],
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Recipe,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The ids of a part's batches, and which of them are an answer's; a pure function of the part's number.
+
+    The target answers training tasks, in the shares of its training, half greedily and half at temperature 1.
+    """
+    numbers = recipe.lessons
+    order = np.random.default_rng([recipe.seed, part])
+    weights = np.array(list(tasks.shares.values())) / sum(tasks.shares.values())
+    names = order.choice(list(tasks.shares), size=numbers.texts, p=weights)
+    drawn = (domains[name].task(Draw(f"head {recipe.seed} {part} {i}")) for i, name in enumerate(names.tolist()))
+    prompts = [prompt_ids(tokenizer, task)[-numbers.longest_prompt :] for task in drawn]
+    half = len(prompts) // 2
+    with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):
+        torch.manual_seed(recipe.seed * 1_000_003 + part)
+        written = generated(target, prompts[:half], numbers.answer_tokens, at_once=128)
+        written += generated(target, prompts[half:], numbers.answer_tokens, sampled=True, at_once=128)
+    texts = [(prompt + answer, len(prompt)) for prompt, answer in zip(prompts, written, strict=True)]
+    for start in range(0, len(texts), numbers.rows):
+        some = texts[start : start + numbers.rows]
+        ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text, _ in some], batch_first=True)
+        places = torch.arange(ids.size(1))
+        yield ids, torch.stack([(places >= begins) & (places < len(text)) for text, begins in some])
+    for index in range(numbers.task_batches):
+        yield of_tasks(tasks, part * numbers.task_batches + index, recipe)
 
 
 class Lessons:
@@ -110,8 +129,8 @@ class Lessons:
         SystemExit: there are none.
     """
 
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
-        self._paths, self._seed = sorted((folder / FOLDER).glob("*.npz")), recipe.seed
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._paths, self._seed = sorted((folder / "lessons").glob("*-*.pt")), seed
         if not self._paths:
             raise SystemExit(f"--work: {folder} holds no lessons; run the stage lessons first.")
 
@@ -122,12 +141,5 @@ class Lessons:
         """A step's; a pure function of its number."""
         turn, place = divmod(step, len(self))
         order = np.random.default_rng([self._seed, turn]).permutation(len(self))
-        with np.load(self._paths[order[place]]) as arrays:
-            ids, learned, *states = (torch.from_numpy(arrays[name]).to(device) for name in Lesson.__slots__)
-        return Lesson(ids, learned, *(state.float() for state in states))
-
-
-def says(output_layer: nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
-    """The target's logits where its output layer reads ``hidden``; without gradients."""
-    with torch.no_grad():
-        return output_layer(hidden.to(output_layer.weight.dtype))
+        arrays = torch.load(self._paths[order[place]], map_location=device, weights_only=True)
+        return Lesson(arrays["ids"], arrays["learned"], arrays["features"].float(), arrays["hidden"].float())

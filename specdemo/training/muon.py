@@ -7,6 +7,7 @@ as long as the forward and backward passes together.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 import torch
 
@@ -19,19 +20,16 @@ def quicker_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 where this device multiplies faster in it, else float32; measured, since no flag tells."""
     if device.type == "cuda":
         return torch.bfloat16
-
-    def seconds(dtype: torch.dtype) -> float:
-        """The best of ten multiplications as a layer does them: many rows, narrow weights."""
-        rows, weights = (torch.ones(n, 256, dtype=dtype, device=device) for n in (4096, 512))
-        rows @ weights.mT  # the first call sets up the kernel
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        rows, weights = (torch.ones(n, 256, dtype=dtype, device=device) for n in (4096, 512))  # as a layer's
         times = []
-        for _ in range(10):
+        for _ in range(11):  # the first sets up the kernel
             start = time.perf_counter()
             rows @ weights.mT
             times.append(time.perf_counter() - start)
-        return min(times)
-
-    return torch.bfloat16 if seconds(torch.bfloat16) < seconds(torch.float32) else torch.float32
+        seconds[dtype] = min(times[1:])
+    return min(seconds, key=lambda dtype: seconds[dtype])
 
 
 def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
@@ -67,26 +65,24 @@ class Muon(torch.optim.Optimizer):
         self._dtype = dtype
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # without a closure
         """One update of all weights, those of one shape together."""
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[torch.nn.Parameter]] = {}
+            by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
             for weight in group["params"]:
-                if weight.grad is not None:
-                    by_shape.setdefault(weight.shape, []).append(weight)
-            for weights in by_shape.values():
-                self._step_alike(weights, group)
+                by_shape[weight.shape].append(weight)
+            for (rows, columns), weights in by_shape.items():
+                directions = orthogonalised(torch.stack([self._ahead(w, group) for w in weights]).to(self._dtype))
+                size = group["lr"] * max(1.0, rows / columns) ** 0.5
+                for weight, direction in zip(weights, directions, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"])
+                    weight.add_(direction.to(weight.dtype), alpha=-size)
 
-    def _step_alike(self, weights: list[torch.nn.Parameter], group: dict) -> None:
-        wanted = []
-        for weight in weights:
-            state = self.state[weight]
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(weight)
-            state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
-            wanted.append(weight.grad.lerp(state["momentum_buffer"], group["momentum"]))  # Nesterov's look ahead
-        directions = orthogonalised(torch.stack(wanted).to(self._dtype))
-        rows, columns = weights[0].shape
-        size = group["lr"] * max(1.0, rows / columns) ** 0.5
-        for weight, direction in zip(weights, directions, strict=True):
-            weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction.to(weight.dtype), alpha=-size)
+    def _ahead(self, weight: torch.nn.Parameter, group: dict) -> torch.Tensor:
+        """The momentum, updated, and Nesterov's look ahead."""
+        state, gradient = self.state[weight], weight.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+        return gradient.lerp(momentum, group["momentum"])

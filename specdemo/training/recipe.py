@@ -1,68 +1,216 @@
-"""Every number of the drafters' runs."""
+"""Every number of how a pair is made, checked: the defaults, those of a tiny run, and what ``--set`` changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from specdemo.errors import SettingsError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Shares = dict[Literal["chat", "stories", "data", "arithmetic", "code", "edit"], NonNegativeFloat]
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a draft model or a head is trained; :func:`tiny_recipe` is one for tests.
+class Depth(NamedTuple):
+    """So many tokens at one depth."""
+
+    layers: PositiveInt
+    tokens: PositiveInt
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Rates(Part):
+    """The learning rates of one model.
 
     Attributes:
-        minutes: of one stage, all starts together.
-        text_share: of the lessons' minutes, in which the target writes.
-        texts_at_once, answer_tokens, longest_prompt: of one part of the text, in texts and tokens.
-        rows: texts of one lesson.
-        hard_share: of the label that is the target's best token alone.
-        matrix_lr, vector_lr: of Muon and AdamW.
-        decay_share: of the time over which they fall to zero, at the end.
-        draft_width, draft_heads, draft_feed_forward: of the draft's one layer.
-        task_share: of the draft's training time, in which it only reads training tasks, before it learns what the
-            target says.
-        task_rows, window: of one step on training tasks, in rows of so many tokens.
-        unrolled: a head's draft steps that are trained, the first included; step k counts ``step_decay`` to the k.
-        one_step_share: of a head's training time, in which its first draft step alone is trained.
+        matrix_lr, vector_lr: of Muon and AdamW; they rise in the first ``warmup_steps`` of every phase, and fall
+            to zero over the last ``decay_share`` of all tokens.
     """
 
-    minutes: float = 60.0
-    seed: int = 1
-    text_share: float = 0.5
-    texts_at_once: int = 256
-    answer_tokens: int = 128
-    longest_prompt: int = 192
-    rows: int = 16
-    hard_share: float = 0.3
-    matrix_lr: float = 0.02
-    vector_lr: float = 4e-3
-    warmup_steps: int = 30
-    decay_share: float = 0.5
-    checkpoint_every: int = 50
-    draft_width: int = 256
-    draft_heads: int = 4
-    draft_feed_forward: int = 704
-    task_share: float = 0.35
-    task_rows: int = 16
-    window: int = 256
-    unrolled: int = 5
-    one_step_share: float = 0.6
-    step_decay: float = 0.8
+    matrix_lr: PositiveFloat = 0.02
+    vector_lr: PositiveFloat = 4e-3
+    warmup_steps: PositiveInt = 30
+    decay_share: Annotated[Share, Field(gt=0)] = 0.5
 
 
-def tiny_recipe(minutes: float) -> Recipe:
-    """A run of seconds; for tests of the machinery, not for use."""
-    return Recipe(
-        minutes=minutes,
-        texts_at_once=8,
-        answer_tokens=24,
-        longest_prompt=24,
-        rows=4,
-        unrolled=3,
-        warmup_steps=2,
-        checkpoint_every=2,
-        draft_width=32,
-        draft_heads=2,
-        draft_feed_forward=64,
-        task_rows=2,
-        window=64,
+class Shape(Rates):
+    """A model of Llama's kind: the sizes of a layer."""
+
+    width: PositiveInt
+    heads: PositiveInt
+    feed_forward: PositiveInt
+
+    @model_validator(mode="after")
+    def _even_heads(self) -> Shape:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"{self.heads} heads do not share a width of {self.width} in even parts")
+        return self
+
+
+class Target(Shape):
+    """The target.
+
+    Attributes:
+        phases: (layers, tokens) at growing depth; from one to the next the layers are repeated.
+        vocabulary, context: of the tokenizer, in tokens.
+        window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
+        loss: which text is learned, that of answers or all.
+        sample_characters: that the tokenizer is trained on; sample_shares: of them, by domain. The words of chat
+            and stories are many, those of the other domains few.
+        check_every: tokens between two checks on held-out prompts; check_prompts, loss_prompts: a domain in each,
+            for right answers and for the loss.
+    """
+
+    vector_lr: PositiveFloat = 5e-3
+    warmup_steps: PositiveInt = 60
+    decay_share: Annotated[Share, Field(gt=0)] = 0.3
+    width: PositiveInt = 224
+    heads: PositiveInt = 4
+    feed_forward: PositiveInt = 448
+    phases: Annotated[tuple[Depth, ...], Field(min_length=1)] = (
+        *(Depth(8, 4_500_000), Depth(16, 11_600_000), Depth(32, 10_700_000)),
     )
+    vocabulary: PositiveInt = 4096
+    context: PositiveInt = 1024
+    window: PositiveInt = 256
+    batch_tokens: PositiveInt = 8192
+    part_tokens: PositiveInt = 4096
+    loss: Literal["answers", "all"] = "answers"
+    sample_characters: PositiveInt = 8_000_000
+    sample_shares: Shares = {
+        **{"chat": 0.35, "stories": 0.35},
+        **{"data": 0.075, "arithmetic": 0.075, "code": 0.075, "edit": 0.075},
+    }
+    check_every: PositiveInt = 5_000_000
+    check_prompts: PositiveInt = 20
+    loss_prompts: PositiveInt = 64
+
+
+class Lessons(Part):
+    """What the drafters learn from.
+
+    Attributes:
+        parts: of the lessons. Each has ``texts`` answers of the target, of at most ``answer_tokens`` to prompts of
+            at most ``longest_prompt`` tokens, in lessons of ``rows`` texts; and ``task_batches`` lessons of
+            training tasks, in ``task_rows`` rows of ``window`` tokens.
+    """
+
+    parts: PositiveInt = 20
+    texts: PositiveInt = 256
+    answer_tokens: PositiveInt = 128
+    longest_prompt: PositiveInt = 192
+    rows: PositiveInt = 16
+    task_batches: PositiveInt = 40
+    task_rows: PositiveInt = 16
+    window: PositiveInt = 256
+
+
+class Draft(Shape):
+    """The draft model, one layer wide.
+
+    Attributes:
+        tokens: of its training; in ``task_share`` of them it reads training tasks, and then it learns what the
+            target says.
+        hard_share: of the label that is the target's best token alone.
+    """
+
+    width: PositiveInt = 256
+    heads: PositiveInt = 4
+    feed_forward: PositiveInt = 704
+    tokens: PositiveInt = 36_500_000
+    task_share: Share = 0.35
+    hard_share: Share = 0.3
+
+
+class Head(Rates):
+    """The EAGLE-3 head.
+
+    Attributes:
+        tokens: of its training, and ``one_step_share`` of them with its first draft step alone.
+        unrolled: draft steps that are trained, the first included; step k counts ``step_decay`` to the power of k.
+        hard_share: as the draft's.
+    """
+
+    tokens: PositiveInt = 11_300_000
+    one_step_share: Share = 0.6
+    unrolled: PositiveInt = 5
+    step_decay: PositiveFloat = 0.8
+    hard_share: Share = 0.3
+
+
+class Recipe(Part):
+    """How a pair is made.
+
+    Attributes:
+        shares: of the tokens in training, by domain; one that is not named has none.
+    """
+
+    seed: int = 1
+    shares: Shares = {"chat": 0.2, "stories": 0.18, "data": 0.18, "arithmetic": 0.18, "code": 0.12, "edit": 0.14}
+    target: Target = Target()
+    lessons: Lessons = Lessons()
+    draft: Draft = Draft()
+    head: Head = Head()
+
+    @model_validator(mode="after")
+    def _some_share(self) -> Recipe:
+        if not any(self.shares.values()):
+            raise ValueError("shares: one of them must be above 0")
+        return self
+
+    def of(self, part: str) -> dict[str, Any]:
+        """What a part's checkpoint must have been made with: all but the tokens of drafters, which may grow."""
+        own = self.model_dump(mode="json", include={"seed", "shares", part})
+        own[part].pop("tokens", None)
+        return own
+
+
+TINY = """
+target.phases=[[1,2048],[2,2048]] target.width=32 target.heads=2 target.feed_forward=64 target.vocabulary=400
+target.context=256 target.batch_tokens=512 target.part_tokens=256 target.warmup_steps=2 target.check_every=2048
+target.sample_characters=30000 target.check_prompts=2 target.loss_prompts=2
+lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.window=64 lessons.rows=4
+lessons.answer_tokens=24 lessons.longest_prompt=24 draft.tokens=1280 draft.width=32 draft.heads=2
+draft.feed_forward=64 draft.warmup_steps=2 head.tokens=1920 head.unrolled=3 head.warmup_steps=2
+"""
+"""Changes for a run of seconds, to test the machinery."""
+
+
+def recipe_of(changes: Sequence[str]) -> Recipe:
+    """The defaults with changes such as ``shares.chat=0``, each a name and a value in JSON.
+
+    Raises:
+        SettingsError: no number of a recipe, or a value that no run can use.
+    """
+    made = Recipe().model_dump()
+    for change in changes:
+        name, _, text = change.partition("=")
+        *path, last = name.split(".")
+        place = made
+        for key in path:
+            place = place.setdefault(key, {})
+        try:
+            place[last] = json.loads(text)
+        except (ValueError, TypeError):
+            raise SettingsError("--set", f"{change!r} is no NAME=VALUE in JSON, such as shares.chat=0.") from None
+    try:
+        return Recipe.model_validate(made)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = "".join(f"{key}: " for key in [".".join(map(str, wrong["loc"]))] if key)
+        raise SettingsError("--set", f"{name}{wrong['msg'].removeprefix('Value error, ')}.") from None

@@ -26,11 +26,9 @@ from specdemo.runs.prompts import examples
 from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
 from specdemo.servers.llama_server import LlamaServer, llama_server, running
-from specdemo.training.gguf import __main__ as gguf
-from specdemo.training.gguf.head import write_head
-from specdemo.training.gguf.model import write_model
+from specdemo.training import gguf
+from specdemo.training.gguf import write_head, write_model
 from specdemo.training.head import new_head
-from specdemo.training.recipe import Recipe
 
 GAMMA = 4
 README = Path(table.__file__).parents[1] / "README.md"
@@ -194,7 +192,7 @@ def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, P
 
     A head that is not trained says the last token again, which is right only in a text that repeats one.
     """
-    head = new_head(pair.target, Recipe()).requires_grad_(False).eval()
+    head = new_head(pair.target, 1).requires_grad_(False).eval()
     path = files["target"].with_name("head.gguf")
     write_head(path, head, pair.tokenizer)
     with_head = ModelPair(pair.target, None, pair.tokenizer, head=head)

@@ -8,18 +8,20 @@ from toys import build, build_head, prompt_ids
 
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.head import HeadRunner
-from specdemo.training.head import new_head
-from specdemo.training.head_loss import TargetView, unrolled_loss
-from specdemo.training.recipe import tiny_recipe
+from specdemo.training.head import new_head, unrolled_loss
+from specdemo.training.lessons import Lesson
 
 STEPS, DECAY, HARD = 3, 0.8, 0.3
 
 
-def view(target: torch.nn.Module, taps: tuple[int, ...], ids: tuple[int, ...], begins: int) -> TargetView:
+def taught(
+    target: torch.nn.Module, taps: tuple[int, ...], ids: tuple[int, ...], begins: int
+) -> tuple[Lesson, torch.Tensor]:
+    """A lesson of one text, and the target's logits (1, n, V)."""
     output = EagerRunner(target, taps=taps).forward(ids, keep=len(ids))
-    learned = torch.arange(len(ids)) >= begins
-    tensors = (torch.tensor(ids), learned, output.hidden, output.logits)
-    return TargetView(*(t.clone()[None] for t in tensors))
+    tensors = (torch.tensor(ids), torch.arange(len(ids)) >= begins, output.hidden, output.logits)
+    lesson, learned, features, logits = (t.clone()[None] for t in tensors)
+    return Lesson(lesson, learned, features, features), logits
 
 
 @pytest.mark.parametrize("flags", [{}, {"fc_norm": True, "feeds_norm": True, "norm_before_residual": True}])
@@ -28,28 +30,28 @@ def test_the_loss_is_that_of_the_drafters_own_steps(flags: dict[str, bool]) -> N
     target = build("llama", layers=4, eos=None)
     head = build_head(target, draft_vocabulary=50, **flags)
     ids, begins = prompt_ids(14), 4
-    seen = view(target, head.taps, ids, begins)
+    lesson, logits = taught(target, head.taps, ids, begins)
     table = head.embeddings(target)
     wanted, counted = torch.zeros(STEPS), torch.zeros(STEPS)
     place = {token: i for i, token in enumerate(head.target_ids.tolist())}
     for t in range(len(ids) - 2):
         runner = HeadRunner(head, table, "auto")
-        features = runner.project(seen.features[0, : t + 1])
+        features = runner.project(lesson.features[0, : t + 1])
         output = runner.forward(features, ids[1 : t + 2])
         for step in range(STEPS):
             says = t + 1 + step  # where the target says the token that this step drafts
             if says + 1 >= len(ids):
                 break
-            best = int(seen.logits[0, says].argmax())
+            best = int(logits[0, says].argmax())
             if says + 1 >= begins and best in place:
-                p = seen.logits[0, says][head.target_ids].softmax(-1)
+                p = logits[0, says][head.target_ids].softmax(-1)
                 log_q = output.logits[0].log_softmax(-1)
                 wanted[step] += -(1 - HARD) * (p * log_q).sum() - HARD * log_q[place[best]]
                 counted[step] += 1
             if step + 1 < STEPS:
                 output = runner.forward(output.hidden, [ids[t + 2 + step]])
     expected = sum(DECAY**k * wanted[k] / counted[k] for k in range(STEPS))
-    loss, agreement = unrolled_loss(head, table, seen, STEPS, DECAY, HARD)
+    loss, agreement = unrolled_loss(head, table, lesson, logits, STEPS, DECAY, HARD)
     assert len(agreement) == STEPS
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
@@ -57,13 +59,12 @@ def test_the_loss_is_that_of_the_drafters_own_steps(flags: dict[str, bool]) -> N
 def test_a_head_learns_what_its_target_says() -> None:
     """Guards the direction of the gradient in every step, with the beginning that a real run has."""
     target = build("llama", layers=4, eos=None)
-    recipe = tiny_recipe(1.0)
-    head = new_head(target, recipe)
-    seen = view(target, head.taps, prompt_ids(60), 1)
+    head = new_head(target, 1)
+    lesson, logits = taught(target, head.taps, prompt_ids(60), 1)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)
     shares = []
     for _ in range(60):
-        loss, agreement = unrolled_loss(head, head.embeddings(target), seen, STEPS, DECAY, HARD)
+        loss, agreement = unrolled_loss(head, head.embeddings(target), lesson, logits, STEPS, DECAY, HARD)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,70 +1,56 @@
-"""The training machinery, on a corpus of a few sentences; the real run is the model card's."""
+"""Training on a tiny scale: losses, optimizer, lessons, a run that is killed, the commands and the model card."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from corpus_files import write_corpus
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
-import specdemo.training.__main__ as command
-import specdemo.training.tasks.__main__ as tasks_command
 from specdemo import Eagle3Head
-from specdemo.training import check
-from specdemo.training.draft import distillation_loss
-from specdemo.training.head import new_head
-from specdemo.training.lessons import Lessons, of_tasks, says
-from specdemo.training.loop import load_checkpoint, schedule
-from specdemo.training.models import build_model, grown, read_model, write_model
+from specdemo.errors import SettingsError
+from specdemo.training import __main__ as command
+from specdemo.training.draft import distillation_loss, train_draft
+from specdemo.training.head import new_head, train_head
+from specdemo.training.lessons import Lessons, of_tasks
+from specdemo.training.loop import Run, load_checkpoint, schedule
+from specdemo.training.models import build_model, grow, read_model, read_tokenizer, write_model
 from specdemo.training.muon import Muon
-from specdemo.training.recipe import tiny_recipe
-from specdemo.training.tasks.documents import split
-from specdemo.training.tasks.domains import domains
-from specdemo.training.tasks.plan import tiny_plan
+from specdemo.training.recipe import TINY, Rates, recipe_of
+from specdemo.training.target import train_target
+from specdemo.training.tasks.mixture import domains
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.tokenizer import ASSISTANT_ID, END_ID, train_tokenizer
+from specdemo.training.tasks.tokenizer import ASSISTANT_ID, END_ID
 
-
-def test_every_fiftieth_document_is_held_out_and_never_trained_on() -> None:
-    """A leak would make the card's right answers a lie."""
-    train, held_out = split([str(i) for i in range(120)])
-    assert held_out == ["0", "50", "100"]
-    assert not set(train) & set(held_out)
-    assert len(train) + len(held_out) == 120
+CPU = torch.device("cpu")
+RECIPE = recipe_of(TINY.split())
 
 
 def test_a_grown_model_repeats_the_trained_layers() -> None:
     """Depth growth by stacking: layer i of the deep model is layer i mod n of the shallow one."""
-    shape = tiny_plan().shape()
-    shallow = build_model(shape, 2, 1)
-    deep = grown(shallow, shape, 5, 1)
+    shallow, deep = (build_model(RECIPE.target, layers, 400, 256, layers) for layers in (2, 5))
+    grow(shallow, deep)
     for i, layer in enumerate(deep.model.layers):
         for name, weight in layer.state_dict().items():
             assert torch.equal(weight, shallow.model.layers[i % 2].state_dict()[name])
     assert torch.equal(deep.model.embed_tokens.weight, shallow.model.embed_tokens.weight)
 
 
-def test_distillation_has_its_minimum_at_the_target() -> None:
-    """The loss is lowest where the draft predicts what the target does; its gradient vanishes there (h = 0)."""
+def test_distillation_has_its_minimum_at_the_target_and_a_hard_part() -> None:
+    """h = 0: the gradient vanishes where the draft is the target. h = 1: only the best token counts."""
     torch.manual_seed(0)
-    p = torch.randn(3, 70)
+    p, other = torch.randn(3, 70), torch.randn(3, 70)
     q = p.clone().requires_grad_()
     loss = distillation_loss(q, p, 0.0)
     loss.backward()
     assert q.grad.abs().max() < 1e-6
-    assert distillation_loss(p + torch.randn(3, 70), p, 0.0) > loss
-
-
-def test_the_hard_part_is_the_cross_entropy_to_the_best_token() -> None:
-    """With h = 1 the loss is the cross entropy to the target's own choice."""
-    torch.manual_seed(0)
-    p, q = torch.randn(3, 70), torch.randn(3, 70)
-    expected = torch.nn.functional.cross_entropy(q, p.argmax(-1)).item()
-    assert distillation_loss(q, p, 1.0).item() == pytest.approx(expected, abs=1e-5)
+    assert distillation_loss(other, p, 0.0) > loss
+    hard = torch.nn.functional.cross_entropy(other, p.argmax(-1)).item()
+    assert distillation_loss(other, p, 1.0).item() == pytest.approx(hard, abs=1e-5)
 
 
 def test_muon_agrees_with_torch() -> None:
@@ -87,163 +73,218 @@ def test_muon_agrees_with_torch() -> None:
 
 
 def test_the_learning_rate_warms_up_holds_and_falls_to_zero() -> None:
-    """Guards the order of the three parts."""
-    assert schedule(0, 1000, 0.2, 0, 10) == pytest.approx(0.1)
-    assert schedule(500, 1000, 0.2, 50, 10) == 1.0
-    assert schedule(900, 1000, 0.2, 90, 10) == pytest.approx(0.5)
-    assert schedule(1000, 1000, 0.2, 99, 10) == 0.0
+    rates = Rates(warmup_steps=10, decay_share=0.2)
+    found = [schedule(0, 1.0, rates), schedule(50, 0.5, rates), schedule(90, 0.1, rates), schedule(99, 0.0, rates)]
+    assert found == pytest.approx([0.1, 1.0, 0.5, 0.0])
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A pair's folder with an untrained target, a corpus, and a folder for checkpoints."""
-    plan, root = tiny_plan(), tmp_path_factory.mktemp("drafters")
-    made = {name: root / name for name in ("pair", "corpus", "work")}
-    every = domains(write_corpus(made["corpus"]))
-    tokenizer = train_tokenizer(every, plan.sample_shares(), plan.vocab_size, plan.context, plan.sample_characters)
-    write_model(build_model(plan.shape(), 4, 1), tokenizer, made["pair"] / "target", "none")
-    return made
-
-
-def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
-    """A mask one place off would teach drafters to end prompts, and never to end answers."""
-    recipe, tokenizer = tiny_recipe(1.0), PreTrainedTokenizerFast.from_pretrained(folders["pair"] / "target")
-    stream = TaskStream(domains(folders["corpus"]), tiny_plan().shares, tokenizer, 1, answers_only=True)
-    ids, answers = of_tasks(stream, 0, recipe)
-    assert answers.any()
-    for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
-        for place in range(1, len(row)):
-            begins = counted[place] and not counted[place - 1]
-            assert begins == (row[place - 1] == ASSISTANT_ID)
-            if counted[place - 1] and not counted[place]:
-                assert row[place - 1] == END_ID
-
-
-@pytest.fixture(scope="module")
-def taught(folders: dict[str, Path]) -> dict[str, Path]:
-    """The folders, with lessons."""
+    """A corpus, and a folder where the command trained a target and made lessons."""
+    root = tmp_path_factory.mktemp("training")
+    made = {"corpus": write_corpus(root / "corpus"), "work": root / "work"}
     with pytest.MonkeyPatch.context() as patch:
-        _command(patch, folders, "lessons", "--minutes", "0.02")
-    return folders
-
-
-def test_a_lesson_holds_what_the_target_computes(taught: dict[str, Path]) -> None:
-    """A drafter would learn from states of other tokens, or of other layers, without an error."""
-    target, recipe = read_model(taught["pair"] / "target"), tiny_recipe(1.0)
-    lessons, taps = Lessons(taught["work"], recipe), new_head(target, recipe).taps
-    assert len(lessons) >= 3
-    seen = set()
-    for step in range(len(lessons)):
-        lesson = lessons.at(step, torch.device("cpu"))
-        seen.add(lesson.ids.numpy().tobytes())
-        with torch.no_grad():
-            output = target(lesson.ids, output_hidden_states=True)
-        wanted = torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)
-        torch.testing.assert_close(lesson.features, wanted, atol=2e-3, rtol=2e-3)
-        torch.testing.assert_close(says(target.lm_head, lesson.hidden), output.logits, atol=5e-3, rtol=5e-3)
-        assert (lesson.places()[:, :-1] == lesson.learned[:, 1:]).all()
-    assert len(seen) == len(lessons), "a pass over the lessons leaves some out"
-
-
-@pytest.mark.parametrize("stage", ["lessons", "draft", "head"])
-def test_a_stage_goes_on_where_it_stopped(
-    stage: str, taught: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Guards the command: checkpoints, lessons that stay, and the weights that are written."""
-
-    def start(minutes: str) -> dict:
-        _command(monkeypatch, taught, stage, "--minutes", minutes)
-        return load_checkpoint(taught["work"] / f"{stage}.pt")
-
-    before = {path: path.stat().st_mtime_ns for path in taught["work"].rglob("*.npz")}
-    first, second = start("0.02"), start("0.05")
-    after = {path: path.stat().st_mtime_ns for path in taught["work"].rglob("*.npz")}
-    assert before.items() <= after.items()
-    if stage == "lessons":
-        assert len(after) > len(before)
-        return
-    assert 1 <= first["step"] < second["step"]
-    assert second["seconds"] > first["seconds"]
-    target = read_model(taught["pair"] / "target")
-    if stage == "head":
-        name, model = "fc.weight", Eagle3Head.load(taught["pair"] / "head", target)
-    else:
-        name, model = "model.norm.weight", read_model(taught["pair"] / "draft")
-        assert model.config.eos_token_id == target.config.eos_token_id
-    assert torch.equal(model.state_dict()[name].bfloat16(), second["model"][name].bfloat16())
-
-
-def test_drafters_need_lessons(taught: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
-        _command(monkeypatch, taught | {"work": tmp_path}, "draft")
-
-
-def test_the_card_tells_of_every_part(taught: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the stage that measures what is shipped."""
-    for stage in ("draft", "head", "card"):
-        _command(monkeypatch, taught, stage, "--minutes", "0.01", "--prompts", "1")
-    card = (taught["pair"] / "README.md").read_text(encoding="utf-8")
-    for part in (
-        "| EAGLE-3 head | chat |",
-        "| draft model | edit |",
-        "| arithmetic | steps |",
-        "token 4",
-        "### code",
-        "**EAGLE-3 head**: 0.01 minutes on",
-    ):
-        assert part in card
-
-
-def test_a_folder_without_a_target_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    with pytest.raises(SystemExit):
-        _command(monkeypatch, {"pair": tmp_path, "corpus": tmp_path, "work": tmp_path}, "draft")
-    assert "has no target/config.json; train a target first" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("module", "words", "said"),
-    [
-        (command, "draft --minutes nan", "'nan' is no number above 0"),
-        (command, "lessons --minutes -1", "'-1' is no number above 0"),
-        (command, "card --prompts 0", "'0' is no whole number of 1 or more"),
-        (command, "head --device cuda:99", "'cuda:99' is no device of this machine"),
-        (command, "lessons --work FILE", "is a file; give a folder"),
-        (check, "FOLDER --threads 0", "'0' is no whole number"),
-        (tasks_command, "--decay 2", "'2' is more than 1"),
-        (tasks_command, "--batch 0", "'0' is no whole number"),
-        (tasks_command, "--width 224 --heads 3", "3 of them do not share a width of 224"),
-        (tasks_command, "--shares {}", "none above 0; use JSON such as"),
-        (tasks_command, '--shares {"chat":-1,"edit":2}', "holds what is no share"),
-        (tasks_command, "--shares chat", "is no object"),
-        (tasks_command, '--shares {"poems":1}', "no domain is called poems; use chat"),
-    ],
-)
-def test_a_value_that_no_run_can_use_is_refused_in_a_sentence(
-    module: ModuleType, words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    """Guards hours of training, and the records of finished drafters, against a typing mistake."""
-    (tmp_path / "FILE").touch()
-    folder = ["--out", "run"] if module is tasks_command else [] if module is check else ["--pair", "."]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["training", *words.split(), *folder, "--corpus", "."])
-    with pytest.raises(SystemExit) as ended:
-        module.main()
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
+        for stage in ("target", "lessons"):
+            _command(patch, made, stage)
+    return made
 
 
 def _command(monkeypatch: pytest.MonkeyPatch, folders: dict[str, Path], stage: str, *more: str) -> None:
     words = [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
-    monkeypatch.setattr(sys, "argv", ["training", stage, "--tiny", "--device", "cpu", *words, *more])
+    usual = ("--tiny", "--no-compile", "--device", "cpu", "--dtype", "float32")
+    monkeypatch.setattr(sys, "argv", ["training", stage, *usual, *words, *more])
     command.main()
+
+
+def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
+    """A mask one place off would teach drafters to end prompts, and never to end answers."""
+    tokenizer = read_tokenizer(folders["work"] / "target")
+    stream = TaskStream(domains(folders["corpus"]), RECIPE.shares, tokenizer, 1, answers_only=True)
+    ids, answers = of_tasks(stream, 0, RECIPE)
+    assert answers.any()
+    for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
+        for place in range(1, len(row)):
+            assert (counted[place] and not counted[place - 1]) == (row[place - 1] == ASSISTANT_ID)
+            if counted[place - 1] and not counted[place]:
+                assert row[place - 1] == END_ID
+
+
+def test_a_lesson_holds_what_the_target_computes(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drafter would learn from states of other tokens, or of other layers, without an error."""
+    target = read_model(folders["work"] / "target")
+    lessons, layers = Lessons(folders["work"], 1), new_head(target, 1).taps
+    assert len(lessons) == 4, "two of the target's texts, two of training tasks"
+    seen = set()
+    for step in range(len(lessons)):
+        lesson = lessons.at(step, CPU)
+        seen.add(lesson.ids.numpy().tobytes())
+        with torch.no_grad():
+            output = target(lesson.ids, output_hidden_states=True)
+        wanted = torch.cat([output.hidden_states[layer] for layer in layers], dim=-1)
+        torch.testing.assert_close(lesson.features, wanted, atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(lesson.says(target.lm_head), output.logits, atol=5e-3, rtol=5e-3)
+        assert (lesson.places()[:, :-1] == lesson.learned[:, 1:]).all()
+    assert len(seen) == len(lessons), "a pass over the lessons leaves some out"
+    before = {path: path.stat().st_mtime_ns for path in folders["work"].rglob("lessons/*")}
+    _command(monkeypatch, folders, "lessons", "--set", "lessons.parts=2")
+    after = {path: path.stat().st_mtime_ns for path in folders["work"].rglob("lessons/*")}
+    assert before.items() < after.items(), "lessons that are there stay, and more come"
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["target", "draft", "head"])
+def test_a_run_that_is_killed_ends_as_one_that_was_not(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Killed a step after a checkpoint inside the second phase; all three stages share the loop."""
+    every, tokenizer = domains(folders["corpus"]), read_tokenizer(folders["work"] / "target")
+    target, lessons = read_model(folders["work"] / "target"), Lessons(folders["work"], 1)
+    tasks = TaskStream(every, RECIPE.shares, tokenizer, 1, answers_only=True)
+
+    def trained(folder: str, log: Callable[[str], None]) -> tuple[torch.nn.Module, float]:
+        run = Run(tmp_path / folder, RECIPE, CPU, torch.float32, log, save_every=0.0)
+        if name == "target":
+            return train_target(every, tokenizer, run)
+        return train_draft(target, lessons, tasks, run) if name == "draft" else train_head(target, lessons, run)
+
+    def kill(message: str) -> None:
+        if "phase 2 of 2" in message:
+            raise Killed
+
+    whole, seconds = trained("whole", lambda message: None)
+    with pytest.raises(Killed):
+        trained("killed", kill)
+    state = load_checkpoint(tmp_path / "killed" / f"{name}.pt")
+    assert state is not None
+    assert (state["phase"], state["step"] > 1) == (1, True)
+    resumed, longer = trained("killed", lambda message: None)
+    assert longer > state["seconds"]
+    assert seconds > 0
+    for key, weight in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[key], weight), key
+
+
+def test_drafters_go_on_with_more_tokens_and_the_card_tells_of_every_part(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Guards the commands: what is written, what measures it, and that other numbers do not go on."""
+    pair = folders["work"]
+    for stage in ("draft", "head"):
+        _command(monkeypatch, folders, stage)
+        first = load_checkpoint(pair / f"{stage}.pt")
+        _command(monkeypatch, folders, stage, "--set", f"{stage}.tokens=4000")
+        second = load_checkpoint(pair / f"{stage}.pt")
+        assert first["step"] < second["step"]
+        with pytest.raises(SystemExit, match=rf"{stage}\.pt is of a run with other numbers; give another folder"):
+            _command(monkeypatch, folders, stage, "--set", f"{stage}.matrix_lr=1")
+        target = read_model(pair / "target")
+        model = Eagle3Head.load(pair / "head", target) if stage == "head" else read_model(pair / "draft")
+        name = "fc.weight" if stage == "head" else "model.norm.weight"
+        assert torch.equal(model.state_dict()[name].bfloat16(), second["model"][name].bfloat16())
+    assert read_model(pair / "draft").config.eos_token_id == END_ID
+    _command(monkeypatch, folders, "card", "--prompts", "1")
+    card = (pair / "README.md").read_text(encoding="utf-8")
+    parts = ("| EAGLE-3 head | chat |", "| draft model | edit |", "| arithmetic | steps |", "token 4", "### code")
+    for part in (*parts, "**EAGLE-3 head**: 0.004M tokens, ", "0.002048M tokens at 2 layers, 0.0 hours on "):
+        assert part in card
+    log = (pair / "log.txt").read_text(encoding="utf-8")
+    assert "held-out loss, edit" in log
+    assert "head: start in torch.float32 on cpu" in log
+
+
+def test_the_check_reads_a_finished_target_and_a_checkpoint(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    _command(monkeypatch, folders, "check", "--prompts", "2")
+    finished = capsys.readouterr().out
+    assert "| edit | right | 0 | 2 |" in finished
+    _command(monkeypatch, folders | {"pair": tmp_path}, "check", "--prompts", "2")
+    assert "| edit | right | 0 | 2 |" in capsys.readouterr().out
+    empty = folders | {"work": tmp_path}
+    with pytest.raises(SystemExit, match="holds no target"):
+        _command(monkeypatch, empty, "check")
+    with pytest.raises(SystemExit, match=r"has no target/config\.json; train a target"):
+        _command(monkeypatch, empty, "draft")
+    with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
+        _command(monkeypatch, empty | {"pair": folders["work"]}, "head")
+
+
+def test_a_run_begins_with_a_finished_target(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shape, weights and tokenizer are taken, and its note goes on; such small rates change no weight."""
+    start = folders["work"] / "target"
+    rest = ("--set", "target.phases=[[2,512]]", "target.matrix_lr=1e-30", "target.vector_lr=1e-30")
+    _command(monkeypatch, folders | {"work": tmp_path}, "target", "--start", str(start), *rest)
+    before, after = read_model(start), read_model(tmp_path / "target")
+    for name, weight in before.state_dict().items():
+        assert torch.equal(after.state_dict()[name], weight)
+    assert " From that target: 0.000512M tokens at 2 layers, " in after.config.training_note
+    assert read_tokenizer(tmp_path / "target").get_vocab() == read_tokenizer(start).get_vocab()
+    with pytest.raises(SystemExit, match=r"no config\.json; give"):
+        _command(monkeypatch, folders, "target", "--start", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("card --prompts 0", "'0': Input should be greater than 0"),
+        ("head --device cuda:99", "'cuda:99' is no device of this machine"),
+        ("check --threads 0", "threads"),
+        ("check --corpus nowhere", "'nowhere': Path does not point to a directory"),
+        ("target --set target.decay_share=2", "target.decay_share: Input should be less than or equal to 1"),
+        ("target --set target.width=224 target.heads=3", "3 heads do not share a width of 224"),
+    ],
+)
+def test_a_value_that_no_run_can_use_is_refused_in_a_sentence(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Guards hours of training against a typing mistake."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["training", "--corpus", ".", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('shares={"chat":0}', "one of them must be above 0"),
+        ("shares.poems=1", "shares.poems"),
+        ("shares.chat=-1", "greater than or equal to 0"),
+        ("target.width", "no NAME=VALUE"),
+        ("target.widht=224", "target.widht: Extra inputs are not permitted"),
+        ("seed.x=1", "no NAME=VALUE"),
+        ("target.phases=[[8,1e999]]", "target.phases.0.1"),
+        ("target.phases=[]", "at least 1 item"),
+    ],
+)
+def test_a_recipe_takes_only_what_a_run_can_use(change: str, said: str) -> None:
+    with pytest.raises(SettingsError, match="--set: ") as error:
+        recipe_of([change])
+    assert said in str(error.value)
+
+
+def test_a_recipe_is_changed_by_name() -> None:
+    made = recipe_of(["shares.chat=0", "target.phases=[[8,4.5e6],[16,6.2e6]]", 'target.loss="all"', "seed=3"])
+    assert (made.shares["chat"], made.shares["edit"], made.seed, made.target.loss) == (0, 0.14, 3, "all")
+    assert made.target.phases == ((8, 4_500_000), (16, 6_200_000))
+    assert sum(recipe_of([]).shares.values()) == pytest.approx(sum(made.target.sample_shares.values())) == 1
 
 
 def test_a_written_model_is_read_again(folders: dict[str, Path], tmp_path: Path) -> None:
     """Guards that an older run's files in the folder do not stay beside the new ones."""
     (tmp_path / "old.safetensors").write_bytes(b"")
-    model = build_model(tiny_plan().shape(), 2, 1)
-    write_model(model, PreTrainedTokenizerFast.from_pretrained(folders["pair"] / "target"), tmp_path, "a note")
-    again = LlamaForCausalLM.from_pretrained(tmp_path)
-    assert again.config.training_note == "a note"
+    write_model(
+        build_model(RECIPE.target, 2, 400, 256, 1), read_tokenizer(folders["work"] / "target"), tmp_path, "x"
+    )
+    assert LlamaForCausalLM.from_pretrained(tmp_path).config.training_note == "x"
     assert not (tmp_path / "old.safetensors").exists()

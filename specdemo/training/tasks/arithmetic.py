@@ -8,95 +8,100 @@ from collections.abc import Callable, Sequence
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task
 from specdemo.training.tasks.word_problems import PROBLEMS
 
-name = "arithmetic"
-longest = 140
-
 _STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
 _FINAL = re.compile(r"The answer is (\d+)")
 ASKS = ("What is {}?", "Work out {}.", "Compute {}.", "{} = ?", "How much is {}?", "Find {}.", "Please solve {}.")
 
 
-def added(a: int, b: int) -> str:
+def added(a: int, b: int) -> list[str]:
     """Digit by digit from the right, with carries."""
-    lines, carry = [], 0
+    steps, carry = [], 0
     width = max(len(str(a)), len(str(b)))
     for x, y in zip(reversed(f"{a:0{width}}"), reversed(f"{b:0{width}}"), strict=True):
         total = int(x) + int(y) + carry
-        lines.append(f"{x} + {y}{f' + {carry}' if carry else ''} = {total}, write {total % 10}")
+        steps.append(f"{x} + {y}{f' + {carry}' if carry else ''} = {total}, write {total % 10}")
         carry = total // 10
-        lines[-1] += f", carry {carry}" if carry else ""
-    if carry:
-        lines.append(f"write {carry}")
-    return "\n".join([*lines, f"The answer is {a + b}."])
+        steps[-1] += f", carry {carry}" if carry else ""
+    return [*steps, f"write {carry}"] if carry else steps
 
 
-def subtracted(a: int, b: int) -> str:
+def subtracted(a: int, b: int) -> list[str]:
     """Digit by digit from the right; a borrowed ten is shown in the upper digit and taken from the next."""
-    lines, borrow = [], 0
+    steps, borrow = [], 0
     for x, y in zip(reversed(str(a)), reversed(f"{b:0{len(str(a))}}"), strict=True):
         upper = int(x) - borrow
         if borrow:
-            lines.append(f"{x} - 1 = {upper}" if upper >= 0 else f"1{x} - 1 = {upper + 10}")
+            steps.append(f"{x} - 1 = {upper}" if upper >= 0 else f"1{x} - 1 = {upper + 10}")
         short = upper < int(y)
         shown = upper + 10 if short else upper
-        lines.append(f"{shown} - {y} = {shown - int(y)}, write {shown - int(y)}{', borrow 1' if short else ''}")
+        steps.append(f"{shown} - {y} = {shown - int(y)}, write {shown - int(y)}{', borrow 1' if short else ''}")
         borrow = int(short)
-    return "\n".join([*lines, f"The answer is {a - b}."])
+    return steps
 
 
-def multiplied(a: int, b: int) -> str:
+def multiplied(a: int, b: int) -> list[str]:
     """Place by place: ``b`` has one digit."""
-    digits = [int(d) * 10**i for i, d in enumerate(reversed(str(a)))][::-1]
-    parts = [d for d in digits if d]
-    lines = [f"{part} * {b} = {part * b}" for part in parts]
+    places = [int(digit) * 10 ** (len(str(a)) - 1 - i) for i, digit in enumerate(str(a))]
+    parts = [place for place in places if place]
+    steps = [f"{part} * {b} = {part * b}" for part in parts]
     total = parts[0] * b
     for part in parts[1:]:
-        lines.append(f"{total} + {part * b} = {total + part * b}")
+        steps.append(f"{total} + {part * b} = {total + part * b}")
         total += part * b
-    return "\n".join([*lines, f"The answer is {total}."])
+    return steps
 
 
-def divided(a: int, b: int) -> str:
+def divided(a: int, b: int) -> list[str]:
     """An exact division, checked by the product."""
-    return f"{a} / {b} = {a // b}\n{a // b} * {b} = {a}\nThe answer is {a // b}."
+    return [f"{a} / {b} = {a // b}", f"{a // b} * {b} = {a}"]
 
 
-def _sum(draw: Draw) -> Task:
+def addition(draw: Draw) -> Task:
     high = draw.one((99, 99, 999))
     a, b = draw.new("+", lambda: (draw.number(10, high), draw.number(2, high)))
-    return _asked(draw, "sum", draw.one(("{} + {}", "{} + {}", "{} plus {}", "the sum of {} and {}")), a, b, added)
+    return _worked(draw, "sum", ("{} + {}", "{} + {}", "{} plus {}", "the sum of {} and {}"), a, b, added, a + b)
 
 
-def _difference(draw: Draw) -> Task:
+def subtraction(draw: Draw) -> Task:
     high = draw.one((99, 99, 999))
     a, b = draw.new("-", lambda: _descending(draw.number(2, high), draw.number(10, high)))
-    return _asked(draw, "difference", draw.one(("{} - {}", "{} - {}", "{} minus {}")), a, b, subtracted)
+    return _worked(draw, "difference", ("{} - {}", "{} - {}", "{} minus {}"), a, b, subtracted, a - b)
+
+
+def product(draw: Draw) -> Task:
+    a, b = draw.new("*", lambda: (draw.number(11, draw.one((99, 99, 299))), draw.number(2, 9)))
+    return _worked(draw, "product", ("{} * {}", "{} * {}", "{} times {}"), a, b, multiplied, a * b)
+
+
+def quotient(draw: Draw) -> Task:
+    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
+    return _worked(draw, "quotient", ("{} / {}", "{} / {}", "{} divided by {}"), a * b, b, divided, a)
 
 
 def _descending(a: int, b: int) -> tuple[int, int]:
     return max(a, b), min(a, b)
 
 
-def _product(draw: Draw) -> Task:
-    a, b = draw.new("*", lambda: (draw.number(11, draw.one((99, 99, 299))), draw.number(2, 9)))
-    return _asked(draw, "product", draw.one(("{} * {}", "{} * {}", "{} times {}")), a, b, multiplied)
+def _worked(
+    draw: Draw,
+    kind: str,
+    forms: Sequence[str],
+    a: int,
+    b: int,
+    steps: Callable[[int, int], list[str]],
+    result: int,
+) -> Task:
+    form = draw.one(forms).format(a, b)
+    return Task(kind, draw.one(ASKS).format(form), "\n".join([*steps(a, b), f"The answer is {result}."]))
 
 
-def _quotient(draw: Draw) -> Task:
-    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
-    return _asked(draw, "quotient", draw.one(("{} / {}", "{} / {}", "{} divided by {}")), a * b, b, divided)
+def word_problem(draw: Draw) -> Task:
+    prompt, *steps = draw.one(PROBLEMS)(draw)
+    result = steps[-1].rpartition("= ")[2].split()[0].rstrip(".")  # of the last equation
+    return Task("word problem", prompt, "\n".join([*steps, f"The answer is {result}."]))
 
 
-def _asked(draw: Draw, kind: str, form: str, a: int, b: int, work: Callable[[int, int], str]) -> Task:
-    return Task(kind, draw.one(ASKS).format(form.format(a, b)), work(a, b))
-
-
-def _problem(draw: Draw) -> Task:
-    prompt, lines, result = draw.one(PROBLEMS)(draw)
-    return Task("word problem", prompt, "\n".join([*lines, f"The answer is {result}."]))
-
-
-def _equations(draw: Draw) -> Task:
+def equations(draw: Draw) -> Task:
     """Practice only: the single steps that word problems have a few of, without their words.
 
     A sum that is held out is not among them.
@@ -122,31 +127,16 @@ def _equation(draw: Draw) -> tuple[str, int]:
     return f"{a * b} / {b}", a
 
 
-MAKES = (
-    (_problem, 12, 12),
-    (_sum, 3, 3),
-    (_difference, 3, 3),
-    (_product, 3, 3),
-    (_quotient, 1, 1),
-    (_equations, 0, 9),
-)
-"""With their weights among held-out tasks and in training."""
-
-
-def task(draw: Draw) -> Task:
-    return draw.task(draw.weighed(MAKES))
-
-
 def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
     """The final number, or all equations where there is none; and the single steps: one is right if it holds.
 
     A step that is missing counts as wrong.
     """
-    graded = []
-    for t, answer in zip(tasks, answers, strict=True):
+    graded: list[Grade] = []
+    for task, answer in zip(tasks, answers, strict=True):
         steps = _STEP.findall(answer.text)
-        count = max(len(steps), len(_STEP.findall(t.answer)))
-        right = int(answer.ended and _result(answer.text) == _result(t.answer))
+        count = max(len(steps), len(_STEP.findall(task.answer)))
+        right = int(answer.ended and _result(answer.text) == _result(task.answer))
         graded.append({"final number": (right, 1), "steps": (sum(map(_holds, steps)), count)})
     return graded
 

@@ -11,22 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task
-from specdemo.training.tasks.words import listed
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines, listed
 
-name = "code"
-longest = 110
 FEWEST_KEPT = 3  # words: else an example would show nothing
 SECONDS = 2  # of processor time for one answer
 
-ASKS = (
-    "Write this function.",
-    "Complete the function.",
-    "Implement this.",
-    "Finish this Python function.",
-    "Write the body of this function.",
-    "Program this function.",
-)
+ASKS = lines("""
+Write this function.
+Complete the function.
+Implement this.
+Finish this Python function.
+Write the body of this function.
+Program this function.
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,54 +34,57 @@ class Piece:
     says: str
     code: str
 
-
-def _keeps(k: int, letter: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Which items are looked at: of numbers, of words."""
-    numbers = (
-        Piece("even", "even numbers", "n % 2 == 0"),
-        Piece("odd", "odd numbers", "n % 2 == 1"),
-        Piece("positive", "positive numbers", "n > 0"),
-        Piece("negative", "negative numbers", "n < 0"),
-        Piece("large", f"numbers above {k}", f"n > {k}"),
-        Piece("small", f"numbers below {k}", f"n < {k}"),
-        Piece("other", f"numbers that are not {k}", f"n != {k}"),
-        Piece("multiple", f"multiples of {k}", f"n % {k} == 0"),
-    )
-    words = (
-        Piece("long", f"words longer than {k}", f"len(w) > {k}"),
-        Piece("short", f"words shorter than {k}", f"len(w) < {k}"),
-        Piece("starting", f'words that start with "{letter}"', f'w.startswith("{letter}")'),
-        Piece("ending", f'words that end with "{letter}"', f'w.endswith("{letter}")'),
-        Piece("having", f'words with "{letter}"', f'"{letter}" in w'),
-        Piece("lacking", f'words without "{letter}"', f'"{letter}" not in w'),
-    )
-    return numbers, words
+    def filled(self, k: int, letter: str) -> Piece:
+        return Piece(self.word, self.says.format(k=k, letter=letter), self.code.format(k=k, letter=letter))
 
 
-def _changes(k: int) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """What is made of each item: of numbers, of words."""
-    numbers = (
-        Piece("plus", f"plus {k}", f"n + {k}"),
-        Piece("minus", f"minus {k}", f"n - {k}"),
-        Piece("times", f"times {k}", f"n * {k}"),
-        Piece("squared", "squared", "n * n"),
-        Piece("negated", "with the sign changed", "-n"),
-        Piece("absolute", "without the sign", "abs(n)"),
-        Piece("text", "as text", "str(n)"),
-    )
-    words = (
-        Piece("upper", "in capitals", "w.upper()"),
-        Piece("reversed", "reversed", "w[::-1]"),
-        Piece("first", "cut to the first letter", "w[0]"),
-        Piece("last", "cut to the last letter", "w[-1]"),
-        Piece("doubled", "written twice", "w + w"),
-        Piece("lengths", "as lengths", "len(w)"),
-        Piece("title", "with a capital first", "w.title()"),
-        Piece("start", f"cut to {k} letters", f"w[:{k}]"),
-    )
-    return numbers, words
+def _pieces(table: str) -> tuple[Piece, ...]:
+    return tuple(Piece(*re.split(" +[|] +", line)) for line in lines(table))
 
 
+# Which items are looked at, of numbers and of words.
+KEEPS = (
+    _pieces("""
+even     | even numbers                     | n % 2 == 0
+odd      | odd numbers                      | n % 2 == 1
+positive | positive numbers                 | n > 0
+negative | negative numbers                 | n < 0
+large    | numbers above {k}                | n > {k}
+small    | numbers below {k}                | n < {k}
+other    | numbers that are not {k}         | n != {k}
+multiple | multiples of {k}                 | n % {k} == 0
+"""),
+    _pieces("""
+long     | words longer than {k}            | len(w) > {k}
+short    | words shorter than {k}           | len(w) < {k}
+starting | words that start with "{letter}" | w.startswith("{letter}")
+ending   | words that end with "{letter}"   | w.endswith("{letter}")
+having   | words with "{letter}"            | "{letter}" in w
+lacking  | words without "{letter}"         | "{letter}" not in w
+"""),
+)
+# What is made of each item, of numbers and of words.
+CHANGES = (
+    _pieces("""
+plus     | plus {k}                         | n + {k}
+minus    | minus {k}                        | n - {k}
+times    | times {k}                        | n * {k}
+squared  | squared                          | n * n
+negated  | with the sign changed            | -n
+absolute | without the sign                 | abs(n)
+text     | as text                          | str(n)
+"""),
+    _pieces("""
+upper    | in capitals                      | w.upper()
+reversed | reversed                         | w[::-1]
+first    | cut to the first letter          | w[0]
+last     | cut to the last letter           | w[-1]
+doubled  | written twice                    | w + w
+lengths  | as lengths                       | len(w)
+title    | with a capital first             | w.title()
+start    | cut to {k} letters               | w[:{k}]
+"""),
+)
 PLAIN = Piece("", "", "")
 # How the items end up: (word, phrase before "the …", start, step, what is returned).
 ENDS = (
@@ -108,22 +108,17 @@ WORDS = listed(
 )
 
 
-def task(draw: Draw) -> Task:
-    return draw.task(_function)
-
-
-def _function(draw: Draw) -> Task:
+def function(draw: Draw) -> Task:
     """A function over a list: which items, what of each, and how they end up together."""
 
     def make() -> tuple[bool, Piece, Piece, int, str]:
         texts = draw.one((False, True))
         k, letter = draw.number(2, 9), draw.one("aeiostrnlpbmd")
-        keep = draw.one((PLAIN, *_keeps(min(k, 5) if texts else k, letter)[texts]))
-        change = draw.one((PLAIN, *_changes(min(k, 3) if texts else k)[texts]))
+        keep = draw.one((PLAIN, *KEEPS[texts])).filled(min(k, 5) if texts else k, letter)
+        change = draw.one((PLAIN, *CHANGES[texts])).filled(min(k, 3) if texts else k, letter)
         return texts, keep, change, draw.number(0, len(ENDS) - 1), draw.one((",", "-", " ", "+"))
 
-    texts, keep, change, end, mark = draw.new("function", lambda: _sensible(make))
-    return _written(draw, texts, keep, change, end, mark)
+    return _written(draw, *draw.new("function", lambda: _sensible(make)))
 
 
 @functools.cache
@@ -140,9 +135,9 @@ def _sensible(make: Callable[[], tuple[bool, Piece, Piece, int, str]]) -> tuple[
         makes_text = (texts and change.word != "lengths") or change.word == "text"
         if (kind == "sum" and makes_text) or (kind == "joined" and not makes_text):
             continue
-        if kind == "count" and (change is not PLAIN or keep is PLAIN):
+        if kind == "count" and (change != PLAIN or keep == PLAIN):
             continue
-        if kind == "list" and change is PLAIN and keep is PLAIN:
+        if kind == "list" and change == PLAIN and keep == PLAIN:
             continue
         if texts and keep.code and _words_kept(keep.code) < FEWEST_KEPT:
             continue
@@ -154,29 +149,29 @@ def _written(draw: Draw, texts: bool, keep: Piece, change: Piece, end: int, mark
     items, item = ("words", "w") if texts else ("numbers", "n")
     what = (keep.says or items) + (f", {change.says}" if change.says else "")
     made = change.code or item
-    lines = [start, f"for {item} in {items}:"]
+    body = [start, f"for {item} in {items}:"]
     inner = step.format(made, mark).split("\n")
     depth = 1
     if keep.code:
-        lines.append(f"    if {keep.code}:")
+        body.append(f"    if {keep.code}:")
         depth = 2
-    lines += ["    " * (depth + line.startswith("@")) + line.removeprefix("@") for line in inner]
-    lines.append(f"return {returned}")
-    function = "_".join(word for word in (kind, keep.word, change.word, items) if word)
-    code = "\n".join([f"def {function}({items}):", *(f"    {line}" for line in lines)])
-    given, result = draw.new("example", lambda: _example(draw, texts, code, function))
+    body += ["    " * (depth + line.startswith("@")) + line.removeprefix("@") for line in inner]
+    body.append(f"return {returned}")
+    name = "_".join(word for word in (kind, keep.word, change.word, items) if word)
+    code = "\n".join([f"def {name}({items}):", *(f"    {line}" for line in body)])
+    given, result = draw.new("example", lambda: _example(draw, texts, code, name))
     says = phrase.format(what, mark)
-    head = f'def {function}({items}):\n    """{says}\n\n    >>> {function}({given!r})\n    {result!r}\n    """'
+    head = f'def {name}({items}):\n    """{says}\n\n    >>> {name}({given!r})\n    {result!r}\n    """'
     return Task("function", f"{draw.one(ASKS)}\n{head}", code)
 
 
-def _example(draw: Draw, texts: bool, code: str, function: str) -> tuple[list, object]:
+def _example(draw: Draw, texts: bool, code: str, name: str) -> tuple[list, object]:
     """Some items and what the function makes of them; at best one that shows something."""
     namespace: dict = {}
     exec(code, namespace)
     for _ in range(40):
         given = draw.some(WORDS, draw.number(2, 4)) if texts else _numbers(draw)
-        result = namespace[function](given)
+        result = namespace[name](given)
         if result:
             break
     return given, result
@@ -193,7 +188,7 @@ _EXAMPLE = re.compile(r"^    >>> (.+)\n    (.+)$", re.MULTILINE)
 
 def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
     """Right: ended, and the function gives what the docstring's example says, in a process with a time limit."""
-    jobs = [[a.text, *_EXAMPLE.search(t.prompt).groups()] for t, a in zip(tasks, answers, strict=True)]
+    jobs = [[a.text, *_EXAMPLE.findall(t.prompt)[0]] for t, a in zip(tasks, answers, strict=True)]
     runner = Path(__file__).with_name("run_examples.py")
     done = subprocess.run(
         [sys.executable, "-I", str(runner), str(SECONDS)],

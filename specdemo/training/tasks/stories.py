@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
-from specdemo.training.tasks.documents import read_documents, split
-from specdemo.training.tasks.task import Answer, Draw, Grade, NoneOnThisSide, Task, is_held_out
-from specdemo.training.tasks.words import NAMES, SHE, listed
+from specdemo.training.tasks.corpus import read_documents
+from specdemo.training.tasks.slots import NAMES, SHE
+from specdemo.training.tasks.task import Answer, Draw, Grade, NoneOnThisSide, Task, is_held_out, listed
 
 FILES = ("stories_tiny.txt.gz", "stories_pratham.txt.gz", "stories_african.txt.gz")
 LONGEST_STORY = 850  # characters: what fits a window
@@ -37,19 +37,17 @@ def fitted(document: str) -> str:
     text = re.sub(r"\s*\n\s*", "\n", document.strip())
     if len(text) <= LONGEST_STORY:
         return text
-    starts = [
-        m.end() for m in re.finditer(r"[.!?][\"']?\s+(?=[A-Z\"])", text) if len(text) - m.end() <= LONGEST_STORY
-    ]
-    return text[starts[0] :] if starts else ""
+    ends = (match.end() for match in re.finditer(r"[.!?][\"']?\s+(?=[A-Z\"])", text))
+    return next((text[end:] for end in ends if len(text) - end <= LONGEST_STORY), "")
 
 
 def renamed(text: str, draw: Draw) -> str:
     """The same story about people of other names."""
-    others = {True: [n for n in (*GIRLS, *NAMES) if n in GIRLS or n in SHE]}
-    others[False] = [n for n in (*BOYS, *NAMES) if n not in others[True]]
+    girls = [n for n in (*GIRLS, *NAMES) if n in GIRLS or n in SHE]
+    boys = [n for n in (*BOYS, *NAMES) if n not in girls]
     for old in (*GIRLS, *BOYS):
         if re.search(rf"\b{old}\b", text):
-            new = draw.one(others[old in GIRLS])
+            new = draw.one(girls if old in GIRLS else boys)
             if new not in text:
                 text = re.sub(rf"\b{old}\b", new, text)
     return text
@@ -58,19 +56,13 @@ def renamed(text: str, draw: Draw) -> str:
 class Stories:
     """Each told after a prompt. A held-out story is in no training text, and neither is its prompt."""
 
-    name = "stories"
-    longest = 230
-
     def __init__(self, folder: Path) -> None:
-        parts = [split(read_documents(folder / file)) for file in FILES]
-        usable = _usable(d for part in parts for d in part[0])
+        parts = [read_documents(folder / file) for file in FILES]
+        usable = _usable(document for train, _ in parts for document in train)
         self._train = [text for text in usable if distinct_share(text.split()) >= VARIED]
-        self._held_out = _usable(d for d in parts[0][1])
+        self._held_out = _usable(parts[0][1])
 
-    def task(self, draw: Draw) -> Task:
-        return draw.task(self._story)
-
-    def _story(self, draw: Draw) -> Task:
+    def story(self, draw: Draw) -> Task:
         text = draw.one(self._held_out if draw.held_out else self._train)
         if draw.rng.random() < RENAMED_SHARE:
             text = renamed(text, draw)
@@ -96,5 +88,5 @@ class Stories:
         ]
 
 
-def _usable(documents: object) -> list[str]:
+def _usable(documents: Iterable[str]) -> list[str]:
     return [t for d in documents if len(t := fitted(d)) >= SHORTEST_STORY and len(_SENTENCE.split(t)) > 2]

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from specdemo.training.recipe import Shares
 from specdemo.training.tasks.task import Domain, Draw, Task
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID, document
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows of tokens with the positions to learn from.
+    """Windows of tokens.
 
     Attributes:
         ids: int64 of shape (rows, window).
@@ -37,20 +38,20 @@ class TaskStream:
     """Batches of packed tasks; each a pure function of seed and step, so that a resumed run repeats them.
 
     Args:
-        domains: by name.
-        shares: of the tokens, by name of the domain.
+        shares: of the tokens, by name of the domain; a domain of share 0 or without one gives no tasks.
         answers_only: learn from the assistant's turns only, their end tokens included; else from all text.
     """
 
     def __init__(
         self,
         domains: Mapping[str, Domain],
-        shares: Mapping[str, float],
+        shares: Shares,
         tokenizer: PreTrainedTokenizerFast,
         seed: int,
         answers_only: bool,
     ) -> None:
-        self._domains, self._shares, self._seed, self._answers_only = domains, shares, seed, answers_only
+        self.shares: dict[str, float] = {name: share for name, share in shares.items() if share > 0}
+        self._domains, self._seed, self._answers_only = domains, seed, answers_only
         self._tokenizer = tokenizer.backend_tokenizer
 
     def batch(self, step: int, rows: int, window: int) -> Batch:
@@ -69,36 +70,30 @@ class TaskStream:
         for row in packed:
             while len(row) < window + 1 and over:
                 row.extend(over.pop(int(order.integers(len(over))))[: window + 1 - len(row)])
-            row.extend([BOS_ID] * (window + 1 - len(row)))
-        return self._with_targets(np.asarray(packed, dtype=np.int64))
+        return self._with_targets(packed, window)
 
     def tasks(self, step: int, tokens: int) -> list[Task]:
         """Tasks of at least so many tokens together, always one of the domain that lacks most of its share."""
-        taken = dict.fromkeys(self._shares, 0)
+        taken = dict.fromkeys(self.shares, 0)
         made: list[Task] = []
         while sum(taken.values()) < tokens:
-            name = min(taken, key=lambda n: taken[n] / self._shares[n])
-            task = self._domains[name].task(Draw(f"{self._seed} {step} {len(made)}"))
-            made.append(task)
-            taken[name] += len(self._ids(task))
+            name = min(taken, key=lambda n: taken[n] / self.shares[n])
+            made.append(self._domains[name].task(Draw(f"{self._seed} {step} {len(made)}")))
+            taken[name] += len(self._ids(made[-1]))
         return made
 
-    def held_out(self, tasks: list[Task], window: int) -> Batch:
-        """One task in each window, the rest padding that does not count; for held-out loss."""
-        rows = [self._ids(task)[: window + 1] for task in tasks]
-        padded = [ids + [BOS_ID] * (window + 1 - len(ids)) for ids in rows]
-        return self._with_targets(np.asarray(padded, dtype=np.int64))
+    def one_each(self, tasks: list[Task], window: int) -> Batch:
+        """One task in each window, for held-out loss."""
+        return self._with_targets([self._ids(task)[: window + 1] for task in tasks], window)
 
     def _ids(self, task: Task) -> list[int]:
         return self._tokenizer.encode(document(task), add_special_tokens=False).ids
 
-    def _with_targets(self, packed: np.ndarray) -> Batch:
-        """Splits (rows, window + 1) into ids and targets; an answer goes from its token to its end token."""
-        if self._answers_only:
-            opened, closed = packed == ASSISTANT_ID, packed == END_ID
-            inside = np.cumsum(opened, axis=1) > np.cumsum(closed, axis=1)  # at the token, an end token excluded
-            learned = inside[:, :-1]
+    def _with_targets(self, texts: list[list[int]], window: int) -> Batch:
+        """Texts of up to window + 1 tokens, filled up; an answer goes from its token to its end token."""
+        ids = torch.tensor([text + [BOS_ID] * (window + 1 - len(text)) for text in texts])
+        if self._answers_only:  # at the token that begins an answer or inside it, its end token excluded
+            learned = (ids == ASSISTANT_ID).cumsum(1) > (ids == END_ID).cumsum(1)
         else:
-            learned = packed[:, 1:] != BOS_ID
-        arrays = (packed[:, :-1], packed[:, 1:], learned)
-        return Batch(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+            learned = ids.roll(-1, 1) != BOS_ID
+        return Batch(ids[:, :-1], ids[:, 1:], learned[:, :-1])

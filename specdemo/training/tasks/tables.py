@@ -2,71 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from specdemo.training.tasks.task import Draw
-from specdemo.training.tasks.words import (
-    ANIMALS,
-    CITIES,
-    COLOURS,
-    DAYS,
-    FOODS,
-    JOBS,
-    MONTHS,
-    SPORTS,
-    SUBJECTS,
-    THINGS,
-    person,
-)
+from specdemo.training.tasks.slots import slot
+from specdemo.training.tasks.task import Draw, lines
 
 Value = str | int | bool
 Record = dict[str, Value]
-Values = dict[str, Callable[[Draw], Value]]
 
-# Each kind's columns; the first names the row and is always there. Columns of text come first.
-KINDS: dict[str, Values] = {
-    "people": {
-        "name": lambda d: person(d.rng),
-        "city": lambda d: d.one(CITIES),
-        "job": lambda d: d.one(JOBS),
-        "sport": lambda d: d.one(SPORTS),
-        "age": lambda d: d.number(18, 79),
-    },
-    "products": {
-        "item": lambda d: d.one(THINGS)[0],
-        "colour": lambda d: d.one(COLOURS),
-        "price": lambda d: d.number(1, 99),
-        "stock": lambda d: d.number(0, 60),
-    },
-    "pets": {
-        "pet": lambda d: person(d.rng),
-        "animal": lambda d: d.one(ANIMALS),
-        "colour": lambda d: d.one(COLOURS),
-        "owner": lambda d: person(d.rng),
-        "age": lambda d: d.number(1, 15),
-    },
-    "trips": {
-        "city": lambda d: d.one(CITIES),
-        "day": lambda d: d.one(DAYS),
-        "month": lambda d: d.one(MONTHS),
-        "nights": lambda d: d.number(1, 14),
-        "cost": lambda d: d.number(20, 900),
-    },
-    "orders": {
-        "customer": lambda d: person(d.rng),
-        "dish": lambda d: d.one(FOODS),
-        "day": lambda d: d.one(DAYS),
-        "seat": lambda d: d.number(1, 30),
-        "paid": lambda d: d.one((True, False)),
-    },
-    "students": {
-        "student": lambda d: person(d.rng),
-        "subject": lambda d: d.one(SUBJECTS),
-        "month": lambda d: d.one(MONTHS),
-        "grade": lambda d: d.number(1, 10),
-        "passed": lambda d: d.one((True, False)),
-    },
+# On each line a kind and its columns, with the slot or the numbers that fill a column where its name does not say
+# it. The first column names the row and is always there; columns of text come first.
+_KINDS = lines("""
+people name city job sport age:18-79
+products item:thing colour price:1-99 stock:0-60
+pets pet:name animal colour owner:name age:1-15
+trips city day month nights:1-14 cost:20-900
+orders customer:name dish:food day seat:1-30 paid:bool
+students student:name subject month grade:1-10 passed:bool
+""")
+KINDS: dict[str, dict[str, str]] = {
+    kind: {name: filling or name for name, _, filling in (column.partition(":") for column in columns)}
+    for kind, *columns in map(str.split, _KINDS)
 }
 
 
@@ -76,18 +32,31 @@ class Table:
 
     kind: str
     columns: tuple[str, ...]
-    rows: tuple[Record, ...]
+    rows: tuple[Record, ...] = ()
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns of numbers."""
+        return [column for column in self.columns if "-" in KINDS[self.kind][column]]
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns of text."""
+        return [c for c in self.columns if c not in self.numbers and KINDS[self.kind][c] != "bool"]
 
     def value(self, column: str, draw: Draw) -> Value:
-        return KINDS[self.kind][column](draw)
+        filling = KINDS[self.kind][column]
+        if column in self.numbers:
+            low, high = map(int, filling.split("-"))
+            return draw.number(low, high)
+        return draw.one((True, False)) if filling == "bool" else slot(draw, filling)
 
     def record(self, draw: Draw) -> Record:
         """One more row, of a name that no row has."""
-        key = self.columns[0]
-        taken = {row[key] for row in self.rows}
+        taken = {row[self.columns[0]] for row in self.rows}
         while True:
-            made = _record(self.kind, self.columns, draw)
-            if made[key] not in taken:
+            made = draw.new("record", lambda: {column: self.value(column, draw) for column in self.columns})
+            if made[self.columns[0]] not in taken:
                 return made
 
 
@@ -100,12 +69,7 @@ def columns_of(draw: Draw, low: int, high: int) -> tuple[str, tuple[str, ...]]:
 
 def table(draw: Draw, rows: tuple[int, int] = (2, 5), columns: tuple[int, int] = (2, 4)) -> Table:
     """A table of so many rows and columns, both ends included."""
-    kind, chosen = draw.new("columns", lambda: columns_of(draw, *columns))
-    made = Table(kind, chosen, ())
+    made = Table(*draw.new("columns", lambda: columns_of(draw, *columns)))
     for _ in range(draw.number(*rows)):
-        made = Table(kind, chosen, (*made.rows, made.record(draw)))
+        made = Table(made.kind, made.columns, (*made.rows, made.record(draw)))
     return made
-
-
-def _record(kind: str, columns: tuple[str, ...], draw: Draw) -> Record:
-    return draw.new("record", lambda: {column: KINDS[kind][column](draw) for column in columns})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
 HELD_OUT_SHARE = 6  # one composition of so many is held out
@@ -13,6 +13,16 @@ HELD_OUT_SHARE = 6  # one composition of so many is held out
 T = TypeVar("T")
 Grade = dict[str, tuple[int, int]]
 """What is counted of one answer: name → (right, of how many). The first name is the domain's figure."""
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+def lines(text: str) -> tuple[str, ...]:
+    """The lines of a table of templates."""
+    return tuple(text.strip().split("\n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +51,6 @@ class Answer:
     ids: tuple[int, ...] = ()
 
 
-class Domain(Protocol):
-    """A generator and its checker.
-
-    Attributes:
-        name: as in the table of right answers.
-        longest: tokens that an answer may take in a check.
-    """
-
-    name: str
-    longest: int
-
-    def task(self, draw: Draw) -> Task:
-        """A task that depends on ``draw`` alone."""
-        ...
-
-    def grades(self, tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
-        """One grade for each answer."""
-        ...
-
-
 class NoneOnThisSide(Exception):
     """Every composition that could still be made is on the other side of the split: draw anew from the start."""
 
@@ -87,8 +77,7 @@ class Draw:
             NoneOnThisSide: a hundred in a row were on the other.
         """
         for _ in range(100):
-            made = make()
-            if is_held_out(topic, made) == self.held_out:
+            if is_held_out(topic, made := make()) == self.held_out:
                 return made
         raise NoneOnThisSide(topic)
 
@@ -98,29 +87,13 @@ class Draw:
         Raises:
             NoneOnThisSide: none of them does.
         """
-        mine = [option for option in options if is_held_out(option, context) == self.held_out]
-        if not mine:
+        allowed = [option for option in options if is_held_out(option, context) == self.held_out]
+        if not allowed:
             raise NoneOnThisSide(context)
-        return self.one(mine)
-
-    def task(self, make: Callable[[Draw], T]) -> T:
-        """What ``make`` gives when it finds all its compositions on this side."""
-        while True:
-            try:
-                return make(self)
-            except NoneOnThisSide:
-                continue
+        return self.one(allowed)
 
     def one(self, options: Sequence[T]) -> T:
         return self.rng.choice(options)
-
-    def weighed(self, options: Sequence[tuple[T, int, int]]) -> T:
-        """An option by its weight: the first among held-out tasks, the second in training, where what is hard is
-        practised more.
-        """
-        mine = [(option, asked if self.held_out else trained) for option, asked, trained in options]
-        mine = [(option, weight) for option, weight in mine if weight]
-        return self.rng.choices(*zip(*mine, strict=True))[0] if len(mine) > 1 else mine[0][0]
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
         """``count`` different ones, in random order."""
@@ -129,6 +102,46 @@ class Draw:
     def number(self, low: int, high: int) -> int:
         """Both ends included."""
         return self.rng.randint(low, high)
+
+    def weighted(self, options: Sequence[tuple[T, int, int]]) -> T:
+        """An option by its weight: the first among held-out tasks, the second in training."""
+        weights = {option: asked if self.held_out else trained for option, asked, trained in options}
+        some = {option: weight for option, weight in weights.items() if weight}
+        return self.rng.choices(list(some), list(some.values()))[0] if len(some) > 1 else next(iter(some))
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Tasks of one kind of use, and their checker.
+
+    Attributes:
+        longest: tokens that an answer may take in a check.
+        grades: one grade for each answer.
+        tasks: generators, each with its weight among held-out tasks and in training, where what is hard is
+            practised more. What one gives depends on its draw alone.
+    """
+
+    longest: int
+    grades: Callable[[Sequence[Task], Sequence[Answer]], list[Grade]]
+    tasks: tuple[tuple[Callable[[Draw], Task], int, int], ...]
+
+    def task(self, draw: Draw) -> Task:
+        """A task all of whose compositions are on the draw's side."""
+        make = draw.weighted(self.tasks)
+        while True:
+            try:
+                return make(draw)
+            except NoneOnThisSide:
+                continue
+
+
+def exact(right: Callable[[Task, Answer], bool]) -> Callable[[Sequence[Task], Sequence[Answer]], list[Grade]]:
+    """The grades of a domain that counts one thing: the answer ended and is right."""
+
+    def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+        return [{"right": (int(a.ended and right(t, a)), 1)} for t, a in zip(tasks, answers, strict=True)]
+
+    return grades
 
 
 def is_held_out(topic: str, composition: object) -> bool:

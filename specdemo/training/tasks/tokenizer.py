@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specdemo.training.tasks.documents import END_OF_TEXT
+from specdemo.training.recipe import Target
+from specdemo.training.tasks.corpus import END_OF_TEXT
 from specdemo.training.tasks.task import Domain, Draw, Task
 
 USER, ASSISTANT, END = "<|user|>", "<|assistant|>", "<|end|>"
@@ -38,10 +39,10 @@ def document(task: Task) -> str:
     return text
 
 
-def _sample(domains: Mapping[str, Domain], shares: Mapping[str, float], characters: int) -> Iterator[str]:
+def _sample(domains: Mapping[str, Domain], part: Target) -> Iterator[str]:
     """Plain text of training tasks of all domains, by their shares."""
-    for name, share in shares.items():
-        left, index = int(characters * share), 0
+    for name, share in part.sample_shares.items():
+        left, index = int(part.sample_characters * share), 0
         while left > 0:
             task = domains[name].task(Draw(f"tokenizer {name} {index}"))
             for text in (task.prompt, task.answer, *task.more):
@@ -50,22 +51,20 @@ def _sample(domains: Mapping[str, Domain], shares: Mapping[str, float], characte
             index += 1
 
 
-def train_tokenizer(
-    domains: Mapping[str, Domain], shares: Mapping[str, float], size: int, context: int, characters: int
-) -> PreTrainedTokenizerFast:
-    """A tokenizer of ``size`` tokens, trained on so many characters of the mix; digits are tokens one by one."""
+def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTokenizerFast:
+    """A tokenizer of the target's vocabulary, trained on a sample of the mixture; digits are tokens one by one."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
+        vocab_size=part.vocabulary,
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_sample(domains, shares, characters), trainer)
+    tokenizer.train_from_iterator(_sample(domains, part), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, BOS_ID)]
     )
@@ -75,7 +74,7 @@ def train_tokenizer(
         eos_token=END,
         pad_token=END_OF_TEXT,
         additional_special_tokens=[USER, ASSISTANT],
-        model_max_length=context,
+        model_max_length=part.context,
         clean_up_tokenization_spaces=False,
     )
     wrapped.chat_template = CHAT_TEMPLATE

@@ -1,0 +1,128 @@
+"""Trains a target on the task stream, with checks of held-out answers on the way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdemo.training.answers import check, table
+from specdemo.training.loop import Phase, Run, load_checkpoint, train
+from specdemo.training.models import build_model, grow, read_model, read_tokenizer
+from specdemo.training.recipe import Target
+from specdemo.training.tasks.mixture import held_out_tasks
+from specdemo.training.tasks.stream import Batch, TaskStream
+from specdemo.training.tasks.task import Domain
+
+CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
+
+
+def read_target(folder: Path, work: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """A finished target of a pair's folder, else the last checkpoint of a run that goes on.
+
+    Raises:
+        SystemExit: there is neither.
+    """
+    if (folder / "target" / "config.json").is_file():
+        return read_model(folder / "target"), read_tokenizer(folder / "target")
+    state = load_checkpoint(work / "target.pt")
+    if state is None:
+        raise SystemExit(f"--pair: {folder} holds no target, and {work} no checkpoint of one; train one first.")
+    part = Target.model_validate(state["recipe"]["target"])
+    model = build_model(part, part.phases[state["phase"]].layers, part.vocabulary, part.context, 0)
+    model.load_state_dict(state["model"])
+    return model.eval(), read_tokenizer(work / "tokenizer")
+
+
+def train_target(
+    domains: Mapping[str, Domain],
+    tokenizer: PreTrainedTokenizerFast,
+    run: Run,
+    start: LlamaForCausalLM | None = None,
+    compiled: bool = False,
+) -> tuple[LlamaForCausalLM, float]:
+    """The finished target, and the seconds of all starts; goes on from ``folder/target.pt``.
+
+    Args:
+        start: of another run; its layers, and their shape, are what a run without a checkpoint begins with.
+        compiled: whether the layers run as ``torch.compile`` makes them, three times as fast on a CPU.
+    """
+    part, seed = run.recipe.target, run.recipe.seed
+    stream = TaskStream(domains, run.recipe.shares, tokenizer, seed, part.loss == "answers")
+    rows = max(1, part.batch_tokens // part.window)
+    check_steps = max(1, part.check_every // (rows * part.window))
+
+    def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
+        if step and step % check_steps == 0:
+            _report(_plain(model), domains, stream, tokenizer, run)
+        batch = stream.batch(phase * 10_000_000 + step, rows, part.window)
+        learned = int(batch.learned.sum())
+        for some in batch.split(max(1, part.part_tokens // part.window)):
+            yield _summed_loss(model, some, run) / learned
+
+    def begin(
+        phase: int, shallow: LlamaForCausalLM | None
+    ) -> tuple[LlamaForCausalLM, Callable[[LlamaForCausalLM, int], Iterator[torch.Tensor]]]:
+        model = build_model(part, part.phases[phase].layers, part.vocabulary, part.context, seed)
+        if shallow := shallow or start:
+            grow(shallow, model)
+        nn.Module.to(model, run.device)
+        # On a CPU PyTorch's own attention is half as quick in bfloat16 as its parts.
+        model.set_attn_implementation("eager")
+        if compiled:
+            _compile_layers(model)
+        return model, partial(losses, phase)
+
+    phases = [Phase(tokens, rows * part.window, partial(begin, i)) for i, (_, tokens) in enumerate(part.phases)]
+    model, seconds = train("target", phases, part, run)
+    model = _plain(model)
+    _report(model, domains, stream, tokenizer, run)
+    return model, seconds
+
+
+def _compile_layers(model: LlamaForCausalLM) -> None:
+    torch._dynamo.reset()
+    # Layers differ by their index, so each is compiled once; beyond the default limit they would run eagerly.
+    torch._dynamo.config.recompile_limit = 4 * model.config.num_hidden_layers
+    for layer in model.model.layers:
+        layer.compile()
+
+
+def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The same weights for use: without compiled code, with PyTorch's attention."""
+    copied = LlamaForCausalLM._from_config(copy.deepcopy(model.config), attn_implementation="sdpa")
+    copied.load_state_dict(model.state_dict())
+    nn.Module.to(copied, model.device)
+    return copied.eval()
+
+
+def _summed_loss(model: LlamaForCausalLM, batch: Batch, run: Run) -> torch.Tensor:
+    """Cross entropy in nats over the positions that count; only they pass the output layer."""
+    learned = batch.learned.to(run.device)
+    with run.autocast():
+        hidden = model.model(batch.ids.to(run.device), use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[learned])
+    return functional.cross_entropy(logits.float(), batch.targets.to(run.device)[learned], reduction="sum")
+
+
+@torch.no_grad()
+def _report(
+    model: LlamaForCausalLM,
+    domains: Mapping[str, Domain],
+    stream: TaskStream,
+    tokenizer: PreTrainedTokenizerFast,
+    run: Run,
+) -> None:
+    """Held-out loss and right answers of every domain that is trained, to the log."""
+    part, asked = run.recipe.target, {}
+    for name in stream.shares:
+        asked[name] = held_out_tasks(name, domains[name], part.check_prompts, CHECK_DRAWS)
+        batch = stream.one_each(held_out_tasks(name, domains[name], part.loss_prompts, CHECK_DRAWS), part.window)
+        run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / batch.learned.sum():.3f}")
+    run.log("right answers:\n" + table(check(model, tokenizer, domains, asked)))
