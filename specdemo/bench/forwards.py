@@ -17,6 +17,7 @@ from weakref import WeakSet
 import torch
 from transformers import PreTrainedModel
 
+from specdemo.decoding.clock import synchronize
 from specdemo.decoding.engines.eager import EagerRunner
 
 TOKEN = 17
@@ -59,8 +60,7 @@ def alive_runners(kind: type = EagerRunner) -> Iterator[WeakSet[Any]]:
 
 def now(device: torch.device) -> float:
     """Seconds of a clock, read when the device has done all that was launched."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     return time.perf_counter()
 
 

@@ -43,8 +43,9 @@ def assisted(
     options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
     prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
     models = [m for m in (target, draft) if m is not None]
-    devices = [lane.sampler.device] if lane.sampler.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), evaluating([module for m in models for module in m.modules()]):
+    device = lane.sampler.device
+    forked = torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
+    with forked, evaluating([module for m in models for module in m.modules()]):
         torch.manual_seed(lane.settings.seed)
         lane.clock.resume()
         try:

@@ -10,6 +10,14 @@ import torch
 Phase = Literal["draft", "verify", "other"]
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has done all that was launched on it."""
+    if device.type == "mps":
+        torch.mps.synchronize()  # which takes no device
+    elif device.type != "cpu":
+        torch.get_device_module(device).synchronize(device)
+
+
 class LaneClock:
     """Runs from ``resume`` to the round's last lap; every moment in between belongs to one phase.
 
@@ -18,10 +26,8 @@ class LaneClock:
     """
 
     def __init__(self, *devices: torch.device) -> None:
-        kinds = list(dict.fromkeys(devices))
-        self._cuda = [d for d in kinds if d.type == "cuda"]
-        self._mps = any(d.type == "mps" for d in kinds)
-        self._one_gpu = len(self._cuda) == len(kinds) == 1
+        self._devices = list(dict.fromkeys(devices))
+        self._one_gpu = [d.type for d in self._devices] == ["cuda"]
         self._begun: Any = None
         self._marks: list[tuple[Phase, Any]] = []
         self._since = 0.0
@@ -61,12 +67,10 @@ class LaneClock:
     def _event(self) -> Any:
         """The moment when the GPU has done all that was launched so far."""
         event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._cuda[0]))
+        event.record(torch.cuda.current_stream(self._devices[0]))
         return event
 
     def _now(self) -> float:
-        for device in self._cuda:
-            torch.cuda.synchronize(device)
-        if self._mps:
-            torch.mps.synchronize()
+        for device in self._devices:
+            synchronize(device)
         return time.perf_counter()

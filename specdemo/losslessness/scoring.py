@@ -69,9 +69,10 @@ class EvidenceCollector:
     def evidence(self, ids: Sequence[int]) -> RunEvidence:
         """The evidence of a run's tokens (n,) without the first, which is the prefill's in any strategy."""
         p = self._target.probabilities(ids)
-        reference = self._reference(ids, p)[1:].double()
-        p = p[1:].double()
-        chosen = torch.tensor(list(ids)[1:], dtype=torch.long, device=p.device).unsqueeze(-1)
+        # In float64, which Apple's GPUs lack.
+        reference = self._reference(ids, p)[1:].cpu().double()
+        p = p[1:].cpu().double()
+        chosen = torch.tensor(list(ids)[1:], dtype=torch.long).unsqueeze(-1)
 
         def payoff(g: torch.Tensor) -> torch.Tensor:
             return g.gather(1, chosen).squeeze(-1) - (p * g).sum(-1)
@@ -82,7 +83,7 @@ class EvidenceCollector:
         payoffs += [payoff(reference / torch.maximum(p, reference).clamp(min=1e-30)), payoff(p)]
         return RunEvidence(
             tokens=tuple(ids[1:]),
-            payoffs=torch.stack(payoffs).cpu().numpy(),
+            payoffs=torch.stack(payoffs).numpy(),
             distance=float((p - reference).abs().sum(-1).mean() / 2) if len(p) else 0.0,
         )
 

@@ -81,13 +81,22 @@ def free_memory(device: str) -> int:
     """Free bytes of a device; of all GPUs and main memory together for ``auto``."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(torch.device(device))[0]
+    if device == "mps":  # a part of main memory
+        return min(_free_main_memory(), torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
     gpus = range(torch.cuda.device_count()) if device == "auto" else ()
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
 
 
 def on_cpu(device: str) -> bool:
     """Whether a pair that asks for this device runs on the CPU; ``auto`` does where there is no GPU."""
-    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+    return device == "cpu" or (device == "auto" and best_device() == "cpu")
+
+
+def best_device() -> str:
+    """Where models run if nobody says: a GPU, Apple's too, else the CPU."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def release_memory() -> None:
@@ -97,6 +106,8 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from specdemo.errors import PairError
-from specdemo.models.memory import on_cpu
+from specdemo.models.memory import best_device, on_cpu
 
 
 def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
@@ -23,7 +23,7 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
             f"quantisation: {quantization} needs optimum-quanto, which is not installed; "
             "pip install -r requirements.txt, or choose no quantisation."
         )
-    if quantization == "float8" and device == "mps":
+    if quantization == "float8" and (best_device() if device == "auto" else device) == "mps":
         raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
     if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not _can_compile():
         raise PairError(

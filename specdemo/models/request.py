@@ -11,6 +11,7 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.catalog import CatalogEntry, catalog
+from specdemo.models.memory import best_device
 from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 
 QUANTIZATIONS = ("float8", "int8", "int4")
@@ -162,9 +163,7 @@ def _parts(name: str) -> list[str]:
 
 def _device(device: str | torch.device | None) -> str:
     if device is None:
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
+        return best_device()
     if device == "auto":
         return "auto"
     try:

@@ -30,7 +30,9 @@ class _Gpu:
                 return 1000 * (other.at - self.at)
 
         cuda = types.SimpleNamespace(Event=Event, current_stream=lambda device: None, synchronize=self.wait)
-        monkeypatch.setattr(clocks, "torch", types.SimpleNamespace(cuda=cuda))
+        monkeypatch.setattr(
+            clocks, "torch", types.SimpleNamespace(cuda=cuda, get_device_module=lambda device: cuda)
+        )
         monkeypatch.setattr(clocks.time, "perf_counter", lambda: self.now)
 
     def launch(self, seconds: float) -> None:

@@ -21,11 +21,12 @@ PARTS = ("ForCausalLM", "Model", "DecoderLayer", "Attention", "MLP", "RMSNorm", 
 PLAIN = (nn.Linear, PackedLinear, nn.Embedding, nn.ModuleList)
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Whose angles depend on the position alone, not on the length of the text."""
-DTYPES = {
+DIRECT_DTYPES = {
     "cpu": (torch.float32, torch.bfloat16),
     "cuda": (torch.float32, torch.bfloat16, torch.float16),
 }
-"""By the kind of device; on a CPU half precision is slow, and not every operation has it."""
+"""By the kind of device; on a CPU half precision is slow, and not every operation has it. What is on a device of
+another kind is left to transformers."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 ALIKE = ("scaling", "head_dim", "is_causal")
 """What the attentions of all layers must have in common."""
@@ -33,6 +34,8 @@ ALIKE = ("scaling", "head_dim", "is_causal")
 
 def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
     """Why ``model`` cannot run without transformers' modules on one device of this kind; None if it can."""
+    if kind not in DIRECT_DTYPES:
+        return f"no direct forward on {kind}"
     config = model.config
     family = config.model_type
     if family not in FAMILIES:
@@ -53,6 +56,8 @@ def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
 def head_unsupported_reason(head: Eagle3Head) -> str | None:
     """The same of a draft head: its modules are our own, but may be watched or have weights of another kind."""
     kind, rope = head.device.type, head.config.layer.rope_parameters["rope_type"]
+    if kind not in DIRECT_DTYPES:
+        return f"no direct forward on {kind}"
     if rope not in ROTATIONS:
         return f"rotary positions of type {rope}"
     if not _is_silu(type(head.midlayer.mlp.act_fn)):
@@ -114,6 +119,6 @@ def _foreign_tensor(module: nn.Module, dtype: torch.dtype, device: torch.device,
             return f"{name} is on {weight.device.type}"
         if weight.device != device:
             return f"{name} is on {weight.device}, other weights are on {device}"
-        if weight.dtype != dtype or dtype not in DTYPES[kind]:
+        if weight.dtype != dtype or dtype not in DIRECT_DTYPES[kind]:
             return f"{name} is {str(weight.dtype).removeprefix('torch.')}"
     return None

@@ -12,7 +12,7 @@ from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.catalog import CatalogEntry, catalog
 from specdemo.models.eagle3_config import named_like_head
-from specdemo.models.memory import free_memory
+from specdemo.models.memory import best_device, free_memory
 from specdemo.models.request import DTYPES, QUANTIZATIONS, PairRequest, is_public, request_models, request_pair
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.server_choice import needs_models, pair_choices, server_of
@@ -90,7 +90,7 @@ def parts_of(pair: str, target: str | None, draft: str | None) -> frozenset[str]
 
 def create_pair_controls() -> PairControls:
     """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
-    room = free_memory("cuda" if torch.cuda.is_available() else "cpu")
+    room = free_memory(best_device())
     local = [(_sized(entry, room), entry.id) for entry in catalog().values()]
     choices = [*local, *pair_choices()]
     if not is_public():
@@ -149,7 +149,7 @@ def _sized(entry: CatalogEntry, room: int) -> str:
 def bfloat16_hint() -> str | None:
     """Advice to try bfloat16, on a CPU with instructions for it and without a GPU; else None."""
     instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
-    if instructions is None or torch.cuda.is_available() or torch.backends.mps.is_available():
+    if instructions is None or best_device() != "cpu":
         return None
     return (
         f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
