@@ -21,6 +21,7 @@ from specdemo.view.assets import WEB
 from specdemo.view.export import PAGE_CSS, script_json
 from specdemo.view.measured_table import NOTHING, Column, number, rate, table_html
 from specdemo.view.progress_text import counted
+from specdemo.view.templates import fill
 
 MOST_IN_CHART = 16
 LONGEST_TEXT = 60
@@ -69,15 +70,10 @@ def forest(report: AdviceReport) -> str:
     known = [row for row in report.rows if row.speedup is not None]
     rows = [row for n, row in enumerate(known) if n < MOST_IN_CHART or row.settings.strategy == "autoregressive"]
     top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
-    lines = "".join(_line(row, top) for row in rows)
-    plain = f'<i class="plain" style="left:{100 / top:.2f}%"></i>'
-    axis = f'{plain}<em style="left:{100 / top:.2f}%">1×</em>'
-    axis = f'<div class="axis"><span></span><span class="track">{axis}</span><span></span></div>'
     notes = [DASHED] if any(row.interval_over == "runs" for row in rows) else []
     if more := len(known) - len(rows):
         notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
-    said = f"<p>{' '.join(notes)}</p>" if notes else ""
-    return f'<div class="advice-forest">{lines}{axis}{said}</div>'
+    return fill("advice-forest.html", lines=[_line(row, top) for row in rows], one=100 / top, notes=notes)
 
 
 def predictions_html(known: Sequence[Acceptance], draft_cost: float, verify_cost: float) -> str:
@@ -122,24 +118,20 @@ def advice_html(report: AdviceReport) -> str:
     """The whole report as one HTML file, which asks for nothing from outside and loads one script, its own."""
     script = (WEB / "advice-what-if.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
-    code = "".join(
-        f"<h3>{escape(name)}</h3><pre>{escape(report.code(engine))}</pre>" for engine, name in ENGINES.items()
-    )
-    kinds = f"<h2>By kind of prompt</h2>{table_html(KIND_COLUMNS, report.by_kind)}" if report.by_kind else ""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Which setting?</title>'
-        f"<style>{PAGE_CSS}{(WEB / 'advice.css').read_text(encoding='utf-8')}</style></head>\n"
-        '<body class="advice-page"><main><h1>Which setting?</h1>'
-        f'<p class="lead">{escape(report.recommendation)}</p><p>{escape(_about(report))}</p>'
-        f"{forest(report)}<h2>Measured</h2>{table_html(COLUMNS, report.rows)}{kinds}"
-        f"<h2>Per prompt</h2>{table_html(*_prompt_table(report))}"
-        '<h2>What if?</h2><div class="advice-what-if" id="what-if"></div>'
-        f"<h2>To take away</h2>{code}<h2>Again</h2><pre>{escape(command(report))}</pre></main>\n"
-        f'<script type="application/json" id="acceptance">{script_json(_what_if_data(report))}</script>\n'
-        f"<script>{script}</script></body></html>\n"
+    return fill(
+        "advice.html",
+        report=report,
+        about=_about(report),
+        command=command(report),
+        engines=ENGINES,
+        forest=forest(report),
+        measured=table_html(COLUMNS, report.rows),
+        kinds=table_html(KIND_COLUMNS, report.by_kind) if report.by_kind else "",
+        per_prompt=table_html(*_prompt_table(report)),
+        styles=PAGE_CSS + (WEB / "advice.css").read_text(encoding="utf-8"),
+        acceptance=script_json(_what_if_data(report)),
+        script=script,
+        digest=digest,
     )
 
 
@@ -159,18 +151,18 @@ def _ends(row: AdviceRow) -> list[float]:
     return row.interval or [row.speedup, row.speedup]
 
 
-def _line(row: AdviceRow, top: float) -> str:
-    low, high = (100 * min(end, top) / top for end in _ends(row))
-    state = row.verdict.split(",")[0].replace(" ", "-")
-    place = 100 * min(row.speedup, top) / top
-    track = (
-        f'<i class="range over-{row.interval_over}" style="left:{low:.2f}%;width:{max(high - low, 0):.2f}%"></i>'
-        f'<b class="dot" style="left:{place:.2f}%"></b>'
-    )
-    return (
-        f'<div data-verdict="{state}"><span>{escape(row.name)}</span><span class="track">{track}</span>'
-        f"<span>{row.speedup:.2f}×</span></div>"
-    )
+def _line(row: AdviceRow, top: float) -> dict[str, Any]:
+    """A contender's line of the chart, its places in per cent of the width."""
+    low, place, high = (100 * min(value, top) / top for value in (_ends(row)[0], row.speedup, _ends(row)[1]))
+    return {
+        "state": row.verdict.split(",")[0].replace(" ", "-"),
+        "name": row.name,
+        "over": row.interval_over,
+        "speedup": row.speedup,
+        "low": low,
+        "place": place,
+        "high": max(low, high),
+    }
 
 
 def _speedup(row: Any) -> str:

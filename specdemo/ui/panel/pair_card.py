@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
+from typing import Any
 
 from specdemo.models.catalog import catalog
 from specdemo.models.memory import Footprint
@@ -13,6 +13,7 @@ from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
 from specdemo.view.progress_text import describe
+from specdemo.view.templates import fill
 
 DEPLOYMENTS = {"autoregressive": "plain", "speculative": "speculative"}
 """A server's deployments by strategy, and how the page calls them."""
@@ -30,8 +31,7 @@ def unnamed() -> str:
 
 def working(step: Step) -> str:
     """A load under way."""
-    share = "" if step.fraction is None else f'<i class="bar"><b style="width:{step.fraction:.1%}"></b></i>'
-    return _card("working", describe(step), share)
+    return _card("working", describe(step), share=step.fraction)
 
 
 def stopped(message: str) -> str:
@@ -47,16 +47,16 @@ def refused(message: str) -> str:
 def checked(report: Preflight) -> str:
     """The preflight's report."""
     state = "possible" if report.ok else "problem"
-    facts = _facts(report, {m.role: m.weights for m in report.models})
-    return _card(state, report.conclusion, *_remarks(report), _details(facts, opened=True))
+    weights = {m.role: m.weights for m in report.models}
+    notes = _remarks(report)
+    return _card(state, report.conclusion, notes=notes, opened=True, **_models(report, weights))
 
 
 def loaded(load: Load) -> str:
     """A pair in memory, with the bytes that were counted there."""
-    held = load.weights
-    total = gigabytes(sum(f.nbytes for f in held.values()))
-    notes = [*map(_line, load.notes), *_remarks(load.report)]
-    return _card("ready", f"{load.place}, {total}.", *notes, _details(_facts(load.report, held), opened=False))
+    conclusion = f"{load.place}, {gigabytes(sum(f.nbytes for f in load.weights.values()))}."
+    notes = [*load.notes, *_remarks(load.report)]
+    return _card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
 
 
 def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
@@ -66,9 +66,10 @@ def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
         entry: as it was configured.
         states: of its deployments by strategy; None while they are being asked.
     """
-    lines = [_deployment(entry, strategy, states) for strategy in DEPLOYMENTS]
-    facts = "The models run there and nothing is loaded here; times are this app’s, the network included."
-    return _card(*_answering(entry, states), *lines, *([_line(entry.note)] if entry.note else []), _line(facts))
+    notes = [entry.note] if entry.note else []
+    notes.append("The models run there and nothing is loaded here; times are this app’s, the network included.")
+    deployments = [(name, _deployment(entry, strategy, states)) for strategy, name in DEPLOYMENTS.items()]
+    return _card(*_answering(entry, states), deployments=deployments, notes=notes)
 
 
 def _answering(entry: ServerEntry, states: Mapping[str, Health] | None) -> tuple[str, str]:
@@ -83,22 +84,17 @@ def _answering(entry: ServerEntry, states: Mapping[str, Health] | None) -> tuple
 
 def _deployment(entry: ServerEntry, strategy: str, states: Mapping[str, Health] | None) -> str:
     if strategy not in entry.strategies:
-        state = "no deployment"
-    else:
-        state = entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
-    name = DEPLOYMENTS[strategy]
-    return f'<p class="model deployment"><span>{name}</span> {escape(state)}</p>'
+        return "no deployment"
+    return entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
 
 
-def _card(state: str, conclusion: str, *parts: str) -> str:
-    lead = f'<p class="conclusion">{escape(conclusion)}</p>'
-    return f'<div class="pair-card" data-state="{state}">{lead}{"".join(parts)}</div>'
+def _card(state: str, conclusion: str, **parts: Any) -> str:
+    nothing = {"share": None, "deployments": (), "notes": (), "models": (), "opened": False}
+    return fill("pair-card.html", state=state, conclusion=conclusion, **{**nothing, **parts})
 
 
-def _facts(report: Preflight, weights: dict[str, Footprint]) -> str:
-    if not report.models:
-        return ""
-    lines = [_model(model, weights[model.role]) for model in report.models]
+def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
+    """Each model with its name and size, and what is known of all of them."""
     entry = catalog().get(report.request.name)
     licences = list(dict.fromkeys(m.licence for m in report.models if m.licence))
     licence = ", ".join(licences) or (entry.licence if entry else "")
@@ -111,32 +107,19 @@ def _facts(report: Preflight, weights: dict[str, Footprint]) -> str:
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",
     ]
-    lines.append(_line(" · ".join(fact for fact in facts if fact)))
-    lines += [_line(entry.note)] if entry and entry.note else []
-    return "".join(lines)
+    models = [(m, m.name.removeprefix("assets:"), _size(m, weights[m.role])) for m in report.models]
+    lines = [" · ".join(filter(None, facts)), entry.note if entry else ""]
+    return {"models": models, "facts": list(filter(None, lines))}
 
 
 def _remarks(report: Preflight) -> list[str]:
-    """Lines for further problems and notes, which stay visible when the models are folded away."""
-    return [_line(text) for text in (*report.problems[1:], *report.notes)]
+    """Further problems and notes, which stay visible when the models are folded away."""
+    return [*report.problems[1:], *report.notes]
 
 
-def _details(facts: str, *, opened: bool) -> str:
-    """The facts about the models, which can be folded away."""
-    return f"<details{' open' if opened else ''}><summary>Models</summary>{facts}</details>" if facts else ""
-
-
-def _model(model: ModelReport, weights: Footprint) -> str:
+def _size(model: ModelReport, weights: Footprint) -> str:
     saved = f", {weights.saved:.0%} saved" if model.quantization else ""
-    kind = model.quantization or model.dtype
-    size = f"{_count(model.parameters)} · {kind} · {gigabytes(weights.nbytes)}{saved}"
-    name = model.name.removeprefix("assets:")
-    detail = f"<br>{escape(model.detail)}" if model.detail else ""
-    return f'<p class="model"><span>{model.role}</span> <b>{escape(name)}</b><br>{escape(size)}{detail}</p>'
-
-
-def _line(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+    return f"{_count(model.parameters)} · {model.quantization or model.dtype} · {gigabytes(weights.nbytes)}{saved}"
 
 
 def _count(parameters: int) -> str:
