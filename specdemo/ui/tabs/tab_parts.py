@@ -127,7 +127,7 @@ def connect(
         prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **QUIET)
         # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
         done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
-        # What goes wrong in a job ends as a message of its own; this is its event that could not be sent or queued.
+        # What goes wrong in a job ends as a message of its own; this is an event that could not be sent or queued.
         # Gradio's ``then`` follows only on what went well.
         refused = done.failure(refuse(start), None, list(outputs), **QUIET)
         row.ended.extend(event.then(over, models, free, **QUIET) for event in (done, refused))
