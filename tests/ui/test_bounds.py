@@ -163,6 +163,7 @@ def test_addresses_of_requests_are_short_but_those_of_links_need_not_be() -> Non
 
     assert asyncio.run(get("/gradio_api/upload_progress?upload_id=" + "x" * 3000)) == 414
     assert asyncio.run(get("/?prompt=" + "x" * 6000)) == 200
+    assert asyncio.run(get("/?prompt=" + "x" * 65_000)) == 414
     assert asyncio.run(get("/static/" + "é" * 128)) == 414, "no file system has such a name"
 
 

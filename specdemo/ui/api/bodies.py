@@ -18,8 +18,9 @@ PART = re.compile(rb"\r\ncontent-disposition:", re.IGNORECASE)
 """Where one begins, whatever it is that separates them."""
 NAME = 100
 """Characters of a session's name, which Gradio makes of twelve."""
-ADDRESS, STEP = 2_000, 255
-"""Characters of the address of a request, and of a step of its path; links to the page itself may be longer."""
+ADDRESS, LINK, STEP = 2_000, 60_000, 255
+"""Characters of the address of a request, of a link to the page itself, and of a step of a path; Gradio cannot
+answer links that are much longer."""
 NUMBERED = ("fn_index", "component_id")
 MOST_NUMBER = 1_000_000
 """What Gradio looks up by number, without a look at the number."""
@@ -42,7 +43,7 @@ def check_address(scope: Scope) -> None:
         Refused: longer than any that the page's scripts make, or than a file system takes.
     """
     path = scope["path"]
-    long = "/gradio_api/" in path and len(path) + len(scope["query_string"]) > ADDRESS
+    long = len(path) + len(scope["query_string"]) > (ADDRESS if "/gradio_api/" in path else LINK)
     if long or any(len(step.encode("utf-8", "replace")) > STEP for step in path.split("/")):
         raise Refused(414, TOO_LONG)
 
