@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,45 +31,37 @@ class CounterNames:
     busy: tuple[str, ...]
 
 
-@dataclass(slots=True)
 class _Counters:
-    """Sums over all engines of a deployment by name, and the accepted tokens by draft position."""
+    """Sums over all engines of a deployment by name, and the accepted tokens by draft position.
 
-    sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    positions: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-
-    def busy(self, names: CounterNames) -> bool:
-        """Whether requests run or wait."""
-        return any(self.sums[name] for name in names.busy)
-
-
-def _read(page: str, names: CounterNames) -> _Counters:
-    """
     Raises:
         ValueError: it is no page of metrics.
     """
-    counters = _Counters()
-    for family in text_string_to_metric_families(page):
-        for sample in family.samples:
-            counters.sums[sample.name] += sample.value
-            if sample.name == names.accepted_by_position:
-                counters.positions[int(sample.labels.get("position", -1))] += sample.value
-    return counters
+
+    def __init__(self, page: str, names: CounterNames) -> None:
+        self.sums: defaultdict[str, float] = defaultdict(float)
+        self.positions: defaultdict[int, float] = defaultdict(float)
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                self.sums[sample.name] += sample.value
+                if sample.name == names.accepted_by_position:
+                    self.positions[int(sample.labels.get("position", -1))] += sample.value
+        self.busy = any(self.sums[name] for name in names.busy)
 
 
 def settled(names: CounterNames, before: str, after: str) -> bool:
     """Whether a later page would tell no more: a request has ended and none runs, or the pages cannot be read."""
     try:
-        first, last = _read(before, names), _read(after, names)
+        first, last = _Counters(before, names), _Counters(after, names)
     except ValueError:
         return True
-    return last.sums[names.finished] > first.sums[names.finished] and not last.busy(names)
+    return last.sums[names.finished] > first.sums[names.finished] and not last.busy
 
 
 def difference(names: CounterNames, before: str, after: str, completion_tokens: int | None) -> Counts | str | None:
     """The request's counts from two pages of metrics, or why they are not the request's; None without any."""
     try:
-        first, last = _read(before, names), _read(after, names)
+        first, last = _Counters(before, names), _Counters(after, names)
         totals = (names.steps, names.drafted, names.accepted)
         if any(name not in page.sums for page in (first, last) for name in totals):
             return None
@@ -79,9 +71,9 @@ def difference(names: CounterNames, before: str, after: str, completion_tokens: 
         return "the server's page of metrics cannot be read."
     finished, generated = (last.sums[name] - first.sums[name] for name in (names.finished, names.generated))
     unusable = None
-    if first.busy(names):
+    if first.busy:
         unusable = "it was busy with other requests when this one began."
-    elif last.busy(names):
+    elif last.busy:
         unusable = "it is busy with other requests."
     elif finished != 1:
         unusable = f"{finished:g} requests ended while this one ran, so they are not of this one alone."

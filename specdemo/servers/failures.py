@@ -105,9 +105,10 @@ def _message(response: httpx2.Response) -> str | None:
 
 def _said(error: Any) -> str | None:
     """The message in an error as servers write it: a text, or an object with one."""
-    if isinstance(error, dict):
-        error = next((error[name] for name in ("message", "detail") if isinstance(error.get(name), str)), None)
-    return error if isinstance(error, str) and error else None
+    match error:
+        case str(text) | {"message": str(text)} | {"detail": str(text)}:
+            return text or None
+    return None
 
 
 def _quoted(text: str, key: str | None) -> str:

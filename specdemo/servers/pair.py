@@ -61,6 +61,8 @@ class ServerPair:
         for role in ("model", "speculative_model", "api_key"):
             if role == "model" or getattr(self, role) is not None:
                 _check_word(role, getattr(self, role))
+        if not (self.api_key or "").isascii():
+            raise ServerError("api_key must be made of ASCII characters, as HTTP headers are.")
         if not isinstance(self.name, str):
             raise ServerError("name must be a text.")
         for role in ("chat", "own_hardware"):
@@ -159,8 +161,6 @@ def _check_word(role: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         shown = "" if role == "api_key" else f", not {value!r}"
         raise ServerError(f"{role} must be a text that is not empty{shown}.")
-    if role == "api_key" and not value.isascii():
-        raise ServerError("api_key must be made of ASCII characters, as HTTP headers are.")
 
 
 def _checked_stop(stop: Any) -> tuple[str, ...]:

@@ -8,6 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import httpx2
+
+from specdemo.servers.connection import Connection
+from specdemo.servers.failures import Malformed, parsed
 from specdemo.servers.pair import ServerPair
 
 PROBE_SECONDS = 4.0
@@ -35,10 +39,6 @@ def probe(pair: ServerPair, strategies: Sequence[str]) -> dict[str, Health]:
 
 
 def _health(pair: ServerPair, strategy: str) -> Health:
-    import httpx2  # like the connection, only imported once a server is used: a page without servers starts faster
-
-    from specdemo.servers.connection import Connection
-
     connection = Connection(pair, strategy)
     try:
         began = time.perf_counter()
@@ -46,6 +46,8 @@ def _health(pair: ServerPair, strategy: str) -> Health:
         milliseconds = 1000 * (time.perf_counter() - began)
     except httpx2.TimeoutException:
         return Health(False, f"no answer within {pair.timeout:g} s")
+    except Malformed:
+        return Health(False, "answers with what is no page of its API")
     except httpx2.HTTPError:
         return Health(False, "cannot be reached")
     finally:
@@ -61,8 +63,6 @@ def _health(pair: ServerPair, strategy: str) -> Health:
 
 def _model_ids(response: Any) -> list[Any]:
     """The ids of a list of models; none if it cannot be read."""
-    from specdemo.servers.failures import Malformed, parsed
-
     try:
         return [model["id"] for model in parsed(response.content)["data"]]
     except (Malformed, KeyError, TypeError):

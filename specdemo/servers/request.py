@@ -12,8 +12,6 @@ from specdemo.servers.engines.base import Wanted
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 
-HERE = "run that lane here instead, with a ModelPair."
-
 
 def wanted_of(pair: ServerPair, prompt: Any, settings: Settings) -> Wanted:
     """What a lane wants of a deployment.
@@ -65,22 +63,24 @@ def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPa
 
 def _check_followed(settings: Settings) -> None:
     """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
-    if settings.strategy == "assisted":
-        raise SettingsError(
-            "strategy", f"'assisted' is transformers' own decoding, which a server does not do; {HERE}"
-        )
-    if settings.strategy == "speculative":
-        if settings.drafter != "model":
-            raise SettingsError("drafter", f"a server drafts as it was started; leave it at 'model', or {HERE}")
-        if settings.acceptance not in ("exact", "sampling"):
-            raise SettingsError(
-                "acceptance",
-                f"a server has its own rule, which is lossless; take 'exact' or 'sampling', or {HERE}",
-            )
-        if settings.adaptive_gamma:
-            raise SettingsError("adaptive_gamma", f"a server chooses its own γ; switch it off, or {HERE}")
-        if settings.drafts_trees:
-            raise SettingsError("tree_nodes", f"a server drafts as it was started; set 0, or {HERE}")
+    drafts = settings.strategy == "speculative"
+    for field, refused, reason in (
+        (
+            "strategy",
+            settings.strategy == "assisted",
+            "a server does not do transformers' own decoding, 'assisted'",
+        ),
+        ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
+        (
+            "acceptance",
+            drafts and settings.acceptance not in ("exact", "sampling"),
+            "a server has its own rule, which is lossless; take 'exact' or 'sampling'",
+        ),
+        ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
+        ("tree_nodes", drafts and settings.drafts_trees, "a server drafts as it was started; set 0"),
+    ):
+        if refused:
+            raise SettingsError(field, f"{reason}, or run that lane here, with a ModelPair.")
 
 
 def _checked_prompt(
