@@ -52,6 +52,7 @@ class LlamaServer:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
+            assert self._process.stdout is not None, "it is a pipe"
             answered, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
             self.url = self._process.stdout.readline().strip() if answered else ""
             if not self.url:
@@ -100,7 +101,7 @@ def main() -> None:
 
 
 def _server(args: argparse.Namespace) -> Any:
-    import xllamacpp
+    import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
     params.model.path = args.model
