@@ -80,7 +80,7 @@ def _count_notes(response: Response) -> list[str]:
 
 
 def _received(response: Response) -> int:
-    """Tokens that came, of those that are told apart."""
+    """How many tokens were received with their ids."""
     return sum(len(chunk.ids or ()) for chunk in response.chunks)
 
 

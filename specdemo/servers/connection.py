@@ -195,13 +195,13 @@ def events(response: httpx2.Response, seconds: float) -> Iterator[dict[str, Any]
 
 def _lines(response: httpx2.Response) -> Iterator[bytes]:
     """Lines end with a line feed alone: JSON text may hold the other line separators of Unicode."""
-    held = bytearray()
+    line = bytearray()
     for data in response.iter_bytes():
         *ends, rest = data.split(b"\n")
         for end in ends:
-            yield bytes(held + end)
-            held.clear()
-        held += rest
-        if len(held) > MOST_BYTES:
+            yield bytes(line + end)
+            line.clear()
+        line += rest
+        if len(line) > MOST_BYTES:
             raise Malformed("one of its lines is too long")
-    yield bytes(held)
+    yield bytes(line)

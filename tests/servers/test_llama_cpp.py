@@ -271,14 +271,6 @@ def _same_characters(pair: ModelPair, served: ServerPair, text: str) -> None:
         assert Trace.from_json(trace.to_json()) == trace
 
 
-def test_a_sweep_has_the_servers_gamma(served: ServerPair) -> None:
-    report = specdemo.sweep(served, PROMPT, replace(DRAFTED, max_new_tokens=16))
-    (row,) = report.rows
-    assert row.gamma == GAMMA
-    assert row.speedup > 0
-    assert "γ = 4" in report.recommendation
-
-
 def test_lanes_of_one_machine_run_in_turns(pair: ModelPair, served: ServerPair) -> None:
     """Guards fairness: on one machine each lane's time would be taken from the others."""
     lanes = [here(PLAIN), PLAIN, DRAFTED, here(DRAFTED)]

@@ -79,16 +79,6 @@ def test_its_greedy_text_is_our_autoregressive_lanes(server: str, builtin: Model
     assert 0 < trace.server.network_seconds < 1
 
 
-def test_a_local_lane_races_it(server: str, builtin: ModelPair) -> None:
-    pair = ServerPair(server, None, MODEL, chat=True)
-    lanes = [Settings(strategy="autoregressive", max_new_tokens=12)] * 2
-    race = specdemo.race([pair, builtin], PROMPT, lanes)
-    assert {lane for lane, _ in race} == {0, 1}
-    served, here = race.traces()
-    assert served.text == here.text
-    assert served.complete
-
-
 def test_what_it_says_to_a_wrong_request_is_passed_on(server: str) -> None:
     pair = ServerPair(server, None, MODEL)
     with pytest.raises(specdemo.ServerError, match="HTTP 4"):

@@ -1,1 +1,1 @@
-"""One module for each kind of server: what it is asked, and what its answers mean. `table` lists them."""
+"""One module for each kind of server: its requests, and what its responses mean. `table` lists them."""

@@ -17,8 +17,8 @@ from specdemo.settings import Settings
 COUNT_USAGE = "stream_options"
 
 
-class Said:
-    """What a deployment says of itself; a path is asked once, and only if an engine wants to know."""
+class ServerPages:
+    """The pages on which a deployment describes itself; each is requested once, and only if an engine reads it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -111,7 +111,7 @@ class Engine(ABC):
 
     @classmethod
     @abstractmethod
-    def recognized(cls, said: Said) -> Self | None:
+    def recognized(cls, pages: ServerPages) -> Self | None:
         """An object of this engine if the deployment is one.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from specdemo.rounds import Kind
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry, seconds, token_ids
 from specdemo.servers.speculation import Speculation, Step, summed
@@ -45,21 +45,21 @@ class LlamaCpp(Engine):
 
     name: ClassVar[str] = "llama.cpp"
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, pages: ServerPages) -> None:
         self._context = 0
-        match said.json("/props"):
+        match pages.json("/props"):
             case {"default_generation_settings": {"n_ctx": int(context)}}:
                 self._context = context
         self._done = _Progress()  # at the end of the last step that was given on
-        self._step = _Progress()  # of the step whose tokens are held
-        self._held: list[tuple[int | None, str]] = []
+        self._step = _Progress()  # of the step whose tokens are pending
+        self._pending: list[tuple[int | None, str]] = []
         self._seconds = 0.0
         self._counts_drafts = False
         self._kind = ""
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
-        return cls(said) if said.owner == "llamacpp" else None
+    def recognized(cls, pages: ServerPages) -> Self | None:
+        return cls(pages) if pages.owner == "llamacpp" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         ids = wanted.prompt if isinstance(wanted.prompt, list) else _encoded(connection, wanted)
@@ -103,14 +103,14 @@ class LlamaCpp(Engine):
             given = self._give(now.predicted - len(ids))
             self._step = now
         self._add_unsent(now.predicted - len(ids))
-        self._held += [(i, "") for i in ids[:-1]] + [(i, text) for i in ids[-1:]]
+        self._pending += [(i, "") for i in ids[:-1]] + [(i, text) for i in ids[-1:]]
         self._seconds = seconds_
-        if len(self._held) > self._step.accepted - self._done.accepted:
+        if len(self._pending) > self._step.accepted - self._done.accepted:
             given += self._give(now.predicted)
         return given
 
     def rest(self) -> list[Chunk]:
-        return self._give(self._done.predicted + len(self._held))
+        return self._give(self._done.predicted + len(self._pending))
 
     def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
         made_by = [c.made_by for c in response.chunks]
@@ -125,37 +125,37 @@ class LlamaCpp(Engine):
             response.notes.append(f"the request waited {waited:.1f} s for a free slot, which its times include.")
 
     def _give(self, predicted: int) -> list[Chunk]:
-        """The held tokens as one chunk; ``predicted`` tokens are known to have been made up to its end."""
+        """The pending tokens as one chunk; ``predicted`` tokens are known to have been made up to its end."""
         self._add_unsent(predicted, most=self._step.accepted - self._done.accepted + 1)
-        if not self._held:
+        if not self._pending:
             return []
         drafted, accepted = self._step.drafted - self._done.drafted, self._step.accepted - self._done.accepted
         if not drafted:
             made_by: Step | Kind = "target"
-        elif 0 <= accepted <= drafted and len(self._held) <= accepted + 1:
+        elif 0 <= accepted <= drafted and len(self._pending) <= accepted + 1:
             made_by = Step(drafted, accepted)
         else:
             made_by = "streamed"
-        ids, texts = zip(*self._held, strict=True)
+        ids, texts = zip(*self._pending, strict=True)
         self._done = self._step._replace(predicted=self._done.predicted + len(ids))
-        self._held = []
+        self._pending = []
         return [Chunk(ids, texts, self._seconds, made_by)]
 
     def _add_unsent(self, predicted: int, most: int | None = None) -> None:
         """Add the tokens that were made but not sent: those inside a character of several tokens."""
-        missing = predicted - self._done.predicted - len(self._held)
+        missing = predicted - self._done.predicted - len(self._pending)
         if most is not None:
-            missing = min(missing, most - len(self._held))
-        self._held += [(None, "")] * missing
+            missing = min(missing, most - len(self._pending))
+        self._pending += [(None, "")] * missing
 
     def _end(self, response: Response, event: dict[str, Any], timings: dict[str, Any]) -> None:
-        predicted, asked = count(event, "tokens_predicted"), entry(event, "generation_settings", dict) or {}
+        predicted, requested = count(event, "tokens_predicted"), entry(event, "generation_settings", dict) or {}
         response.usage = (count(event, "tokens_evaluated"), predicted)
         stop = entry(event, "stop_type", str) or ""
         response.finish_reason = STOPS.get(stop, stop or None)
         response.prefill_seconds = seconds(timings, "prompt_ms", MILLISECOND)
         response.decode_seconds = seconds(timings, "predicted_ms", MILLISECOND)
-        self._kind = entry(asked, "speculative.types", str) or ""
+        self._kind = entry(requested, "speculative.types", str) or ""
 
 
 def _encoded(connection: Connection, wanted: Wanted) -> list[int]:
@@ -164,8 +164,8 @@ def _encoded(connection: Connection, wanted: Wanted) -> list[int]:
     if wanted.chat:
         message = {"role": "user", "content": text}
         # Local lanes switch the thinking of hybrid models off too.
-        asked = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
-        text = entry(connection.post("/apply-template", asked), "prompt", str)
+        body = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
+        text = entry(connection.post("/apply-template", body), "prompt", str)
     ids = token_ids(connection.post("/tokenize", {"content": text, "add_special": True}), "tokens")
     if not ids:
         raise Malformed("it made no tokens of the prompt")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import Said, Wanted
+from specdemo.servers.engines.base import ServerPages, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.response import Chunk, Response, count, entry, seconds
 from specdemo.servers.speculation import totals
@@ -26,10 +26,10 @@ class LMStudio(OpenAI):
         self._stats: dict[str, Any] = {}
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
-        if said.owner != "organization_owner":
+    def recognized(cls, pages: ServerPages) -> Self | None:
+        if pages.owner != "organization_owner":
             return None
-        match said.json("/api/v0/models"):
+        match pages.json("/api/v0/models"):
             case {"data": [{"compatibility_type": _}, *_]}:
                 return cls()
         return None

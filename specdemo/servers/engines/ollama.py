@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from specdemo.errors import PromptError, SettingsError
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.response import Chunk, Response, count, entry, seconds
 
 NANOSECOND = 1e-9
@@ -21,10 +21,10 @@ class Ollama(Engine):
     name: ClassVar[str] = "Ollama"
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
-        if said.owner != "library":
+    def recognized(cls, pages: ServerPages) -> Self | None:
+        if pages.owner != "library":
             return None
-        match said.json("/api/version"):
+        match pages.json("/api/version"):
             case {"version": str()}:
                 return cls()
         return None

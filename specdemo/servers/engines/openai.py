@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, Said, Wanted
+from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry
 
@@ -20,7 +20,7 @@ class OpenAI(Engine):
     repetition_penalty: ClassVar[str] = "repetition_penalty"
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
+    def recognized(cls, pages: ServerPages) -> Self | None:
         return cls()
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import Chunk, Response, count, entry, token_ids
@@ -34,8 +34,8 @@ class SGLang(Engine):
         self._text = ""
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
-        return cls() if said.owner == "sglang" else None
+    def recognized(cls, pages: ServerPages) -> Self | None:
+        return cls() if pages.owner == "sglang" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         if wanted.chat:

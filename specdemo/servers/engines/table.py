@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import Engine, Said
+from specdemo.servers.engines.base import Engine, ServerPages
 from specdemo.servers.engines.llama_cpp import LlamaCpp
 from specdemo.servers.engines.lm_studio import LMStudio
 from specdemo.servers.engines.ollama import Ollama
@@ -21,5 +21,5 @@ def detected(connection: Connection) -> Engine:
     Raises:
         httpx2.HTTPError: nobody is there.
     """
-    said = Said(connection)
-    return next(engine for kind in ENGINES if (engine := kind.recognized(said)) is not None)
+    pages = ServerPages(connection)
+    return next(engine for kind in ENGINES if (engine := kind.recognized(pages)) is not None)

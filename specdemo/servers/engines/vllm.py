@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import CompletionRequest, Said, Wanted
+from specdemo.servers.engines.base import CompletionRequest, ServerPages, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.engines.vllm_record import read_record
 from specdemo.servers.engines.vllm_texts import token_texts
@@ -35,8 +35,8 @@ class VLLM(OpenAI):
         self._record: Any = None
 
     @classmethod
-    def recognized(cls, said: Said) -> Self | None:
-        return cls() if said.owner == "vllm" else None
+    def recognized(cls, pages: ServerPages) -> Self | None:
+        return cls() if pages.owner == "vllm" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         made = super().request(connection, wanted)
