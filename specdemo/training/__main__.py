@@ -85,48 +85,48 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def shape_of(start: Path | None) -> list[str]:
-    """A finished target's shape, as changes of the recipe.
+def shape_of(start: Path) -> list[str]:
+    """A finished target's shape, as changes of the recipe."""
+    config = LlamaConfig.from_pretrained(_finished("--start", start))
+    sizes = {"width": config.hidden_size, "heads": config.num_attention_heads, "vocabulary": config.vocab_size}
+    sizes |= {"feed_forward": config.intermediate_size, "context": config.max_position_embeddings}
+    return [f"target.{name}={size}" for name, size in sizes.items()]
 
-    Raises:
-        SystemExit: the folder holds none.
+
+def _finished(option: str, folder: Path) -> Path:
     """
-    if start is None:
-        return []
-    if not (start / "config.json").is_file():
-        raise SystemExit(f"--start: {start} holds no config.json; give the folder of a finished target.")
-    config = LlamaConfig.from_pretrained(start)
-    return [
-        f"target.width={config.hidden_size}",
-        f"target.heads={config.num_attention_heads}",
-        f"target.feed_forward={config.intermediate_size}",
-        f"target.vocabulary={config.vocab_size}",
-        f"target.context={config.max_position_embeddings}",
-    ]
+    Raises:
+        SystemExit: the folder holds no finished model.
+    """
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"{option}: {folder} holds no config.json; train a target, or give another folder.")
+    return folder
 
 
 def main() -> None:
     parser = arguments()
     args = parser.parse_args()
+    start = shape_of(args.start) if args.start else ()
     try:
-        recipe = recipe_of([*(TINY.split() if args.tiny else ()), *shape_of(args.start), *args.set])
+        recipe = recipe_of([*(TINY.split() if args.tiny else ()), *start, *args.set])
     except SettingsError as error:
         parser.error(str(error))
     every = domains(args.corpus)
     if args.device.type == "cpu":
         torch.set_num_threads(args.threads)
     started, pair = time.monotonic(), args.pair or args.work
-    if args.stage in ("check", "card"):
+    if args.stage not in ("target", "check"):
+        _finished("--pair", pair / "target")
+    if args.stage == "card":
+        print(write_card(pair, *read_target(pair, args.work), every, args.prompts))
+        return
+    if args.stage == "check":
         model, tokenizer = read_target(pair, args.work)
-        if args.stage == "card":
-            print(write_card(pair, model, tokenizer, every, args.prompts))
-            return
         asked = {name: held_out_tasks(name, domain, args.prompts) for name, domain in every.items()}
         checked = check(model, tokenizer, every, asked)
         for name, domain in checked.items():
             print(f"=== {name}\n{domain.shown(args.samples)}")
-        print(table(checked))
-        print(f"{args.prompts} held-out prompts a domain, greedy, {time.monotonic() - started:.0f} s")
+        print(f"{table(checked)}\n{args.prompts} held-out prompts a domain, greedy")
         return
 
     args.work.mkdir(parents=True, exist_ok=True)
@@ -163,10 +163,6 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | No
 
 
 def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path) -> None:
-    if not (pair / "target" / "config.json").is_file():
-        raise SystemExit(
-            f"--pair: {pair} has no target/config.json; train a target first, or give another folder."
-        )
     target, tokenizer = read_target(pair, run.folder)
     # One copy in the type of the run writes the texts and is asked what it says of them.
     teacher = copy.deepcopy(target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,26 +45,8 @@ DIGITS_THEN_BYTES = {
 """How this project's tokenizers cut text before merging; llama.cpp has the same under the name ``starcoder``."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}
 """The model types of transformers that are written."""
-LAYER = {
-    "input_layernorm": "attn_norm",
-    "hidden_norm": "attn_norm_2",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-NAMES = {
-    "fc": "fc",
-    "norm": "output_norm",
-    "lm_head": "output",
-    "embed_tokens": "token_embd",
-    **{f"midlayer.{ours}": f"blk.0.{theirs}" for ours, theirs in LAYER.items()},
-}
-"""llama.cpp's names of our modules."""
+HEAD_ONLY = {"fc.weight": "fc.weight", "model.layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
+"""llama.cpp's names of what a head has and a Llama model has not."""
 
 
 def write_pair(pair: Path, out: Path, kind: str) -> list[Path]:
@@ -113,22 +95,17 @@ def write_model(
     with gguf_file(path, gguf.MODEL_ARCH_NAMES[architecture], kind) as writer:
         add_shape(writer, config, config.num_hidden_layers, config.vocab_size)
         add_tokenizer(writer, tokenizer, config.vocab_size)
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
-        for name, weight in model.state_dict().items():
-            if name == "lm_head.weight" and config.tie_word_embeddings:
-                continue  # llama.cpp then takes the embeddings
-            rotated = heads.get(name.split(".")[-2], 0) if config.model_type == "llama" else 0
-            add_weight(
-                writer, names.get_name(name, try_suffixes=(".weight", ".bias")) or name, weight, kind, rotated
-            )
+        # Without an output layer llama.cpp takes the embeddings.
+        tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+        weights = {name: weight for name, weight in model.state_dict().items() if name not in tied}
+        add_weights(writer, weights, config, config.num_hidden_layers, kind)
 
 
 def unsupported_reason(head: Eagle3Head) -> str | None:
     """Why llama.cpp cannot run this head; None if it can."""
     config, layer = head.config, head.config.layer
     for wrong, reason in (
-        (len(head.taps) != 3, f"it has {len(head.taps)} taps, and llama.cpp takes three"),
+        (len(head.taps) != 3, f"it reads {len(head.taps)} of the target's layers, and llama.cpp takes three"),
         (layer.model_type != "llama", f"its layer is of kind {layer.model_type}, and llama.cpp takes llama"),
         (config.norm_before_fc or config.fc_norm, "it has norms before fc"),
         (not config.norm_before_head or config.feeds_norm, "its draft steps read another state"),
@@ -162,10 +139,11 @@ def write_head(path: Path, head: Eagle3Head, tokenizer: PreTrainedTokenizerBase,
         writer.add_uint32("eagle3.target_hidden_size", config.target_width)
         writer.add_bool("eagle3.norm_before_residual", config.norm_before_residual)
         add_tokenizer(writer, tokenizer, config.vocabulary)
-        heads = {"q_proj": config.layer.num_attention_heads, "k_proj": config.layer.num_key_value_heads}
+        weights = {}
         for name, weight in head.named_parameters():
-            module = name.removesuffix(".weight")
-            add_weight(writer, f"{NAMES[module]}.weight", weight, kind, heads.get(module.rpartition(".")[2], 0))
+            name = f"model.{name}" if name.startswith(("norm", "embed_tokens", "midlayer")) else name
+            weights[name.replace("midlayer", "layers.0")] = weight
+        add_weights(writer, weights, config.layer, 1, kind)
         if head.translates():
             writer.add_tensor("d2t", head.target_ids.cpu().numpy(), raw_dtype=gguf.GGMLQuantizationType.I64)
 
@@ -206,16 +184,23 @@ def add_shape(writer: gguf.GGUFWriter, config: PreTrainedConfig, blocks: int, vo
     writer.add_vocab_size(vocabulary)
 
 
-def add_weight(writer: gguf.GGUFWriter, name: str, weight: torch.Tensor, kind: str, heads: int = 0) -> None:
-    """Add a matrix in the type ``kind``, or a vector.
-
-    ``heads``: of a projection whose heads llama.cpp rotates by neighbouring pairs; transformers rotates by halves.
-    """
-    array = weight.detach().float().cpu()
-    if heads:
-        array = _interleaved(array, heads)
-    stored = TYPES[kind][0] if array.ndim > 1 else gguf.GGMLQuantizationType.F32
-    writer.add_tensor(name, gguf.quants.quantize(array.numpy(), stored), raw_dtype=stored)
+def add_weights(
+    writer: gguf.GGUFWriter, weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, blocks: int, kind: str
+) -> None:
+    """Add weights under llama.cpp's names, matrices in the type ``kind``; ``config`` is that of their layers."""
+    names = gguf.get_tensor_name_map(ARCHITECTURES[config.model_type], blocks)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, weight in weights.items():
+        array = weight.detach().float().cpu()
+        rotated = heads.get(name.removesuffix(".weight").rpartition(".")[2])
+        if rotated and config.model_type == "llama":
+            # llama.cpp rotates a head by neighbouring pairs, transformers by halves.
+            array = array.view(rotated, 2, -1, array.shape[1]).transpose(1, 2).reshape(array.shape)
+        stored = TYPES[kind][0] if array.ndim > 1 else gguf.GGMLQuantizationType.F32
+        theirs = HEAD_ONLY.get(name) or names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if theirs is None:
+            raise ValueError(f"llama.cpp has no name for the weight {name}.")
+        writer.add_tensor(theirs, gguf.quants.quantize(array.numpy(), stored), raw_dtype=stored)
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, size: int) -> None:
@@ -245,11 +230,6 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, s
     writer.add_add_bos_token(True)
     if tokenizer.chat_template:
         writer.add_chat_template(tokenizer.chat_template)
-
-
-def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    rows, columns = weight.shape
-    return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
 
 def main() -> None:

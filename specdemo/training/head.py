@@ -24,7 +24,8 @@ from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
 def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     """A head of the target's own width and vocabulary that begins as the target's last steps.
 
-    It starts with the highest tap alone and with the target's output layer; its attention and MLP add little.
+    It starts with the last of the target's auxiliary hidden states alone and with its output layer; its own
+    attention and MLP add little.
     """
     shape = target.config
     layers = shape.num_hidden_layers

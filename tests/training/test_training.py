@@ -208,7 +208,7 @@ def test_the_check_reads_a_finished_target_and_a_checkpoint(
     empty = folders | {"work": tmp_path}
     with pytest.raises(SystemExit, match="holds no target"):
         _command(monkeypatch, empty, "check")
-    with pytest.raises(SystemExit, match=r"has no target/config\.json; train a target"):
+    with pytest.raises(SystemExit, match=r"holds no config\.json; train a target"):
         _command(monkeypatch, empty, "draft")
     with pytest.raises(SystemExit, match="holds no lessons; run the stage lessons first"):
         _command(monkeypatch, empty | {"pair": folders["work"]}, "head")
@@ -226,7 +226,7 @@ def test_a_run_begins_with_a_finished_target(
         assert torch.equal(after.state_dict()[name], weight)
     assert " From that target: 0.000512M tokens at 2 layers, " in after.config.training_note
     assert read_tokenizer(tmp_path / "target").get_vocab() == read_tokenizer(start).get_vocab()
-    with pytest.raises(SystemExit, match=r"no config\.json; give"):
+    with pytest.raises(SystemExit, match=r"--start: .* holds no config\.json"):
         _command(monkeypatch, folders, "target", "--start", str(tmp_path))
 
 
