@@ -14,6 +14,7 @@ ONE_FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 DESCRIPTIONS = (".json", ".txt", ".jinja", ".model")
+SAVE = "transformers' save_pretrained"
 LARGEST_DESCRIPTION = 64 * 2**20
 """Bytes; tokenizers are the largest of these files, a few MB to 20 MB."""
 
@@ -71,7 +72,7 @@ class Checkpoint:
             )
         return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
 
-    def weights(self, progress: Progress, convert: str = "transformers' save_pretrained") -> list[str]:
+    def weights(self, progress: Progress, convert: str = SAVE) -> list[str]:
         """Names of the files with the weights.
 
         Args:

@@ -22,7 +22,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import INDEX, ONE_FILE, Checkpoint
+from specdemo.models.checkpoint import INDEX, ONE_FILE, SAVE, Checkpoint
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import Progress
 from specdemo.models.source import ModelSource
@@ -140,10 +140,10 @@ class HubCheckpoint(Checkpoint):
 class CachedCheckpoint(Checkpoint):
     """What an earlier download left, where the hub cannot be reached."""
 
-    def weights(self, progress: Progress) -> list[str]:
+    def weights(self, progress: Progress, convert: str = SAVE) -> list[str]:
         if not {ONE_FILE, INDEX} & self.sizes.keys():
             raise unreachable(self.source)
-        return super().weights(progress)
+        return super().weights(progress, convert)
 
 
 def open_checkpoint(source: ModelSource) -> Checkpoint:

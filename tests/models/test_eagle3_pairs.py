@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from heads import write_safeai, write_speculators
+from hub import Hub
 from toys import build, build_head, generate, raced
 from transformers import AutoModelForCausalLM
 
@@ -50,6 +51,16 @@ def test_the_second_name_may_be_a_head(folders: Folders, head: Path) -> None:
     assert trace.token_ids == generate(pair.target, trace.prompt_ids, 24)[: len(trace.token_ids)]
     with pytest.raises(specdemo.SettingsError, match="'model' needs a draft model"):
         specdemo.run(pair, PROMPT, Settings())
+
+
+def test_a_head_that_was_fetched_loads_without_a_network(hub: Hub, folders: Folders, head: Path) -> None:
+    """Guards trains and talks: the cache holds heads as it holds models."""
+    hub.add("org/target", folders("qwen3")[0])
+    hub.add("org/head", head)
+    assert specdemo.load_pair("org/target + org/head", device="cpu").parts == {"head"}
+    hub.close()
+    assert specdemo.preflight("org/target + org/head", device="cpu").download == 0
+    assert specdemo.load_pair("org/target + org/head", device="cpu").parts == {"head"}
 
 
 def test_a_pair_with_a_draft_and_a_head_races_both(folders: Folders, head: Path) -> None:
