@@ -194,6 +194,11 @@ class Settings:
         return self.strategy == "speculative" and self.tree_nodes != 0
 
     @property
+    def needs(self) -> str | None:
+        """The part of a pair that drafts for this lane, besides the target: as of a drafter's specification."""
+        return None if self.strategy == "autoregressive" else DRAFTERS[self.drafter].needs
+
+    @property
     def greedy(self) -> bool:
         """Whether the most likely token is always taken."""
         return self.temperature == 0

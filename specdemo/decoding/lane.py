@@ -153,7 +153,8 @@ class Lane:
 
 def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:
     """A lane that has not begun; rows of a batch share a ``clock``."""
-    room = settings.max_new_tokens if pair.context is None else pair.context - len(ids)
+    context = pair.context_for(settings)
+    room = settings.max_new_tokens if context is None else context - len(ids)
     return Lane(
         settings=settings,
         prompt_ids=ids,

@@ -90,12 +90,13 @@ class Certifier:
     ) -> None:
         _check(settings, runs, tokens, error_rate)
         self.pair, self.budget, self.error_rate = pair, runs, error_rate
-        self.ids = encode(pair, prompt, settings.chat)
-        if pair.context is not None and len(self.ids) + tokens > pair.context:
+        self.ids = encode(pair, prompt, settings.chat, [settings])
+        context = pair.context_for(settings)
+        if context is not None and len(self.ids) + tokens > context:
             raise SettingsError(
                 "tokens",
                 f"the prompt's {len(self.ids):,} and {tokens} more do not fit in this pair's context of "
-                f"{pair.context:,}; shorten the prompt or the runs.",
+                f"{context:,}; shorten the prompt or the runs.",
             )
         self.settings = replace(settings, max_new_tokens=tokens)
         self._plain = replace(self.settings, strategy="autoregressive")
@@ -196,7 +197,8 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
         raise TraceError(
             f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
         )
-    encode(pair, trace.prompt_ids)  # refuses another pair, and a prompt that this one cannot read
+    plain = replace(trace.settings, strategy="autoregressive")
+    encode(pair, trace.prompt_ids, lanes=[plain])  # refuses another pair, and a prompt that this one cannot read
     if not trace.settings.greedy:
         raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
     if not trace.output:

@@ -15,7 +15,7 @@ from specdemo.models.eagle3_config import fitted
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import Footprint, measure
 from specdemo.models.quantization import quantization_of
-from specdemo.settings import whole_numbers
+from specdemo.settings import Settings, whole_numbers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -83,12 +83,15 @@ class ModelPair:
         """What it has besides the target: of ``specdemo.drafters.PARTS``."""
         return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
 
-    @property
-    def context(self) -> int | None:
-        """The longest sequence the models can read, in the target's tokens; None if none states a limit."""
-        alike = [self.target] if self.draft_tokenizer is not None else self.models
-        limits = [context_of(model) for model in alike]
-        return min((n for n in limits if n is not None), default=None)
+    def context_for(self, *lanes: Settings) -> int | None:
+        """The longest sequence that all these lanes can read, in the target's tokens; None for no limit.
+
+        Only a lane that the draft drafts for is bound by the draft too; no lanes stand for any that it can run.
+        """
+        drafts = not lanes or any(lane.needs == "draft" for lane in lanes)
+        # A draft with a tokenizer of its own reads another text, and stops drafting where it is full.
+        readers = self.models if drafts and self.draft_tokenizer is None else [self.target]
+        return min((n for n in map(context_of, readers) if n is not None), default=None)
 
     @property
     def eos_ids(self) -> frozenset[int]:

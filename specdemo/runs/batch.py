@@ -137,7 +137,8 @@ def _prepared(
         if not rows or None in rows:
             raise SettingsError("settings", "one is missing; give one Settings for all rows, or one a row.")
         rows = [checked(s) for s in rows]
-    ids = encode_all(pair, prompts, (rows[0] if rows else checked(settings)).chat)
+    lanes = rows or [checked(settings)]
+    ids = encode_all(pair, prompts, lanes[0].chat, lanes)
     rows = rows or row_settings(settings, len(ids))
     if len(rows) != len(ids):
         raise SettingsError(

@@ -64,7 +64,7 @@ def stream_batch_sizes(
     Setting ``stop`` ends it within one round; a batch that was not finished is not counted.
     """
     settings = drafting(settings, "{} drafts no batch to compare")
-    ids = encode_all(pair, prompts, settings.chat)
+    ids = encode_all(pair, prompts, settings.chat, [settings])
     check_batch(pair, [settings])
     report = SizeReport(
         settings=settings,

@@ -8,22 +8,26 @@ from typing import Any
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
 from specdemo.models.catalog import catalog
-from specdemo.models.pair import IN_MEMORY, ModelPair
+from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.runs.chat_template import TemplateFails, render
 from specdemo.servers.pair import ServerPair
+from specdemo.settings import Settings
 
 
-def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None) -> list[int]:
+def encode(
+    pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None, lanes: Sequence[Settings] = ()
+) -> list[int]:
     """Token ids of a prompt; a list of ids is taken as it is.
 
     Args:
         pair: whose tokenizer, vocabulary and context apply.
         prompt: text, or token ids.
         chat: apply the chat template to a text; None means if the tokenizer has one.
+        lanes: that shall read it; none stands for any that the pair can run.
 
     Raises:
-        PromptError: empty, not encodable, outside the vocabulary, or longer than the pair's context.
+        PromptError: empty, not encodable, outside the vocabulary, or longer than what a lane's models can read.
         PairError: ``pair`` is no ModelPair.
     """
     if isinstance(pair, ServerPair):
@@ -39,18 +43,24 @@ def encode(pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = Non
     if not ids:
         raise PromptError(EMPTY)
     # At least one position is needed for the first new token.
-    if pair.context is not None and len(ids) >= pair.context:
+    context = pair.context_for(*lanes)
+    if context is not None and len(ids) >= context:
+        by_draft = context != context_of(pair.target)
+        reader, way = ("this pair's draft", ", or draft without it") if by_draft else ("this pair", "")
         raise PromptError(
-            f"it has {len(ids):,} tokens, but this pair reads at most {pair.context:,} "
-            "(prompt and output together); shorten it."
+            f"it has {len(ids):,} tokens, but {reader} reads at most {context:,} "
+            f"(prompt and output together); shorten it{way}."
         )
     return ids
 
 
 def encode_all(
-    pair: ModelPair, prompts: str | Sequence[int] | Sequence[str | Sequence[int]], chat: bool | None = None
+    pair: ModelPair,
+    prompts: str | Sequence[int] | Sequence[str | Sequence[int]],
+    chat: bool | None = None,
+    lanes: Sequence[Settings] = (),
 ) -> list[list[int]]:
-    """Token ids of several prompts, or of one.
+    """Token ids of several prompts, or of one; ``lanes`` as of :func:`encode`.
 
     Raises:
         PromptError: there is none, or one cannot be decoded; says which.
@@ -62,7 +72,7 @@ def encode_all(
     encoded = []
     for number, prompt in enumerate(several, start=1):
         try:
-            encoded.append(encode(pair, prompt, chat))
+            encoded.append(encode(pair, prompt, chat, lanes))
         except PromptError as error:
             if len(several) == 1:
                 raise

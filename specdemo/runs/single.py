@@ -66,7 +66,7 @@ def open_run(
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 
         return ServerLane(pair, prompt, settings)
-    return LocalLane(pair, encode(pair, prompt, settings.chat), settings, stop)
+    return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop)
 
 
 def checked(settings: Settings | None) -> Settings:

@@ -79,7 +79,7 @@ def stream_sweep(
     stop = stop or Event()
     if on_server(pair, settings):
         return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop)
-    ids = encode_all(pair, prompts, settings.chat)
+    ids = encode_all(pair, prompts, settings.chat, [settings])
     check_drafter(pair, settings)
     report = SweepReport(
         settings=settings,

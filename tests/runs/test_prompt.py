@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, perturbed
+from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, perturbed, raced
 
 import specdemo
 from specdemo import ModelPair, PromptError, Settings, SpecDemoError
@@ -63,6 +63,19 @@ def test_a_prompt_longer_than_either_context_is_refused(limited: str) -> None:
             specdemo.run(pair, [20] * length)
     settings = Settings(max_new_tokens=5)
     assert len(specdemo.run(pair, [20] * 15, settings).token_ids) == 1, "one position is left"
+
+
+def test_a_short_draft_binds_the_lanes_that_it_drafts_for_only() -> None:
+    """Guards long prompts: plain decoding and every drafter without the draft read as far as the target."""
+    long, short = build("gpt2", context=64, eos=None), build("gpt2", context=16)
+    pair, prompt = ModelPair(long, short, None), [20] * 40
+    free = [{"strategy": "autoregressive"}, {"drafter": "early_exit"}, {"drafter": "prompt_lookup"}]
+    lanes = [Settings(max_new_tokens=40, **fields) for fields in free]
+    for trace in raced(pair, prompt, lanes):
+        assert len(trace.token_ids) == 24, "to the end of the target's context"
+    for bound in (Settings(), Settings(strategy="assisted")):
+        with pytest.raises(PromptError, match=r"draft reads at most 16 .* or draft without it"):
+            specdemo.race(pair, prompt, [*lanes, bound])
 
 
 def test_a_prompt_that_the_template_makes_too_long_is_refused() -> None:

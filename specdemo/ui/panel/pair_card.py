@@ -99,17 +99,24 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
     licences = list(dict.fromkeys(m.licence for m in report.models if m.licence))
     licence = ", ".join(licences) or (entry.licence if entry else "")
     gated = " (gated)" if any(m.gated for m in report.models) else ""
-    contexts = [m.context for m in report.models if m.context]
     facts = [
         report.tokenizers.text if report.tokenizers else "",
         "caches can be rolled back" if report.ok else "",
-        f"reads {min(contexts):,} tokens" if contexts else "",
+        _context(report),
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",
     ]
     models = [(m, m.name.removeprefix("assets:"), _size(m, weights[m.role])) for m in report.models]
     lines = [" · ".join(filter(None, facts)), entry.note if entry else ""]
     return {"models": models, "facts": list(filter(None, lines))}
+
+
+def _context(report: Preflight) -> str:
+    contexts = {model.role: model.context for model in report.models}
+    target, draft = contexts.get("target"), contexts.get("draft")
+    short = draft and (not target or draft < target)
+    said = [f"reads {target:,} tokens" if target else "", f"the draft {draft:,}" if short else ""]
+    return ", ".join(filter(None, said))
 
 
 def _remarks(report: Preflight) -> list[str]:
