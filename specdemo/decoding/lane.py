@@ -155,6 +155,9 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
     """A lane that has not begun; rows of a batch share a ``clock``."""
     context = pair.context_for(settings)
     room = settings.max_new_tokens if context is None else context - len(ids)
+    if context is not None and settings.strategy == "assisted" and settings.needs is None:
+        # transformers looks up γ tokens however few are left, and the target reads all of them.
+        room = max(min(room, room - settings.gamma + 2), 1)
     return Lane(
         settings=settings,
         prompt_ids=ids,

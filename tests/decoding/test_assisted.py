@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 import torch
-from toys import EOS, FAMILIES, MORE_FAMILIES, endless_pair, generate, prompt_ids, toy_pair, widened
+from toys import EOS, FAMILIES, MORE_FAMILIES, build, endless_pair, generate, prompt_ids, toy_pair, widened
 
 import specdemo
 from specdemo import ModelPair, Settings, SettingsError
@@ -25,6 +25,18 @@ def test_greedy_ids_equal_generate(family: str, drafter: str) -> None:
     trace = run(pair, drafter=drafter, gamma=4)
     assert trace.token_ids == generate(pair.target, prompt_ids(9), 40)
     assert trace.rounds[-1].stop == "length"
+
+
+def test_prompt_lookup_ends_before_the_last_position() -> None:
+    """Guards learned positions: transformers' own lookup drafts past the end, where the model has none."""
+    pair = ModelPair(build("gpt2", eos=None, context=24))
+    for length in (15, 20, 22, 23):
+        plain = specdemo.run(pair, [20] * length, Settings(strategy="autoregressive", max_new_tokens=12))
+        for gamma in (1, 2, 5, 16):
+            wanted = Settings(strategy="assisted", drafter="prompt_lookup", gamma=gamma, max_new_tokens=12)
+            trace = specdemo.run(pair, [20] * length, wanted)
+            assert trace.token_ids == plain.token_ids[: max(24 - length - max(gamma - 2, 0), 1)]
+            assert trace.rounds[-1].stop == "context"
 
 
 def test_an_end_token_ends_the_lane_with_its_reason() -> None:

@@ -100,6 +100,35 @@ def test_a_model_without_a_cache_is_refused_or_equals_generate() -> None:
     assert trace.token_ids == generate(model, prompt_ids(6), 16)
 
 
+def cpmant() -> transformers.PreTrainedModel:
+    sizes = {"num_attention_heads": 2, "dim_head": 8, "dim_ff": 16, "num_hidden_layers": 1}
+    limits = {"prompt_types": 4, "prompt_length": 4, "segment_types": 4}
+    return transformers.CpmAntForCausalLM(
+        transformers.CpmAntConfig(vocab_size=64, hidden_size=16, **sizes, **limits)
+    )
+
+
+def prophetnet() -> transformers.PreTrainedModel:
+    sides = {f"num_{side}_attention_heads": 2 for side in ("encoder", "decoder")}
+    config = transformers.ProphetNetConfig(
+        vocab_size=64, hidden_size=16, num_decoder_layers=1, **sides, is_decoder=True, is_encoder_decoder=False
+    )
+    return transformers.ProphetNetForCausalLM(config)
+
+
+@pytest.mark.parametrize("made", [cpmant, prophetnet])
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_model_that_fails_with_a_cache_is_refused_in_a_sentence(
+    made: Callable[[], transformers.PreTrainedModel], role: str
+) -> None:
+    """Guards against the raw errors of families that no attribute tells from others."""
+    good, bad = endless_pair("llama").target, made().eval()
+    pair = ModelPair(bad) if role == "target" else ModelPair(good, bad)
+    settings = Settings(strategy="autoregressive" if role == "target" else "speculative", max_new_tokens=4)
+    with pytest.raises(PairError, match=rf"^{role}: .* cannot decode with a KV cache \(.+\); choose another"):
+        specdemo.run(pair, prompt_ids(6), settings)
+
+
 def test_a_pair_without_a_draft_decodes_autoregressively() -> None:
     """Guards the baseline alone."""
     target = endless_pair("llama").target
@@ -123,8 +152,8 @@ def test_a_pair_knows_its_end_tokens_context_and_widths() -> None:
     assert ModelPair(llama, gpt2, None).eos_ids == frozenset(EOS)
     assert ModelPair(gpt2, llama, None).eos_ids == {5}
     assert ModelPair(build("llama", eos=None), None, None).eos_ids == frozenset()
-    assert ModelPair(llama, gpt2, None).context == 77
-    assert ModelPair(llama, None, None).context == 99
+    assert ModelPair(llama, gpt2, None).context_for() == 77
+    assert ModelPair(llama, None, None).context_for() == 99
     assert ModelPair(llama, None, None).vocabulary == 64
     assert ModelPair(llama, None, None).dtype == "float32"
 
