@@ -122,8 +122,8 @@ def main() -> None:
         return
     if args.stage == "check":
         model, tokenizer = read_target(pair, args.work)
-        asked = {name: held_out_tasks(name, domain, args.prompts) for name, domain in every.items()}
-        checked = check(model, tokenizer, every, asked)
+        tasks = {name: held_out_tasks(name, domain, args.prompts) for name, domain in every.items()}
+        checked = check(model, tokenizer, every, tasks)
         for name, domain in checked.items():
             print(f"=== {name}\n{domain.shown(args.samples)}")
         print(f"{table(checked)}\n{args.prompts} held-out prompts a domain, greedy")
@@ -148,14 +148,14 @@ def main() -> None:
 
 
 def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | None, compiled: bool) -> None:
-    kept, start, note = run.folder / "tokenizer", None, ""
-    if not (kept / "tokenizer.json").exists():
+    folder, start, note = run.folder / "tokenizer", None, ""
+    if not (folder / "tokenizer.json").exists():
         made = read_tokenizer(begin) if begin else train_tokenizer(every, run.recipe.target)
-        made.save_pretrained(kept)
+        made.save_pretrained(folder)
     if begin:
         start = read_model(begin)
         note = f"{getattr(start.config, 'training_note', '')} From that target: ".lstrip()
-    tokenizer = read_tokenizer(kept)
+    tokenizer = read_tokenizer(folder)
     target, seconds = train_target(every, tokenizer, run, start, compiled)
     for layers, tokens in run.recipe.target.phases:
         note += f"{tokens / 1e6:g}M tokens at {layers} layers, "
@@ -164,7 +164,7 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | No
 
 def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path) -> None:
     target, tokenizer = read_target(pair, run.folder)
-    # One copy in the type of the run writes the texts and is asked what it says of them.
+    # One copy in the type of the run writes the texts and computes the states of them.
     teacher = copy.deepcopy(target)
     nn.Module.to(teacher, run.device, run.dtype)
     tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed, answers_only=True)

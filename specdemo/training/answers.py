@@ -29,7 +29,7 @@ class Checked:
         }
 
     def shown(self, count: int) -> str:
-        """The first answers with what was asked; those that are wrong also with the right one."""
+        """The first answers with their prompts; those that are wrong also with the right one."""
         parts = []
         for task, answer, grade in list(zip(self.tasks, self.answers, self.grades, strict=True))[:count]:
             right = all(a == b for a, b in grade.values())
@@ -77,17 +77,17 @@ def check(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     domains: Mapping[str, Domain],
-    asked: Mapping[str, Sequence[Task]],
+    tasks: Mapping[str, Sequence[Task]],
 ) -> dict[str, Checked]:
-    """Greedy answers and their grades to the tasks that are asked, by domain."""
+    """Greedy answers and their grades to tasks, by domain."""
     checked = {}
-    for name, tasks in asked.items():
+    for name, some in tasks.items():
         answers = []
-        for ids in generated(model, [prompt_ids(tokenizer, task) for task in tasks], domains[name].longest):
+        for ids in generated(model, [prompt_ids(tokenizer, task) for task in some], domains[name].longest):
             ended = ids[-1] == END_ID
             text = ids[:-1] if ended else ids
             answers.append(Answer(str(tokenizer.decode(text)), ended, tuple(text)))
-        checked[name] = Checked(tasks, answers, domains[name].grades(tasks, answers))
+        checked[name] = Checked(some, answers, domains[name].grades(some, answers))
     return checked
 
 

@@ -41,11 +41,11 @@ def write_card(
     draft = read_model(folder / "draft") if (folder / "draft").is_dir() else None
     head = Eagle3Head.load(folder / "head", target) if (folder / "head").is_dir() else None
     pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
-    asked = {name: held_out_tasks(name, domain, prompts) for name, domain in domains.items()}
-    checked = check(target, tokenizer, domains, asked)
+    tasks = {name: held_out_tasks(name, domain, prompts) for name, domain in domains.items()}
+    checked = check(target, tokenizer, domains, tasks)
     drafted = max(1, prompts // DRAFTED_SHARE)
     rows = [f"| drafter | domain | {' | '.join(f'token {j + 1}' for j in range(GAMMA))} | τ |"]
-    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_kept(pair, tokenizer, checked, drafted)]
+    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, tokenizer, checked, drafted)]
     tables = f"{table(checked)}\n\n" + "\n".join(rows)
     models = {"target": ("target", target), "draft": ("draft", draft), "head": ("EAGLE-3 head", head)}
     parts = [(name, _shape(model), _note(folder / part)) for part, (name, model) in models.items() if model]
@@ -60,7 +60,7 @@ def write_card(
 def _note(folder: Path) -> str:
     """How a model was trained, which its stage wrote into its configuration."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return config.get("training_note", "not told.")
+    return config.get("training_note", "not known.")
 
 
 def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
@@ -72,7 +72,7 @@ def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
     return f"{count}, {layers} × {config.hidden_size} wide, {config.num_attention_heads} heads"
 
 
-def _kept(
+def _acceptance(
     pair: ModelPair, tokenizer: PreTrainedTokenizerFast, checked: Mapping[str, Checked], count: int
 ) -> Iterator[str]:
     """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""

@@ -2,7 +2,7 @@
 
 The loss is the training-time test of EAGLE-3 (Li et al., arXiv 2503.01840, section 3): step 0 reads the target's
 features at every index at once. Step k reads at each index what step k − 1 gave there, with the true token k
-places on, as a draft step does that follows k kept ones.
+places on, as a draft step does that follows k accepted ones.
 """
 
 from __future__ import annotations

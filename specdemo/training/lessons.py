@@ -1,6 +1,6 @@
 """Lessons: batches of text with what the target computed of them, made once and read in every pass over them.
 
-So a drafter's step costs the drafter alone; the target, which is many times as large, is asked once.
+So a drafter's step costs the drafter alone; the target, which is many times as large, runs once.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         done = 0
         if state:
             model.load_state_dict(state["model"])
-            for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
-                optimizer.load_state_dict(kept)
+            for optimizer, saved_state in zip(optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved_state)
             done, state = state["step"], None
         model.train()
         losses, clock, reported = [], time.monotonic(), done

@@ -120,9 +120,9 @@ def _report(
     run: Run,
 ) -> None:
     """Held-out loss and right answers of every domain that is trained, to the log."""
-    part, asked = run.recipe.target, {}
+    part, tasks = run.recipe.target, {}
     for name in stream.shares:
-        asked[name] = held_out_tasks(name, domains[name], part.check_prompts, CHECK_DRAWS)
+        tasks[name] = held_out_tasks(name, domains[name], part.check_prompts, CHECK_DRAWS)
         batch = stream.one_each(held_out_tasks(name, domains[name], part.loss_prompts, CHECK_DRAWS), part.window)
         run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / batch.learned.sum():.3f}")
-    run.log("right answers:\n" + table(check(model, tokenizer, domains, asked)))
+    run.log("right answers:\n" + table(check(model, tokenizer, domains, tasks)))

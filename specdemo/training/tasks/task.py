@@ -105,7 +105,7 @@ class Draw:
 
     def weighted(self, options: Sequence[tuple[T, int, int]]) -> T:
         """An option by its weight: the first among held-out tasks, the second in training."""
-        weights = {option: asked if self.held_out else trained for option, asked, trained in options}
+        weights = {option: check if self.held_out else train for option, check, train in options}
         some = {option: weight for option, weight in weights.items() if weight}
         return self.rng.choices(list(some), list(some.values()))[0] if len(some) > 1 else next(iter(some))
 
