@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, finalize
 
 from specdemo.decoding.engines import graph_capture
 from specdemo.decoding.engines.graph_model import GraphModel
-from specdemo.decoding.engines.graph_workspace import GraphWorkspace
+from specdemo.decoding.engines.graph_workspace import Failure, GraphWorkspace
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models.request import is_zero_gpu
 
@@ -33,13 +33,13 @@ class Graphs:
     """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it.
 
     Attributes:
-        failure: why the model's forwards could not be captured; None while nothing failed.
-        draft_failures: why whole drafts could not, by ``Sampler.sampling_key``.
+        failure: why the model has no graphs for good; None while nothing failed but for want of memory.
+        draft_failures: why it has none of whole drafts, by ``Sampler.sampling_key``.
     """
 
     def __init__(self) -> None:
         self.failure: str | None = None
-        self.draft_failures: dict[Hashable, str] = {}
+        self.draft_failures: dict[Hashable, Failure] = {}
         self._model: GraphModel | None = None
         self._weights: tuple[Any, ...] = ()
         self._idle: list[GraphWorkspace] = []
@@ -66,18 +66,24 @@ class Graphs:
     def give_back(self, workspace: GraphWorkspace) -> None:
         """Keep a workspace for the next lane, unless one failed; the workspaces that waited longest go first."""
         with self._lock:
-            if workspace.model is not self._model or self.failure is not None:
+            if workspace.model is not self._model or self.failure is not None or workspace.failure is not None:
                 return
             idle = [*self._idle, workspace]
             while len(idle) > MOST_IDLE or sum(w.slots.nbytes for w in idle) > MOST_IDLE_BYTES:
                 idle.pop(0)
             self._idle = idle
 
-    def fail(self, reason: str) -> None:
-        """From now on this model decodes without graphs."""
+    def fail(self, failure: Failure) -> None:
+        """From now on this model decodes without graphs, if that is a reason for good."""
         with self._lock:
-            self.failure = f"a graph could not be captured ({reason})"
-            self._idle = []
+            if failure.lasting:
+                self.failure = failed(failure)
+                self._idle = []
+
+
+def failed(failure: Failure) -> str:
+    """Why a lane has no graphs, for the record."""
+    return f"graphs failed ({failure.reason})"
 
 
 class WorkspaceLease:

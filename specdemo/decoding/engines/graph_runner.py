@@ -10,8 +10,11 @@ import torch
 from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.graph_capture import Replay
 from specdemo.decoding.engines.graph_pool import WorkspaceLease
+from specdemo.decoding.engines.graph_proof import prove_drafts, prove_forwards
+from specdemo.decoding.engines.graph_workspace import Failure
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
+from specdemo.decoding.tree import Branches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,55 +45,71 @@ class GraphRunner:
         self.model = model
         self.length = 0
         self.lease = lease
-        self.device = lease.workspace.model.device
+        self.device, self.dtype = lease.workspace.model.device, lease.workspace.model.dtype
         self._counts = sorted(counts)
-        self.layers, self._taps = layers, tuple(taps)
-        self.stepwise: str | None = None
+        self.layers, self.taps = layers, tuple(taps)
+        self.stepwise: Failure | None = None
 
     @property
     def engine(self) -> str:
         """``graphs``, and what of this lane's work could not be captured."""
         if (failure := self.lease.workspace.failure) is not None:
-            return f"graphs: not all were captured ({failure})"
-        return "graphs" if self.stepwise is None else f"graphs: drafting step by step ({self.stepwise})"
+            return f"graphs: not all were captured ({failure.reason})"
+        return "graphs" if self.stepwise is None else f"graphs: drafting step by step ({self.stepwise.reason})"
 
     @property
     def nbytes(self) -> int:
         return self.lease.workspace.slots.nbytes
 
     @torch.inference_mode()
-    def prepare(self, begun: int, longest: int) -> bool:
-        """Capture all forwards of a lane that begins with ``begun`` tokens and ends with ``longest``.
+    def prepare(self, prompt: Sequence[int], longest: int) -> Failure | None:
+        """Capture all forwards of a lane that ends with ``longest`` tokens, and prove those that are new.
 
-        The slots must be empty. False if one could not be captured.
+        The slots must be empty, and count as empty afterwards. The first failure, None if there was none.
         """
-        workspace = self.lease.workspace
+        workspace, new = self.lease.workspace, []
         workspace.inputs.send([0] * (1 + self._counts[-1]))
         for count in self._counts:
-            for kv_length in workspace.kv_buckets(begun + count, longest + count):
+            for kv_length in workspace.kv_buckets(len(prompt) + count, longest + count):
                 self._captured(count, kv_length)
-        return workspace.failure is None
+                if (count, kv_length, self.layers, self.taps) not in workspace.proven:
+                    new.append((count, kv_length))
+        if new and workspace.failure is None:
+            try:
+                prove_forwards(self, prompt, new)
+                workspace.proven |= {(*each, self.layers, self.taps) for each in new}
+            except RuntimeError as error:
+                workspace.failure = Failure.of(error)
+                self.lease.graphs.fail(workspace.failure)
+            self.rollback_to(0)
+        return workspace.failure
 
     @torch.inference_mode()
     def forward(
-        self, ids: Sequence[int] | torch.Tensor, keep: int = 1, drafted: torch.Tensor | None = None
+        self,
+        ids: Sequence[int] | torch.Tensor,
+        keep: int = 1,
+        drafted: torch.Tensor | None = None,
+        branches: Branches | None = None,
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,).
 
         Raises:
-            ValueError: they do not fit in the capacity.
+            ValueError: they do not fit in the capacity, or are a tree's.
         """
+        if branches is not None:
+            raise ValueError("draft trees are not captured")
         fed = [t for t in (ids, drafted) if t is not None and len(t)]
         count = sum(map(len, fed))
         if not self.length:
             return self._prefill(fed, count, keep)
         if count <= self._counts[-1]:
-            return self._replay(fed, count, keep)
+            return self.replay(fed, count, keep)
         # More than any forward takes: one piece after the other. No lane does this, so it need not be fast.
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
         pieces = tokens.split(self._counts[-1])
-        outputs = [self._replay([piece], len(piece), len(piece)) for piece in pieces]
-        hidden = torch.cat([output.hidden for output in outputs]) if self._taps else None
+        outputs = [self.replay([piece], len(piece), len(piece)) for piece in pieces]
+        hidden = torch.cat([output.hidden for output in outputs]) if self.taps else None
         return Output(torch.cat([output.logits for output in outputs])[count - keep :], hidden)
 
     def _prefill(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
@@ -100,13 +119,15 @@ class GraphRunner:
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
         positions = workspace.slots.positions[:count]
         logits, hidden = workspace.model.forward(
-            tokens, positions, workspace.slots, None, keep, self.layers, self._taps
+            tokens, positions, workspace.slots, None, keep, self.layers, self.taps
         )
         self.length = count
         return Output(logits.float(), hidden)
 
-    def _replay(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
-        """Feed at most what the widest forward takes."""
+    def replay(
+        self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int, kv_length: int | None = None
+    ) -> Output:
+        """Feed at most what the widest forward takes; ``kv_length``: look at more slots than there are tokens."""
         workspace = self.lease.workspace
         wide = next(c for c in self._counts if c >= count)
         self._check(wide)
@@ -117,17 +138,17 @@ class GraphRunner:
             if isinstance(part, torch.Tensor):
                 workspace.inputs.numbers[begin : begin + len(part)].copy_(part)
                 begin += len(part)
-        self._captured(wide, workspace.kv_length(self.length + wide))()
+        self._captured(wide, kv_length or workspace.kv_length(self.length + wide))()
         self.length += count
         # Copies, since the next replay writes over them.
-        hidden = workspace.hidden(self._taps)
+        hidden = workspace.hidden(self.taps)
         return Output(
             workspace.logits[count - keep : count].clone(), None if hidden is None else hidden[:count].clone()
         )
 
     def _captured(self, count: int, kv_length: int) -> Replay:
         """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
-        replay = self.lease.workspace.forward(count, kv_length, self.layers, self._taps)
+        replay = self.lease.workspace.forward(count, kv_length, self.layers, self.taps)
         if (failure := self.lease.workspace.failure) is not None:
             self.lease.graphs.fail(failure)
         return replay
@@ -141,8 +162,8 @@ class GraphRunner:
     def sharing(self, model: PreTrainedModel, layers: int) -> GraphRunner:
         return GraphRunner(model, self.lease, (1, 2), layers)
 
-    def rollback_to(self, length: int) -> None:
-        if not 0 <= length <= self.length:
+    def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
+        if path or not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back from {self.length} tokens to {length}")
         self.length = length
 
@@ -161,44 +182,69 @@ class CapturedDraft:
     """
 
     def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, prefix: int) -> None:
-        self._runner, self._sampler, self._gamma, self._prefix = runner, sampler, gamma, prefix
+        self.runner, self.sampler, self.gamma, self._prefix = runner, sampler, gamma, prefix
         self._workspace = runner.lease.workspace
 
-    @torch.inference_mode()
-    def prepare(self, begun: int, longest: int) -> bool:
-        """Capture all drafts of a lane that begins with ``begun`` tokens and ends with ``longest``.
+    @property
+    def noise(self) -> torch.Tensor:
+        """(γ, width) exponential draws, by which the last draft's tokens were taken."""
+        return self._workspace.draft_buffers(self.sampler).noise[: self.gamma]
 
-        The slots must be empty. False if one could not be captured, now or for an earlier lane: the runner's
-        ``stepwise`` says why.
+    @torch.inference_mode()
+    def prepare(self, prompt: Sequence[int], longest: int) -> bool:
+        """Capture all drafts of a lane that ends with ``longest`` tokens, and prove those that are new.
+
+        The slots must be empty, and count as empty afterwards. False if one could not be captured or proven, now
+        or for an earlier lane: the runner's ``stepwise`` says why.
         """
-        workspace, failures = self._workspace, self._runner.lease.graphs.draft_failures
-        key = self._sampler.sampling_key
-        if key not in failures:
+        workspace, failures = self._workspace, self.runner.lease.graphs.draft_failures
+        key = self.sampler.sampling_key
+        failure = failures.get(key)
+        if failure is None:
             workspace.inputs.send([0] * (1 + self._prefix))
-            for kv_length in workspace.kv_buckets(begun + self._gamma, longest + self._gamma):
-                self._replay(kv_length)
-            failures |= workspace.draft_failures
-        self._runner.stepwise = failures.get(key)
-        return self._runner.stepwise is None
+            buckets = list(workspace.kv_buckets(len(prompt) + self.gamma, longest + self.gamma))
+            for kv_length in buckets:
+                self._captured(kv_length)
+            failure = workspace.draft_failures.get(key) or self._prove(prompt, buckets)
+            if failure is not None and failure.lasting:
+                failures[key] = failure
+        self.runner.stepwise = failure
+        return failure is None
+
+    def _prove(self, prompt: Sequence[int], kv_lengths: Sequence[int]) -> Failure | None:
+        whole = ("draft", self.gamma, self._prefix, self.runner.layers, self.sampler.sampling_key)
+        new = [length for length in kv_lengths if (*whole, length) not in self._workspace.proven]
+        try:
+            prove_drafts(self, prompt, new)
+        except RuntimeError as error:
+            return Failure.of(error)
+        finally:
+            self.runner.rollback_to(0)
+        self._workspace.proven |= {(*whole, length) for length in new}
+        return None
 
     @torch.inference_mode()
     def __call__(self, committed: Sequence[int], gamma: int) -> Proposal:
         """γ tokens after ``committed``, which the runner holds but for the last ones, at most ``prefix``."""
-        runner, workspace = self._runner, self._workspace
+        if not self.sampler.greedy:
+            self._workspace.draft_buffers(self.sampler).draw(gamma, self.sampler.generator)
+        return self.replay(committed, gamma)
+
+    def replay(self, committed: Sequence[int], gamma: int, kv_length: int | None = None) -> Proposal:
+        """The same with the noise that is there; ``kv_length``: look at more slots than there are tokens."""
+        runner, workspace = self.runner, self._workspace
         start = len(committed) - self._prefix
         if runner.length < start:
             runner.forward(committed[runner.length : start], keep=0)
-        end = start + self._prefix + self._gamma - 1
+        end = start + self._prefix + self.gamma - 1
         if end > workspace.capacity:
             raise ValueError(f"no room for a draft up to {end} of {workspace.capacity}")
-        buffers = workspace.draft_buffers(self._sampler)
-        if not self._sampler.greedy:
-            buffers.draw(gamma, self._sampler.generator)
+        buffers = workspace.draft_buffers(self.sampler)
         workspace.inputs.send([start, *committed[start:]])
-        self._replay(workspace.kv_length(end))()
+        self._captured(kv_length or workspace.kv_length(end))()
         runner.length = start + self._prefix + gamma - 1
-        q = None if self._sampler.greedy else buffers.q[:gamma].clone()
+        q = None if self.sampler.greedy else buffers.q[:gamma].clone()
         return Proposal(buffers.tokens[:gamma].clone(), q, buffers.scores[:gamma].clone())
 
-    def _replay(self, kv_length: int) -> Replay:
-        return self._workspace.draft(self._gamma, self._prefix, kv_length, self._sampler, self._runner.layers)
+    def _captured(self, kv_length: int) -> Replay:
+        return self._workspace.draft(self.gamma, self._prefix, kv_length, self.sampler, self.runner.layers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 import torch
 
@@ -12,6 +13,7 @@ from specdemo.decoding.engines.draft_buffers import DraftBuffers
 from specdemo.decoding.engines.graph_capture import Body, Capture, InputBuffer, Replay
 from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.sampling import Sampler
+from specdemo.models.failures import out_of_memory
 from specdemo.settings import MAX_GAMMA
 
 FIRST_KV_BUCKET = 128
@@ -21,6 +23,24 @@ WIDEST = MAX_GAMMA + 1
 MOST_CAPTURED = 64
 """Forwards kept; each takes a GPU some MB beside the memory that all of them share."""
 _log = logging.getLogger(__name__)
+
+
+class Failure(NamedTuple):
+    """Why something could not be captured, or was captured wrongly.
+
+    Attributes:
+        reason: in a few words, for the record.
+        lasting: whether it would fail again; not where memory was short.
+    """
+
+    reason: str
+    lasting: bool
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """An error of CUDA goes on for lines."""
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        return cls(f"{type(error).__name__}: {first[:120].rstrip('.')}", not out_of_memory(error))
 
 
 class GraphWorkspace:
@@ -38,6 +58,7 @@ class GraphWorkspace:
         logits: (WIDEST, vocabulary) float32, the first rows written by every forward.
         failure: why a forward could not be captured; None if none failed.
         draft_failures: the same of drafts, by ``Sampler.sampling_key``.
+        proven: keys of what was compared with the model, and need not be again.
     """
 
     def __init__(self, model: GraphModel, capacity: int, capture: Capture) -> None:
@@ -47,8 +68,9 @@ class GraphWorkspace:
         self.logits = torch.zeros(WIDEST, model.vocabulary, device=model.device)
         self._offsets = torch.arange(WIDEST + MAX_GAMMA, device=model.device)
         self._captured: OrderedDict[Hashable, Replay] = OrderedDict()
-        self.failure: str | None = None
-        self.draft_failures: dict[Hashable, str] = {}
+        self.failure: Failure | None = None
+        self.draft_failures: dict[Hashable, Failure] = {}
+        self.proven: set[Hashable] = set()
         self._drafts: dict[tuple[int, bool], DraftBuffers] = {}
         self._hidden: dict[tuple[int, ...], torch.Tensor] = {}
 
@@ -125,7 +147,7 @@ class GraphWorkspace:
     def _positions(self, first: int, count: int) -> torch.Tensor:
         return self.inputs.numbers[:1] + self._offsets[first : first + count]
 
-    def _replay(self, key: Hashable, body: Body) -> tuple[Replay, str | None]:
+    def _replay(self, key: Hashable, body: Body) -> tuple[Replay, Failure | None]:
         """The replay of a body, and why it is the body itself if it is."""
         if key in self._captured:
             self._captured.move_to_end(key)
@@ -135,14 +157,8 @@ class GraphWorkspace:
             self._captured[key] = self._capture(body)
         except Exception as error:  # whatever it is: the lane can be decoded without, and the reason is shown
             _log.warning("a CUDA graph could not be captured", exc_info=True)
-            self._captured[key], failure = body, _summary(error)
+            self._captured[key], failure = body, Failure.of(error)
         # Only now: the memory that all captures share is held by those that are left.
         if len(self._captured) > MOST_CAPTURED:
             self._captured.popitem(last=False)
         return self._captured[key], failure
-
-
-def _summary(error: Exception) -> str:
-    """In a few words: an error of CUDA goes on for lines."""
-    first = (str(error).strip().splitlines() or ["no message"])[0]
-    return f"{type(error).__name__}: {first[:120].rstrip('.')}"

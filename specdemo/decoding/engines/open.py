@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.graph_pool import graphs_of
+from specdemo.decoding.engines.graph_pool import failed, graphs_of
 from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
+from specdemo.decoding.engines.graph_workspace import Failure
 from specdemo.decoding.engines.select import choose
 from specdemo.decoding.lane import Lane
 from specdemo.drafters import DRAFTERS
+from specdemo.models.failures import out_of_memory
 from specdemo.settings import MAX_GAMMA, Settings
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ EXIT_PREFIX = 1
 def open_target(model: PreTrainedModel, lane: Lane, taps: Sequence[int] = ()) -> Runner:
     """What runs the target in this lane; its outputs have what enters the tapped layers."""
     runner = _open(model, lane, _verify_counts(lane.settings), taps)
-    return _prepared(runner, lane) or _without_graphs(model, lane, taps)
+    return _prepared(runner, lane)
 
 
 def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraft | None]:
@@ -37,7 +39,7 @@ def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraf
     runner = _open(model, lane, STEP_COUNTS)
     captured = _captured_draft(runner, lane, DRAFT_PREFIX)
     if captured is None:
-        runner = _prepared(runner, lane) or _without_graphs(model, lane)
+        runner = _prepared(runner, lane)
     return runner, captured
 
 
@@ -48,7 +50,7 @@ def open_first_layers(
     runner = target.sharing(model, layers)
     captured = _captured_draft(runner, lane, EXIT_PREFIX)
     if captured is None and isinstance(runner, GraphRunner):
-        runner.prepare(len(lane.prompt_ids), _longest(lane))
+        runner.prepare(lane.prompt_ids, _longest(lane))
     return runner, captured
 
 
@@ -77,21 +79,21 @@ def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int], taps: Seque
         lease = graphs.take(model, _longest(lane) + _widest(lane.settings))
         return GraphRunner(model, lease, counts, taps=taps)
     except RuntimeError as error:  # memory for the longest text this lane may become; eager takes it bit by bit
-        graphs.fail(f"no room for {_longest(lane):,} tokens: {type(error).__name__}")
-        return _without_graphs(model, lane, taps)
+        failure = Failure(
+            f"no room for {_longest(lane):,} tokens: {type(error).__name__}", not out_of_memory(error)
+        )
+        graphs.fail(failure)
+        return EagerRunner(model, "eager", reason=failed(failure), taps=taps)
 
 
-def _without_graphs(model: PreTrainedModel, lane: Lane, taps: Sequence[int] = ()) -> EagerRunner:
-    """The model where its graphs failed, which ``choose`` then says."""
-    chosen = choose(model, lane.settings.engine)
-    return EagerRunner(model, chosen.name, reason=chosen.reason, taps=taps)
-
-
-def _prepared(runner: Runner, lane: Lane) -> Runner | None:
-    """The runner with all its forwards captured; None where one could not be."""
-    if isinstance(runner, GraphRunner) and not runner.prepare(len(lane.prompt_ids), _longest(lane)):
-        return None
-    return runner
+def _prepared(runner: Runner, lane: Lane) -> Runner:
+    """The runner with all its forwards captured and proven; called eagerly where one could not be."""
+    if not isinstance(runner, GraphRunner):
+        return runner
+    failure = runner.prepare(lane.prompt_ids, _longest(lane))
+    return (
+        runner if failure is None else EagerRunner(runner.model, "eager", reason=failed(failure), taps=runner.taps)
+    )
 
 
 def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | None:
@@ -105,7 +107,7 @@ def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | 
     if not isinstance(runner, GraphRunner) or runner.device != sampler.device:
         return None
     captured = CapturedDraft(runner, sampler, settings.gamma, prefix)
-    return captured if captured.prepare(len(lane.prompt_ids), _longest(lane)) else None
+    return captured if captured.prepare(lane.prompt_ids, _longest(lane)) else None
 
 
 def _longest(lane: Lane) -> int:

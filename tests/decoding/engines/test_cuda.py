@@ -143,7 +143,7 @@ def test_a_capture_that_cannot_be_leaves_the_gpu_usable(monkeypatch: pytest.Monk
     pair, before = cuda_pair("llama"), torch.cuda.current_stream()
     trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=4, max_new_tokens=40, engine="graphs"))
     assert trace.token_ids == generate(endless_pair("llama").target, prompt_ids(9), 40)
-    assert "eager: a graph could not be captured" in trace.engine
+    assert "eager: graphs failed" in trace.engine
     assert torch.cuda.current_stream() == before
     # Another model's captures go well afterwards.
     monkeypatch.undo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,9 +19,11 @@ from specdemo import ModelPair, Settings
 from specdemo.decoding.engines import graph_capture, graph_pool, graph_workspace
 from specdemo.decoding.engines.draft_buffers import DraftBuffers
 from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.engines.graph_capture import Body, Replay
 from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.engines.graph_pool import Graphs, graphs_of
 from specdemo.decoding.engines.graph_runner import GraphRunner
+from specdemo.decoding.engines.graph_workspace import Failure
 from specdemo.decoding.engines.select import choose
 from specdemo.decoding.sampling import Sampler
 
@@ -158,9 +161,10 @@ def test_greedy_ids_equal_generates(family: str, gamma: int, tapes: list[Taped])
     trace, eager = both(pair, gamma=gamma)
     assert trace.token_ids == generate(pair.target, prompt_ids(9), 40)
     assert [(r.drafted, r.accepted) for r in trace] == [(r.drafted, r.accepted) for r in eager]
-    # A round is one replay of each model; everything was captured before the first.
+    # A round is one replay of each model; before the first everything was captured, and replayed once to prove it.
     rounds = len(trace.rounds) - 1
-    assert sorted(tape.replayed for tape in tapes) == [rounds - (trace.rounds[-1].drafted == 0), rounds]
+    replayed = sorted(tape.replayed - tape.captured for tape in tapes)
+    assert replayed == [rounds - (trace.rounds[-1].drafted == 0), rounds]
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 30])
@@ -353,7 +357,7 @@ def test_a_workspace_given_back_while_another_lane_fails_is_not_kept(tapes: list
     with graphs._lock:
         returning.start()
         returning.join(0.3)  # it waits for the lock, before or after it looked for failures
-        graphs.fail("no reason")
+        graphs.fail(Failure("no reason", True))
     returning.join()
     assert graphs._idle == []
 
@@ -361,13 +365,13 @@ def test_a_workspace_given_back_while_another_lane_fails_is_not_kept(tapes: list
 def test_a_failure_waits_for_who_takes_a_workspace(tapes: list[Taped]) -> None:
     """Guards the list of idle workspaces, which a failure empties."""
     graphs = Graphs()
-    failing_lane = threading.Thread(target=graphs.fail, args=("no reason",))
+    failing_lane = threading.Thread(target=graphs.fail, args=(Failure("no reason", True),))
     with graphs._lock:
         failing_lane.start()
         failing_lane.join(0.3)
         assert graphs.failure is None
     failing_lane.join()
-    assert graphs.failure == "a graph could not be captured (no reason)"
+    assert graphs.failure == "graphs failed (no reason)"
 
 
 # --- falling back ---------------------------------------------------------------------------------------------
@@ -388,7 +392,7 @@ def test_a_capture_that_fails_leaves_the_model_to_eager_and_says_so(
         trace = specdemo.run(pair, prompt_ids(9), settings)
         assert trace.token_ids == generate(pair.target, prompt_ids(9), 20)
         assert trace.engine == (
-            "eager: a graph could not be captured (RuntimeError: CUDA error: operation failed due to a previous "
+            "eager: graphs failed (RuntimeError: CUDA error: operation failed due to a previous "
             "error during capture)"
         )
     assert graphs_of(pair.target)._idle == []
@@ -400,10 +404,10 @@ def test_what_ran_a_lane_is_not_changed_by_what_fails_later(tapes: list[Taped]) 
     pair = endless_pair("llama")
     lane = specdemo.stream(pair, prompt_ids(9), Settings(max_new_tokens=20, engine="graphs"))
     next(lane)
-    graphs_of(pair.target).fail("in another lane")
+    graphs_of(pair.target).fail(Failure("in another lane", True))
     assert [round_.stop for round_ in lane][-1] == "length"
     assert lane.trace().engine == "graphs"
-    assert choose(pair.target, "graphs") == ("eager", "a graph could not be captured (in another lane)")
+    assert choose(pair.target, "graphs") == ("eager", "graphs failed (in another lane)")
 
 
 def test_a_draft_that_cannot_be_captured_whole_is_drafted_step_by_step(
@@ -425,24 +429,82 @@ def test_a_capture_that_fails_on_the_way_does_not_end_the_lane(
     tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards a lane that must capture anew what was let go: it goes on uncaptured, the next lane eagerly."""
-    failing(monkeypatch, *range(6, 99))  # six before it begins: three KV buckets for one token and for four
+    # Six before it begins, three KV buckets for one token and for four, and again where each is proven.
+    failing(monkeypatch, *range(12, 99))
     monkeypatch.setattr(graph_workspace, "MOST_CAPTURED", 1)
     pair = endless_pair("llama")
     settings = Settings(drafter="prompt_lookup", lookup_ngram=1, gamma=3, max_new_tokens=40, engine="graphs")
     trace = specdemo.run(pair, prompt_ids(9), settings)
     assert trace.token_ids == generate(pair.target, prompt_ids(9), 40)
     assert trace.engine.startswith("graphs: not all were captured (RuntimeError")
-    assert specdemo.run(pair, prompt_ids(9), settings).engine.startswith("eager: a graph could not be captured")
+    assert specdemo.run(pair, prompt_ids(9), settings).engine.startswith("eager: graphs failed")
 
 
-def test_no_memory_for_the_longest_text_is_told_too(tapes: list[Taped], monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(*args: object) -> None:
+@pytest.mark.parametrize("where", ["slots", "capture"])
+def test_a_lane_without_memory_runs_eagerly_and_the_next_by_graphs(
+    where: str, tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards a server on which one request was too long for the memory that was free at that moment."""
+
+    def short(*args: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.00 GiB.")
 
-    monkeypatch.setattr(Graphs, "take", take)
-    trace = specdemo.run(endless_pair("llama"), prompt_ids(9), PLAIN)
-    assert trace.token_ids == generate(endless_pair("llama").target, prompt_ids(9), 40)
-    assert trace.engine == "eager: a graph could not be captured (no room for 49 tokens: OutOfMemoryError)"
+    pair, said = endless_pair("llama"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(Graphs, "take", short) if where == "slots" else patch.setattr(Taped, "__call__", short)
+        said.append(specdemo.run(pair, prompt_ids(9), PLAIN).engine)
+    said.append(specdemo.run(pair, prompt_ids(9), PLAIN).engine)
+    assert "OutOfMemoryError" in said[0]
+    assert said[0].startswith("eager: graphs failed (")
+    assert said[1] == "graphs"
+
+
+class Stuck(Taped):
+    """Its replays do nothing: what they should have computed is what the capture left."""
+
+    def __call__(self, body: Body) -> Replay:
+        super().__call__(body)
+        return lambda: None
+
+
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "replays do nothing": lambda patch: patch.setattr(graph_capture, "capture_on", lambda device: Stuck()),
+    "tokens see those behind them": lambda patch: patch.setattr(
+        GraphModel, "_causal_mask", lambda self, slots, positions: torch.zeros(1, len(slots))
+    ),
+    "only what is replayed of a prompt is wrong": lambda patch: patch.setattr(
+        GraphModel,
+        "slots",
+        lambda self, capacity, right=GraphModel.slots: replace(
+            slots := right(self, capacity), positions=slots.positions.flip(0)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fields", [{}, {"temperature": 1.0, "acceptance": "sampling"}], ids=str)
+def test_graphs_that_compute_something_else_are_found_before_the_lane_begins(
+    fault: str, fields: dict[str, object], tapes: list[Taped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards every GPU and driver on which nobody has run them: the lane is eager's, and says why."""
+    FAULTS[fault](monkeypatch)
+    pair = endless_pair("llama")
+    settings = Settings(gamma=4, max_new_tokens=20, **fields)
+    trace, eager = (specdemo.run(pair, prompt_ids(9), replace(settings, engine=e)) for e in ("graphs", "eager"))
+    assert trace.token_ids == eager.token_ids
+    assert trace.engine.startswith(("eager", "target eager"))
+    assert "graphs failed (Disproved: logits of " in trace.engine
+
+
+def test_a_wrong_draft_is_left_to_single_steps(tapes: list[Taped], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards drafts that a capture cannot hold although each of their forwards can be captured."""
+    right = DraftBuffers.take
+    monkeypatch.setattr(DraftBuffers, "take", lambda self, *args: right(self, *args).add_(1))
+    pair = endless_pair("llama")
+    trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=4, max_new_tokens=20, engine="graphs"))
+    assert trace.token_ids == generate(pair.target, prompt_ids(9), 20)
+    assert "graphs: drafting step by step (Disproved: a draft's tokens are not those of its scores" in trace.engine
 
 
 @pytest.mark.parametrize(
