@@ -38,7 +38,6 @@ class Trace:
         threads: of the CPU that torch computed with, which decide the last digits of sums; None on a server,
             before the first round, and in records of earlier versions.
         server: what is known of a lane that ran on a server; None if it ran here.
-        remark: a sentence on a drafter that did worse than it should, with what was found; None if there is none.
         schema: version of this record.
     """
 
@@ -52,7 +51,6 @@ class Trace:
     engine: str | None = None
     threads: int | None = None
     server: ServerRecord | None = None
-    remark: str | None = None
     schema: int = field(default=SCHEMA)
 
     @property

@@ -12,6 +12,12 @@ FALL = 0.15
 LEAST_TESTED = 10
 """Rounds that must have tested a place in the draft before anything is said of it."""
 
+HEALTHY = (0.40, 0.20, 0.10)
+"""Share of rounds that keep the first, second and third drafted token and all before it, greedily and in chains:
+thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors)."""
+LEAST_ROUNDS = 8
+"""Rounds of a lane from which on it is held against them."""
+
 
 def drafted_by_head(trace: Trace) -> bool:
     """Whether an EAGLE-3 head drafted in this lane."""
@@ -42,6 +48,7 @@ def remarks(trace: Trace) -> list[str]:
         said.append(
             f"In {outside:.0%} of the rejected rounds the target's token was outside the draft vocabulary."
         )
+    said += _unhealthy(trace)
     figures = trace.metrics()
     # At place j those rounds were tested that kept all before it.
     kept = [
@@ -56,3 +63,21 @@ def remarks(trace: Trace) -> list[str]:
             f"in {kept[place]:.0%}: it drafts from its own states there, no longer from the target's."
         )
     return said
+
+
+def _unhealthy(trace: Trace) -> list[str]:
+    """A sentence where less was kept than of trained heads, if the lane kept tokens by the same rule as theirs."""
+    settings, figures = trace.settings, trace.metrics()
+    alike = settings.greedy and settings.lossless and not (settings.drafts_trees or settings.adaptive_gamma)
+    if not alike or figures.rounds < LEAST_ROUNDS:
+        return []
+    kept = [round(share, 2) for share in figures.per_position]  # as it is said
+    for place, (share, least) in enumerate(zip(kept, HEALTHY, strict=False), start=1):
+        if share < least:
+            return [
+                f"The head's drafted token {place} was kept in {share:.0%} of the rounds, and trained heads keep "
+                f"it in {least:.0%} or more: this text is harder than most or unlike those it learned from, it "
+                "was trained too little or for another model, or its config.json names other hidden states of the "
+                "target or another norm_before_residual than it was trained with."
+            ]
+    return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from threading import Event
 
 import torch
@@ -22,7 +21,6 @@ from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
-from specdemo.runs.head_health import head_remark
 from specdemo.runs.threads import decoding_threads
 from specdemo.runs.warm_up import warm_up
 from specdemo.settings import Settings
@@ -85,7 +83,7 @@ class LocalLane(Iterator[Round]):
             check_drafter(pair, settings)
         self._record = LaneRecord(pair, ids, settings)
         self._running: tuple[Runner, Drafter | None] | None = None
-        self._engine, self._remark = "", None
+        self._engine = ""
         with decoding_threads(pair):
             warm_up(pair, settings.engine)
             self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
@@ -99,10 +97,8 @@ class LocalLane(Iterator[Round]):
         with decoding_threads(self._record.pair):
             try:
                 return self._record.add(next(self._steps))
-            except BaseException as reason:
+            except BaseException:
                 self.close()
-                if isinstance(reason, StopIteration):  # a trial of the head may cost a forward of the target
-                    self._remark = head_remark(self._record.pair, self.trace())
                 raise
 
     def close(self) -> None:
@@ -112,7 +108,7 @@ class LocalLane(Iterator[Round]):
 
     def trace(self) -> Trace:
         """What it did so far."""
-        return replace(self._record.trace(self._engine_now()), remark=self._remark)
+        return self._record.trace(self._engine_now())
 
     def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[Step]:
         settings = lane.settings

@@ -108,15 +108,13 @@ class RaceView:
                 header["detail"] += f", {note}"
         self.headline = headline(traces, self.lanes, repeats) | {"run": self.run}
         titles = [header["title"] for header in self.lanes]
-        remarks = [f"{title}: {t.remark}" for title, t in zip(titles, traces, strict=True) if t.remark]
-        self.why = "\n".join(remarks) or None
         if len(traces) < 2:
             return
         self.verdict = _verdict(traces, titles)
         broken = any(t.server is not None and t.server.incomplete for t in traces)
         local = {t.prompt_ids for t in traces if t.server is None}
         if len(local) < 2 and not broken:  # speeds of different texts, or of half an answer, explain nothing
-            self.why = "\n".join(filter(None, (explain_race(traces, titles), *remarks))) or None
+            self.why = explain_race(traces, titles)
 
 
 def idle_value(lanes: Sequence[Settings]) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from made_traces import lane_of, plain_lane
-from toys import build, prompt_ids, skilled_head
+from toys import build, build_head, prompt_ids, skilled_head
 
 import specdemo
 from specdemo import ModelPair
@@ -152,3 +152,26 @@ def test_a_heads_own_causes_are_named() -> None:
     )
     assert outside_vocabulary(cut) is None, "top-k leaves out tokens that the head has"
     assert remarks(plain) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, True),
+        ({"acceptance": "sampling", "temperature": 1.0}, False),
+        ({"acceptance": "top_k"}, False),
+        ({"tree_nodes": 6}, False),
+        ({"adaptive_gamma": True}, False),
+    ],
+)
+def test_a_head_is_held_against_trained_ones_where_the_rule_is_theirs(
+    fields: dict[str, object], said: bool
+) -> None:
+    """Guards thresholds of greedy chains against lanes that keep tokens, or count rounds, otherwise."""
+    target = build("llama", eos=None)
+    pair = ModelPair(target, head=build_head(target))  # untrained
+    lane = Settings(drafter="eagle3", gamma=3, max_new_tokens=40, **fields)
+    trace = specdemo.run(pair, prompt_ids(9), lane)
+    assert any("trained heads keep it in" in sentence for sentence in remarks(trace)) is said
+    plain = specdemo.run(pair, prompt_ids(9), replace(lane, strategy="autoregressive"))
+    assert ("trained heads" in (explain(plain, trace) or "")) is said
