@@ -33,11 +33,11 @@ class TeacherForcing:
 
     def logits(self, ids: Sequence[int]) -> torch.Tensor:
         """Processed logits (n, vocabulary) at the places of ``ids`` (n,), each after all tokens before it."""
-        kept = len(self._prompt) - 1
+        prefix = len(self._prompt) - 1
         try:
             logits = self._runner.forward([self._prompt[-1], *ids[:-1]], keep=len(ids)).logits
         finally:
-            self._runner.rollback_to(kept)
+            self._runner.rollback_to(prefix)
         return self._sampler.scores(logits.to(self._sampler.device), self._prompt, ids[:-1])
 
     def probabilities(self, ids: Sequence[int]) -> torch.Tensor:

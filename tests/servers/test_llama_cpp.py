@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from llama_server import LlamaServer, llama_server, running
 from prometheus_client.parser import text_string_to_metric_families
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -25,7 +26,6 @@ from specdemo.runs.encode import encode
 from specdemo.runs.prompts import examples
 from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
-from specdemo.servers.llama_server import LlamaServer, llama_server, running
 from specdemo.training import gguf
 from specdemo.training.gguf import write_head, write_model
 from specdemo.training.head import new_head

@@ -142,7 +142,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     }
     missing = {name for name in imported if not ({name} | of.get(name, set())) & declared}
     # ZeroGPU brings the second, the tests' requirements the others, which only benches and the GGUF writer need.
-    elsewhere = {"specdemo", "spaces", "playwright", "xllamacpp", "gguf"}
+    elsewhere = {"specdemo", "spaces", "playwright", "gguf"}
     assert missing - elsewhere - sys.stdlib_module_names == set()
 
 

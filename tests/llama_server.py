@@ -1,7 +1,7 @@
-"""``python -m specdemo.servers.llama_server``: llama.cpp's server in a process of its own, for tests and benches.
+"""``python tests/llama_server.py``: llama.cpp's server in a process of its own.
 
 It is the server inside the package ``xllamacpp``, which brings no executable. The flags are those of
-``llama-server`` that the tests, the benches and the README of ``specdemo/servers`` need, with the same meanings.
+``llama-server`` that the tests and the README of ``specdemo/servers`` need, with the same meanings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def running(*flags: str) -> Iterator[LlamaServer]:
     Raises:
         RuntimeError: it does not start; with the end of its log.
     """
-    server = LlamaServer([sys.executable, "-m", __name__, *flags])
+    server = LlamaServer([sys.executable, __file__, *flags])
     try:
         yield server
     finally:
@@ -76,7 +76,7 @@ class LlamaServer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m specdemo.servers.llama_server", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-m", "--model", required=True, help="GGUF file of the target")
     parser.add_argument("-a", "--alias", help="the model's name")
     parser.add_argument("-md", "--spec-draft-model", "--model-draft", help="GGUF file of a draft")
