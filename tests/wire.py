@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-
-from specdemo.bench.tab import Page
+from tab import Page
 
 
 class Wire(Page):

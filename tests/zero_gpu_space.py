@@ -46,8 +46,9 @@ def platform() -> types.ModuleType:
 
 sys.modules["spaces.zero.torch"] = platform()
 
-from specdemo.bench.kills import PROMPT as WRITING  # noqa: E402
-from specdemo.bench.tab import Page, Tab, tokens_of  # noqa: E402
+from kills import PROMPT as WRITING  # noqa: E402
+from tab import Page, Tab, tokens_of  # noqa: E402
+
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import PairRequest, request_pair  # noqa: E402
 from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402

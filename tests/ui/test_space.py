@@ -20,10 +20,10 @@ import httpx
 import pytest
 import yaml
 from huggingface_hub import SpaceHardware
+from tab import Page, Tab, tokens_of
 from wire import Wire
 
 import specdemo
-from specdemo.bench.tab import Page, Tab, tokens_of
 from specdemo.cli.main import main
 from specdemo.cli.space import LARGEST, ROOT, space_files
 

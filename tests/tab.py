@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -122,25 +120,7 @@ def under_way(view: dict[str, Any]) -> bool:
     return bool(view["rounds"] or any(view.get("news", ())))
 
 
-def rounds_of(view: dict[str, Any], lane: int) -> list[dict[str, Any]]:
-    """The rounds of one lane in a race's view that has ended."""
-    rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk)]
-    return [round_ for round_ in rounds if round_["lane"] == lane]
-
-
 def tokens_of(view: dict[str, Any], lane: int) -> list[int]:
     """The output ids of one lane in a race's view that has ended."""
-    return [t["id"] for r in rounds_of(view, lane) for t in r["tokens"] if t["kind"] != "rejected"]
-
-
-def race(url: str, **changed: Any) -> tuple[float, list[float]]:
-    """A race in a tab of its own: seconds from Run to the first token, and the clocks of both lanes at the end."""
-    with Tab(_page(url)) as tab:
-        began, first = time.perf_counter(), 0.0
-        for view in tab.run(**changed):
-            if not first and under_way(view):
-                first = time.perf_counter() - began
-        return first, [rounds_of(view, lane)[-1]["seconds"] for lane in (0, 1)]
-
-
-_page = cache(Page)
+    rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk) if round_["lane"] == lane]
+    return [token["id"] for round_ in rounds for token in round_["tokens"] if token["kind"] != "rejected"]
