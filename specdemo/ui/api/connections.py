@@ -24,9 +24,8 @@ class BoundedConnection(AutoHTTPProtocol):
         super().connection_made(transport)
         self._watch: asyncio.TimerHandle | None = None
         self._look(object())
-        mine = self._network()
-        # Of a trusted proxy come many visitors; their requests are counted by the gate.
-        if mine is not None and sum(c._network() == mine for c in self.connections.copy()) > CONNECTIONS:
+        mine = _network(self)
+        if mine is not None and sum(_network(c) == mine for c in self.connections) > CONNECTIONS:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -35,10 +34,6 @@ class BoundedConnection(AutoHTTPProtocol):
             self._watch.cancel()
         super().connection_lost(exc)
 
-    def _network(self) -> str | None:
-        address = self.client[0] if self.client else ""
-        return None if not address or is_proxy(address) else network_of(address)
-
     def _look(self, last: object) -> None:
         """End a connection that has had no request since the last look, and no answer under way."""
         idle = self.cycle is None or self.cycle.response_complete
@@ -46,3 +41,9 @@ class BoundedConnection(AutoHTTPProtocol):
             self.transport.abort()
         else:
             self._watch = self.loop.call_later(HEADER_SECONDS, self._look, self.cycle)
+
+
+def _network(connection: Any) -> str | None:
+    """Where a connection comes from; None for a trusted proxy, of whose visitors the gate counts the requests."""
+    address = connection.client[0] if connection.client else ""
+    return None if not address or is_proxy(address) else network_of(address)

@@ -8,8 +8,6 @@ import sys
 from asyncio import Queue
 from collections.abc import Sequence
 from copy import copy
-from itertools import chain
-from sys import getsizeof
 from time import monotonic
 from typing import Any
 
@@ -17,16 +15,14 @@ import gradio as gr
 from gradio.components import State
 from gradio.routes import file_upload_statuses
 from gradio.state_holder import SessionState, StateHolder
-from gradio.utils import LRUCache
 
 from specdemo.models.request import is_public
 from specdemo.ui.api.connections import BoundedConnection
 from specdemo.ui.jobs.limits import Limits
 
 TIDY_SECONDS = 5.0
-MAILBOXES = 2_000
 MESSAGE_BYTES = 1_000
-"""That one takes beside its content."""
+"""That one takes beside its content, which is counted as text."""
 UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
 UPLOADS_TOLD = 64
@@ -115,7 +111,7 @@ class Mailbox(Queue[Any]):
         return 0.0 if self._asking else monotonic() - self._asked
 
     def _put(self, message: Any) -> None:
-        super()._put((message, size := MESSAGE_BYTES + nbytes(getattr(message, "output", None))))
+        super()._put((message, size := MESSAGE_BYTES + len(repr(getattr(message, "output", None)))))
         self.size += size
 
     def _get(self) -> Any:
@@ -124,7 +120,7 @@ class Mailbox(Queue[Any]):
         return message
 
 
-class Mailboxes(LRUCache[str, Queue[Any]]):
+class Mailboxes(dict[str, Queue[Any]]):
     """The mailboxes of all sessions, in place of Gradio's, which keeps everything for the last 2,000.
 
     Args:
@@ -132,7 +128,7 @@ class Mailboxes(LRUCache[str, Queue[Any]]):
     """
 
     def __init__(self, most: int) -> None:
-        super().__init__(MAILBOXES)
+        super().__init__()
         self._most = most
 
     def __setitem__(self, session: str, _: Queue[Any]) -> None:
@@ -153,15 +149,6 @@ class Mailboxes(LRUCache[str, Queue[Any]]):
             found.append(session)
             size -= box.size
         return found
-
-
-def nbytes(value: Any) -> int:
-    """Bytes of plain data in memory; what stands in it twice counts twice."""
-    if isinstance(value, dict):
-        inner = chain(value, value.values())
-    else:
-        inner = value if isinstance(value, list | tuple) else ()
-    return getsizeof(value) + sum(map(nbytes, inner))
 
 
 class Visitors:
