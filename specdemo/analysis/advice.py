@@ -24,7 +24,6 @@ from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
 from specdemo.analysis.engine_lines import engine_lines
 from specdemo.analysis.racing import ERROR, PLAIN, Contender, Dropped, Race
 from specdemo.analysis.report import ReportFiles
-from specdemo.analysis.what_if import Acceptance, Prediction, acceptance_of, predict
 from specdemo.settings import Settings
 
 SCHEMA = 1
@@ -71,8 +70,6 @@ class AdviceReport(ReportFiles):
         pair, dtype, quantization, machine, server: as of a sweep's report.
         draft_quantization: of the draft's weights.
         exit_layer: how many layers draft by early exit where the settings leave that open.
-        loading: the options of the command line that load the same pair, empty for a configured server; None where
-            no command can.
     """
 
     base: Settings
@@ -94,7 +91,6 @@ class AdviceReport(ReportFiles):
     texts: tuple[str | list[int], ...] = ()
     draft_quantization: str | None = None
     exit_layer: int | None = None
-    loading: str | None = None
     schema: int = SCHEMA
 
     row = AdviceRow
@@ -205,28 +201,6 @@ class AdviceReport(ReportFiles):
         fixed = [(n, c.gamma) for n, c in enumerate(self.contenders) if c.family == family and c.gamma]
         known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
         return max(known)[1] if known else None
-
-    @cached_property
-    def acceptance(self) -> tuple[Acceptance, ...]:
-        """Of each drafter, for predictions; none of a server's."""
-        found = []
-        for family in dict.fromkeys(c.family for c in self.contenders[1:]):
-            # An adaptive γ may choose to draft nothing, which does not say that there was nothing to draft.
-            fixed = {n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None}
-            costs = [row.draft_cost for row in self.rows if row.settings.drafter == family and row.draft_cost]
-            rounds = [s for r in self.counted if r.place in fixed for s in r.run.steps]
-            found.append(acceptance_of(family, rounds, fmean(costs) if costs else None) if rounds else None)
-        return tuple(filter(None, found))
-
-    def predict(self, draft_cost: float, verify_cost: float) -> list[Prediction]:
-        """What if a draft step cost ``draft_cost`` and a verify ``verify_cost`` target steps? A prediction.
-
-        See :func:`specdemo.analysis.what_if.predict`.
-
-        Raises:
-            SettingsError: a cost is none.
-        """
-        return predict(self.acceptance, draft_cost, verify_cost)
 
     def common(self) -> dict[str, Any]:
         """What holds for all rows and stands in every line of the CSV."""

@@ -22,7 +22,7 @@ from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.view.advice_view import COLUMNS, KIND_COLUMNS, OWN_CHOICE, advice_html, markdown
+from specdemo.view.advice_view import COLUMNS, KIND_COLUMNS, OWN_CHOICE
 from specdemo.view.measured_table import Column, number
 from specdemo.view.progress_text import advice_progress, left
 
@@ -31,13 +31,8 @@ SWEEP_FILES: Exports = {
     "csv": ("write the rows as CSV; - is the output", SweepReport.to_csv),
 }
 ADVICE_FILES: Exports = {
-    name: (f"write the report as {name}; - is the output", text)
-    for name, text in {
-        "json": AdviceReport.to_json,
-        "csv": AdviceReport.to_csv,
-        "markdown": markdown,
-        "html": advice_html,
-    }.items()
+    "json": (SWEEP_FILES["json"][0], AdviceReport.to_json),
+    "csv": (SWEEP_FILES["csv"][0], AdviceReport.to_csv),
 }
 SWEEP_COLUMNS: tuple[Column, ...] = (
     ("γ", "", lambda r: number(r.gamma, "d")),

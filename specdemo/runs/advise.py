@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,10 +18,9 @@ from specdemo.analysis.repetition import loops
 from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
-from specdemo.errors import PairError, SettingsError, quoted
+from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair
 from specdemo.models.quantization import quantization_of
-from specdemo.models.request import request_pair
 from specdemo.models.source import ASSETS
 from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.encode import encode_all
@@ -98,8 +96,7 @@ def stream_advice(
 
         pair, given = sweep_prompts(pair, prompts, settings)
         contenders = (Contender(), Contender(SERVER))
-        loading = "" if settings.server is not None else None
-        about = {"pair": pair.name, "dtype": "unknown", "server": pair.name, "loading": loading}
+        about = {"pair": pair.name, "dtype": "unknown", "server": pair.name}
     else:
         given = encode_all(pair, prompts, settings.chat)
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
@@ -112,7 +109,6 @@ def stream_advice(
             "models": model_names(pair),
             "draft_quantization": pair.draft and quantization_of(pair.draft),
             "exit_layer": exit_layer_of(pair, settings) if "early_exit" in families else None,
-            "loading": _loading(pair),
         }
     texts = tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts)
     report = AdviceReport(settings, contenders, len(given), kinds, budget, texts=texts, **about)
@@ -251,30 +247,6 @@ def model_names(pair: ModelPair) -> dict[str, str]:
 def _public_name(name: str) -> str:
     cached = HUB_CACHE.search(name)
     return cached[1].replace("--", "/") if cached else name.removeprefix(f"{ASSETS.parent}/")
-
-
-def _loading(pair: ModelPair) -> str | None:
-    """The options of the command line that load this pair; None where its name does not."""
-    try:
-        asked = request_pair(pair.name)
-    except PairError:
-        return None
-    names = model_names(pair)
-    for role, source in (("target", asked.target), ("draft", asked.draft)):
-        found = source and _public_name(str(source.folder or source.name))
-        if getattr(pair, role) is not None and names.get(role) != found:
-            return None
-    several = len({*(getattr(pair.target, "hf_device_map", None) or {}).values()}) > 1
-    options = {"--pair": pair.name, "--device": "auto" if several else pair.device.type, "--dtype": pair.dtype}
-    for role, model, usual in (
-        ("target", pair.target, asked.target_quantization),
-        ("draft", pair.draft, asked.draft_quantization),
-    ):
-        if model is not None and (found := quantization_of(model)) != usual:
-            options[f"--{role}-quantization"] = found or "none"
-    if pair.threads is not None:
-        options["--threads"] = str(pair.threads)
-    return shlex.join(word for option in options.items() for word in option)
 
 
 def _checked_budget(seconds: object) -> float:

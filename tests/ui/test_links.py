@@ -185,7 +185,7 @@ def test_what_cannot_be_used_is_said_and_left(query: str, notice: str) -> None:
 
 def test_what_belongs_to_others_is_not_mentioned() -> None:
     """Guards visitors of a Space, which adds parameters of its own."""
-    values, notices = read("__theme=dark&__sign=abc&logs=build&utm_source=x")
+    values, notices = read("__theme=dark&__sign=abc&logs=build&utm_source=x&sweep.c=0.2&sweep.v=1.5")
     assert (values, notices) == (from_query({})[0], [])
 
 

@@ -62,8 +62,6 @@ EVERY_CONTROL = {
     **{f"{lane}exit-layer": 6 for lane in ("lane1.", "", "lane3.", "lane4.")},
     "sweep.view": "methods",
     "sweep.budget": 30,
-    "sweep.c": 0.2,
-    "sweep.v": 1.5,
     "sweep.from": 3,
     "sweep.to": 4,
     "sweep.repeats": 2,

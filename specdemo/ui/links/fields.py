@@ -29,7 +29,6 @@ from specdemo.ui.panel.pair_controls import CUSTOM, NONE, devices, held_as, part
 from specdemo.ui.panel.prompt_source import DOMAINS, OWN, PANEL
 from specdemo.ui.panel.run_row import TABS
 from specdemo.ui.panel.server_choice import pair_choices, server_of
-from specdemo.ui.tabs.advice_results import COSTS
 from specdemo.ui.tabs.batch import MOST_REPEATS as MOST_BATCH_REPEATS
 from specdemo.ui.tabs.batch import MOST_ROWS
 from specdemo.ui.tabs.losslessness import DISTRIBUTION, GREEDY
@@ -204,8 +203,6 @@ def _sweep() -> list[Field]:
     return [
         Field("sweep.view", "choice", GAMMAS, "sweep-view", VIEWS),
         Field("sweep.budget", "whole", BUDGET, "sweep-budget", least=1, most=LONGEST_BUDGET),
-        Field("sweep.c", "number", COSTS[0], "what-if-c", most=1),
-        Field("sweep.v", "number", COSTS[1], "what-if-v", least=1, most=3),
         Field("sweep.from", "whole", 2, "sweep-from", least=1, most=MAX_GAMMA),
         Field("sweep.to", "whole", 8, "sweep-to", least=1, most=MAX_GAMMA),
         Field("sweep.repeats", "whole", 3, "sweep-repeats", least=1, most=MOST_REPEATS),

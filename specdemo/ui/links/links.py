@@ -38,7 +38,8 @@ LONGEST_NAME = 60
 OTHERS = ("__", "utm_")
 """Parameters that begin so belong to a Space or to a tracker."""
 
-OTHERS_WHOLE = frozenset({"logs", "deep_link", "embed", "fbclid", "ref"})
+OTHERS_WHOLE = frozenset({"logs", "deep_link", "embed", "fbclid", "ref", "sweep.c", "sweep.v"})
+"""The last two were a prediction's costs in links of earlier versions; what they set is gone."""
 ON, OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
 WHOLE = re.compile(r"[+-]?[0-9]{1,16}")
 NUMBER = re.compile(r"[+-]?([0-9]{1,9}(\.[0-9]{0,20})?|\.[0-9]{1,20})")

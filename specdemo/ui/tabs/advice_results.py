@@ -1,4 +1,4 @@
-"""What the advisor shows: its recommendation, a chart of intervals, a table, lines to take away, and what-if."""
+"""What the advisor shows: its recommendation, a chart of intervals, a table, and lines to take away."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ import gradio as gr
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import ENGINES
 from specdemo.files import slug, write_whole
-from specdemo.ui.event_options import QUIET
 from specdemo.ui.tabs.measured import headline_html
 from specdemo.ui.tabs.sweep_results import Offer
 from specdemo.ui.tabs.tab_parts import Updates
-from specdemo.view.advice_view import advice_html, advice_tables, forest, markdown, predictions_html
+from specdemo.view.advice_view import advice_tables, forest
 
-FILES = {"csv": AdviceReport.to_csv, "json": AdviceReport.to_json, "md": markdown, "html": advice_html}
-LABELS = {"csv": "CSV", "json": "JSON", "md": "Markdown", "html": "HTML"}
-COSTS = (0.05, 1.02)
-"""c and v with which the prediction begins: a large target on a GPU."""
-SLIDERS = (
-    ("c", "A draft step costs c target steps", 0, 1, COSTS[0]),
-    ("v", "A verify costs v target steps", 1, 3, COSTS[1]),
-)
+FILES = {"csv": AdviceReport.to_csv, "json": AdviceReport.to_json}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +59,14 @@ def create_advice_results() -> AdviceResults:
                 with gr.Tab(name):
                     language = "python" if engine == "transformers" else "shell"
                     code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
-        with gr.Accordion("What if the costs were others?", open=False, elem_id="advice-what-if"):
-            draft, verify = (
-                gr.Slider(low, high, value, step=0.01, label=label, elem_id=f"what-if-{name}")
-                for name, label, low, high, value in SLIDERS
-            )
-            prediction = gr.HTML(padding=False, elem_id="advice-prediction")
         with gr.Row(visible=False, elem_classes="measured-files") as row:
             files = {
-                ending: gr.DownloadButton(f"Save as {name}", size="sm", min_width=110, elem_id=f"advice-{ending}")
-                for ending, name in LABELS.items()
+                ending: gr.DownloadButton(
+                    f"Save as {ending.upper()}", size="sm", min_width=110, elem_id=f"advice-{ending}"
+                )
+                for ending in FILES
             }
-    known = gr.State(())
-    changes = [known.change, draft.change, verify.change]
-    gr.on(changes, predictions_html, [known, draft, verify], prediction, trigger_mode="always_last", **QUIET)
+    known = gr.State(False)
     return AdviceResults(area, headline, chart, table, code, known, row, files)
 
 
@@ -93,7 +79,7 @@ def show_advice(offer: Offer, results: AdviceResults, report: AdviceReport) -> U
         results.headline: headline_html(figure, not pays, report.recommendation),
         results.chart: forest(report),
         results.table: advice_tables(report),
-        results.known: report.acceptance,
+        results.known: True,
         results.row: gr.update(visible=False),
         offer.settings: report.settings(),
         offer.button: gr.update(

@@ -182,9 +182,9 @@ def used(measured: Settings, *methods: str) -> list[Any]:
     return [gr.update(value=said, interactive=False), *shared, *chosen, *options]
 
 
-def _results_of(view: str, advised: Sequence[Any]) -> list[Any]:
+def _results_of(view: str, advised: bool) -> list[Any]:
     """The results that answer this view's question: a sweep or its example, advice if there is any; no button."""
-    return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and bool(advised), False)]
+    return [gr.update(visible=shown) for shown in (view == GAMMAS, view == METHODS and advised, False)]
 
 
 def _fitting(pair: str, view: str) -> list[Any]:
