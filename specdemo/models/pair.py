@@ -145,6 +145,13 @@ def context_of(model: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
 
 
+def is_encoder_family(model_type: str) -> bool:
+    """Whether models of this type can fill in masked tokens: they decode only if they are told to."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES  # late, as below
+
+    return model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+
 def check_can_decode(role: str, model: PreTrainedModel) -> None:
     from transformers import PreTrainedModel  # two seconds, so not before there is a model
 
@@ -154,11 +161,21 @@ def check_can_decode(role: str, model: PreTrainedModel) -> None:
             f"{role}: {type(model).__name__} is no causal language model of transformers; "
             "load it with AutoModelForCausalLM."
         )
+    if getattr(model.config, "is_decoder", True) is False and is_encoder_family(model.config.model_type):
+        raise PairError(
+            f"{role}: {type(model).__name__} is set up as an encoder, whose tokens see those behind them; choose "
+            "a decoder, or set is_decoder=True in its configuration if it was trained as one."
+        )
     if getattr(model.config, "is_encoder_decoder", False):
         raise PairError(f"{role}: {type(model).__name__} is an encoder-decoder model; choose a decoder-only one.")
     if "past_key_values" not in inspect.signature(model.forward).parameters:
         raise PairError(f"{role}: {type(model).__name__} has no KV cache; choose an architecture that has one.")
-    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    config = model.config.get_text_config()
+    if not hasattr(config, "num_hidden_layers"):
+        raise PairError(
+            f"{role}: {type(model).__name__} is no single stack of layers; choose another architecture."
+        )
+    layers = set(getattr(config, "layer_types", None) or ())
     if getattr(model, "_is_stateful", False) or not layers <= ATTENTION_LAYERS:
         raise PairError(
             f"{role}: {type(model).__name__} keeps a recurrent state that cannot be rolled back after a "

@@ -52,7 +52,7 @@ class RaggedCache(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Called by each attention layer with its new keys and values (B, heads, count, dim)."""
         while len(self.layers) <= layer_idx:
-            self.layers.append(_RaggedLayer())
+            self.layers.append(RaggedLayer())
         return self.layers[layer_idx].update(key_states, value_states, self._place)
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -78,7 +78,7 @@ class _Place:
         return (self._rows * capacity + self.slots).flatten()
 
 
-class _RaggedLayer(CacheLayerMixin):
+class RaggedLayer(CacheLayerMixin):
     """One layer's keys and values, stored (B, slots, heads, dim) so that a token's are one piece of memory."""
 
     is_sliding = False

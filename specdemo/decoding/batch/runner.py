@@ -27,7 +27,7 @@ class RaggedRunner:
         self.model = model
         self._forward = Forward(model)
         self.device = self._forward.device
-        self._cache = RaggedCache(rows, self.device)
+        self.cache = RaggedCache(rows, self.device)
         self._config = model.config.get_text_config()
         self._last_position = (getattr(self._config, "max_position_embeddings", None) or 2**31) - 1
         self._additive = model.config._attn_implementation == "eager"
@@ -35,12 +35,12 @@ class RaggedRunner:
     @property
     def lengths(self) -> list[int]:
         """Tokens of each row in the cache."""
-        return list(self._cache.lengths)
+        return list(self.cache.lengths)
 
     @property
     def nbytes(self) -> int:
         """Bytes of keys and values allocated."""
-        return self._cache.nbytes
+        return self.cache.nbytes
 
     def forward(self, feeds: Sequence[Sequence[int]] | torch.Tensor, last: bool = False) -> torch.Tensor:
         """Append to every row its tokens, at least one.
@@ -55,7 +55,7 @@ class RaggedRunner:
         """
         tokens, counts = _filled(feeds)
         count = tokens.shape[1]
-        cache = self._cache
+        cache = self.cache
         cache.open(count)
         places = sorted({c - 1 for c in counts}) if last else range(count)
         every = len(places) == count
@@ -79,19 +79,19 @@ class RaggedRunner:
         Raises:
             ValueError: a row holds fewer.
         """
-        for held, length in zip(self._cache.lengths, lengths, strict=True):
+        for held, length in zip(self.cache.lengths, lengths, strict=True):
             if not 0 <= length <= held:
                 raise ValueError(f"cannot roll back from {held} tokens to {length}")
-        self._cache.lengths = list(lengths)
+        self.cache.lengths = list(lengths)
 
     def keep(self, rows: Sequence[int]) -> None:
         """Let go of all rows but these, in this order."""
-        self._cache.keep(rows)
+        self.cache.keep(rows)
 
     def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
         """What each new token may look at: (B, 1, n, slots), one a kind of layer if the model has several."""
-        queries = self._cache.positions[:, None, :, None]
-        slots = torch.arange(self._cache.width, device=self.device)
+        queries = self.cache.positions[:, None, :, None]
+        slots = torch.arange(self.cache.width, device=self.device)
         seen = slots <= queries
         masks = {"full_attention": seen}
         if (window := getattr(self._config, "sliding_window", None)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
@@ -9,6 +10,7 @@ from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.masks import ignores_masks
 from specdemo.decoding.lane import Lane
+from specdemo.decoding.trials import check_trees, once
 from specdemo.drafters import DRAFTERS, PARTS, offered_with, register
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
@@ -22,10 +24,11 @@ for _spec in (model.SPEC, prompt_lookup.SPEC, early_exit.SPEC, eagle3.SPEC):
 
 
 def check_drafter(pair: ModelPair, settings: Settings) -> None:
-    """Refuse what this pair cannot draft with.
+    """Refuse what this pair cannot draft with. Before a model's first tree two small forwards try it.
 
     Raises:
         SettingsError: names the field, and what would work.
+        PairError: a model that is to read trees computes no finite numbers.
     """
     spec = DRAFTERS[settings.drafter]
     if spec.needs is not None and spec.needs not in pair.parts:
@@ -36,9 +39,11 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         )
     spec.check(pair, settings)
     if settings.drafts_trees:
-        _check_masks("target", pair.target)
-        if spec.needs == "draft":
-            _check_masks("draft", pair.draft)
+        models = {"target": pair.target} | ({"draft": pair.draft} if spec.needs == "draft" else {})
+        for role, model in models.items():
+            _check_masks(role, model)
+        for role, model in models.items():
+            once(pair, f"{role} in trees", partial(check_trees, role, model, settings.engine))
 
 
 def _check_masks(role: str, model: PreTrainedModel) -> None:

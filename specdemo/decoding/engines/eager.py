@@ -86,7 +86,8 @@ class EagerRunner:
         end = length + len(path)  # the leading places of a path need not move
         if not 0 <= length <= end <= self.length or (path and length + path[-1] >= self.length):
             raise ValueError(f"cannot roll back from {self.length} tokens to {end}")
-        layers = self._cache.layers[: self._layers]
+        # Layers that read an image hold nothing of a text.
+        layers = [layer for layer in self._cache.layers[: self._layers] if layer.length]
         if leading < len(path):
             for layer in layers:
                 moved = torch.tensor(path[leading:], device=layer.keys.device) - leading

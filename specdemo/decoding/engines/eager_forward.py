@@ -51,7 +51,9 @@ class Forward:
         quantised = getattr(model, "hf_quantizer", None) is not None
         self._without_gradients = torch.no_grad if quantised else torch.inference_mode
         # Prefill needs only its last logits; architectures without this argument compute them all.
-        self._slices_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        takes = inspect.signature(model.forward).parameters
+        self._slices_logits = "logits_to_keep" in takes
+        self._takes_positions = "position_ids" in takes
 
     def __call__(
         self, tokens: torch.Tensor, cache: Cache, keep: int | torch.Tensor, **inputs: Any
@@ -74,6 +76,10 @@ class Forward:
             keep = torch.empty(0, dtype=torch.long, device=self.device)
         if self._slices_logits:
             inputs["logits_to_keep"] = keep
+        if self._takes_positions and "position_ids" not in inputs:
+            # As generate does: left alone, some models count otherwise, from a filler token on or from 0 again.
+            begin = cache.get_seq_length()
+            inputs["position_ids"] = torch.arange(begin, begin + tokens.shape[1], device=self.device)[None]
         with self._without_gradients(), evaluating(self._modules):
             logits = self.model(input_ids=tokens, past_key_values=cache, use_cache=True, **inputs).logits
         if not self._slices_logits:

@@ -26,13 +26,15 @@ HOOK_TABLES = (
 
 def layer_list(model: PreTrainedModel) -> str | None:
     """Dotted name of the list that holds the decoder layers; None for an architecture built otherwise."""
-    count = model.config.get_text_config().num_hidden_layers
+    count, decoder = model.config.get_text_config().num_hidden_layers, model.get_decoder()
+    inside = next((name for name, module in model.named_modules() if module is decoder), "")
     found = [
         name
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == count
     ]
-    return min(found, key=lambda name: name.count("."), default=None)
+    # The encoder of images may have as many layers.
+    return min(found, key=lambda name: (not name.startswith(inside), name.count(".")), default=None)
 
 
 def with_layers(model: PreTrainedModel, layers: Sequence[nn.Module]) -> PreTrainedModel:

@@ -1,0 +1,128 @@
+"""Does a model decode here as it should? Found out by trying, before anybody waits for its output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.engines.select import Engine, choose
+from specdemo.decoding.tree import Tree
+from specdemo.decoding.trial_cache import MadeUpPast, TrialCache
+from specdemo.errors import PairError, SettingsError, SpecDemoError
+from specdemo.models.failures import not_finite, out_of_memory
+from specdemo.models.pair import ModelPair, context_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+TOKENS = 16
+"""Of a trial from the beginning of a text."""
+TREE = Tree([0] * 8 + [1] * 3 + [9] * 3)
+"""A path of three tokens whose slots are far from their depths, among others that it must not see."""
+PATH = TREE.path(12)
+TOLERANCE, ROUGH_TOLERANCE = 0.005, 0.25
+"""Of differences, in float32 and in coarser types; what is wrong altogether is off by more than one."""
+
+
+def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> None:
+    """Whether tokens fed one by one and several at once, behind a rollback, give the logits of one forward.
+
+    These are the forwards that a first run would have to warm up anyway.
+
+    Raises:
+        PairError: they do not, or the model fails.
+    """
+
+    def refused(reason: str) -> PairError:
+        return PairError(
+            f"{role}: {type(model).__name__} cannot decode with a KV cache ({reason}); choose another model."
+        )
+
+    runner = EagerRunner(model, engine)
+    count = min(TOKENS, context_of(model) or TOKENS)
+    ids, begin = tokens_of(model, count), count // 2
+    with trying(refused):
+        whole = runner.forward(ids, count).logits
+        runner.rollback_to(begin)
+        feeds = [feed for feed in (ids[begin : begin + 1], ids[begin + 1 :]) if feed]
+        parts = torch.cat([runner.forward(feed, len(feed)).logits for feed in feeds])
+    rows = differences(parts, whole[begin:])
+    # In coarse types a mixture of experts may choose another expert at a near tie in one row, and is not wrong.
+    off = rows.max() if model.dtype == torch.float32 else rows.median()
+    if off > tolerance(model.dtype):  # a run of NaN is told when it ends
+        raise refused("its logits there are not those of one forward over all tokens")
+
+
+def check_trees(role: str, model: PreTrainedModel, engine: str) -> None:
+    """Whether the tokens of a draft tree give the logits of a path alone, past every window.
+
+    Raises:
+        SettingsError: they do not, or the model takes no such tokens.
+        PairError: the logits are not finite.
+    """
+    if choose(model, engine).name == "direct":  # which is our own code, for models known to the last detail
+        return
+
+    def refused(reason: str) -> SettingsError:
+        return SettingsError(
+            "tree_nodes", f"the {role}, a {type(model).__name__}, reads no draft trees ({reason}); set it to 0."
+        )
+
+    for empty in (True, False):
+        with trying(refused):
+            off = _tree_off(model, MadeUpPast(model, empty))
+        if math.isnan(off):
+            raise not_finite(role)
+        if off > tolerance(model.dtype):
+            raise refused("tokens of a path come out otherwise than without the rest of the tree")
+
+
+def _tree_off(model: PreTrainedModel, past: MadeUpPast) -> float:
+    ids, begin = tokens_of(model, len(TREE.depths)), past.length
+    runner = EagerRunner(model, "eager", cache=TrialCache(past, begin))
+    runner.length = begin
+    together = runner.forward(ids[:1], len(ids), torch.tensor(ids[1:]), TREE.branches(begin)).logits
+    runner.rollback_to(begin)
+    alone = runner.forward([ids[0], *(ids[slot] for slot in PATH)], 1 + len(PATH)).logits
+    return differences(together[[*PATH]], alone[1:]).max().item()
+
+
+def once(pair: ModelPair, name: str, check: Callable[[], None]) -> None:
+    """Run a check that a pair has not passed yet."""
+    if name not in pair.prepared:
+        check()
+        pair.prepared.add(name)
+
+
+def tokens_of(model: PreTrainedModel, count: int) -> list[int]:
+    """Ids that the model knows, unlike one another as far as it has so many; a filler is often the first."""
+    known = model.get_input_embeddings().weight.shape[0]
+    return [(1 + token) % known for token in range(count)]
+
+
+@contextmanager
+def trying(refused: Callable[[str], SpecDemoError]) -> Iterator[None]:
+    """Turns what a model raises into a refusal; memory that ran out says nothing of the model."""
+    try:
+        yield
+    except SpecDemoError:
+        raise
+    except Exception as error:  # a family's own code, which may raise anything
+        if out_of_memory(error):
+            raise
+        raise refused(f"{type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
+
+
+def differences(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """(n,) how far each row of logits (n, V) is off, in standard deviations of that row; NaN where any is."""
+    return (got - expected).pow(2).mean(-1).sqrt() / expected.std(-1)
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Of a difference."""
+    return TOLERANCE if dtype == torch.float32 else ROUGH_TOLERANCE
