@@ -13,8 +13,7 @@ from threading import Thread
 import pytest
 from made_traces import plain_lane
 
-from specdemo.cli.files import FileProblem
-from specdemo.cli.files import write as write_output
+from specdemo.cli.files import FileProblem, write_exports
 from specdemo.files import write_whole
 from specdemo.view.export import export_html
 
@@ -36,7 +35,7 @@ def full_disk() -> Iterator[None]:
     ("write", "error"),
     [
         (lambda path: write_whole(path, LARGE), OSError),
-        (lambda path: write_output(str(path), LARGE), FileProblem),
+        (lambda path: write_exports({"json": str(path)}, {"json": ("", str)}, LARGE), FileProblem),
         (lambda path: export_html([plain_lane([0.1])], path), OSError),
     ],
     ids=["text", "command line", "replay"],

@@ -6,13 +6,9 @@ The only module here that knows the engines from inside.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import median
-from typing import Any
-from unittest.mock import patch
-from weakref import WeakSet
 
 import torch
 from transformers import PreTrainedModel
@@ -42,20 +38,6 @@ def seconds_of(runner: EagerRunner, count: int) -> float:
     took = time.perf_counter() - began
     runner.rollback_to(length)
     return took
-
-
-@contextmanager
-def alive_runners(kind: type = EagerRunner) -> Iterator[WeakSet[Any]]:
-    """The runners that are opened while this is entered, for as long as they live."""
-    alive: WeakSet[Any] = WeakSet()
-    init = kind.__init__
-
-    def opened(runner: Any, *arguments: Any, **options: Any) -> None:
-        init(runner, *arguments, **options)
-        alive.add(runner)
-
-    with patch.object(kind, "__init__", opened):
-        yield alive
 
 
 def now(device: torch.device) -> float:

@@ -184,21 +184,16 @@ def head(args: Args, device: torch.device, *names: str, **more: Any) -> Results:
     return {"date": date.today().isoformat(), "machine": machine_of(device), **pair, "settings": settings}
 
 
-def as_json(results: Results) -> str:
-    """The text of a results file; benches without a table print it."""
-    return json.dumps(results, indent=1, ensure_ascii=False)
-
-
 def write(path: Path | None, results: Results) -> None:
     """Write the results as JSON; None writes nothing."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, as_json(results) + "\n")
+        write_whole(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
-def spread(middle: str, ends: str, unit: str = "×") -> str:
+def spread(middle: str, ends: str) -> str:
     """The format of a median with the least and the most, by their names, such as ``1.76× (1.70 to 1.81)``."""
-    return f"{{{middle}:.2f}}{unit} ({{{ends}[0]:.2f}} to {{{ends}[1]:.2f}})"
+    return f"{{{middle}:.2f}}× ({{{ends}[0]:.2f}} to {{{ends}[1]:.2f}})"
 
 
 def columns(formats: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
