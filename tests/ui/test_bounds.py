@@ -386,7 +386,7 @@ def test_heads_that_do_not_end_and_connections_without_number_are_ended(monkeypa
             for reader, _ in (silent, half, again):
                 await ended(reader)
             whole[1].close()
-            many = [await opened(get.format("/slow") + "\r\n") for _ in range(5)]
+            many = [await opened(get.format("/slow") + "\r\n") for _ in range(6)]
             one_more = await opened(get.format("/") + "\r\n")
             await ended(one_more[0])
             other = await opened(get.format("/") + "\r\n", "127.0.0.2")

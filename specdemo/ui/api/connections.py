@@ -24,8 +24,11 @@ class BoundedConnection(AutoHTTPProtocol):
         super().connection_made(transport)
         self._watch: asyncio.TimerHandle | None = None
         self._look(object())
-        mine = _network(self)
-        if mine is not None and sum(_network(c) == mine for c in self.connections) > CONNECTIONS:
+        address, _ = self.client or ("0.0.0.0", 0)
+        self.network = network_of(address)
+        alike = sum(getattr(c, "network", None) == self.network for c in self.connections)
+        # Through a trusted proxy come many visitors, whose requests are counted by the gate.
+        if alike > CONNECTIONS and not is_proxy(address):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -41,9 +44,3 @@ class BoundedConnection(AutoHTTPProtocol):
             self.transport.abort()
         else:
             self._watch = self.loop.call_later(HEADER_SECONDS, self._look, self.cycle)
-
-
-def _network(connection: Any) -> str | None:
-    """Where a connection comes from; None for a trusted proxy, of whose visitors the gate counts the requests."""
-    address = connection.client[0] if connection.client else ""
-    return None if not address or is_proxy(address) else network_of(address)
