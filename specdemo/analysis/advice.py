@@ -1,32 +1,27 @@
-"""What the advisor measured: its rows, which setting it recommends, how sure that is, and all of it as files."""
+"""What the advisor measured: its rows, which setting it recommends, and how sure that is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from math import exp, fsum
-from statistics import fmean
+from itertools import chain, groupby
+from math import exp, fsum, log, sqrt
+from statistics import fmean, stdev
 from typing import Any
 
-from specdemo.analysis.advice_rows import (
-    AdviceRow,
-    AdviceRun,
-    blocks_of,
-    figures_of,
-    interval_of,
-    method_of,
-    settings_of,
-    speedups,
-)
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
+from specdemo.analysis.contenders import Contender
 from specdemo.analysis.engine_lines import engine_lines
-from specdemo.analysis.racing import ERROR, PLAIN, Contender, Dropped, Race
-from specdemo.analysis.report import ReportFiles
+from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Dropped, Race
+from specdemo.analysis.report import Report
+from specdemo.analysis.rows import Row, Run, figures_of
+from specdemo.analysis.speedup import student_95
+from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
-SCHEMA = 1
+FEW_PROMPTS = 4
+"""Fewer say nothing about prompts in general: the interval is then that of these prompts, over their runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,8 @@ class KindRow:
 
 
 @dataclass(frozen=True)
-class AdviceReport(ReportFiles):
-    """What an advisor's race measured, whole or so far.
+class AdviceReport(Report):
+    """What an advisor's race measured.
 
     Attributes:
         base: the settings that all contenders share.
@@ -61,13 +56,11 @@ class AdviceReport(ReportFiles):
         kinds: the kind of each prompt; empty where none were given.
         budget_seconds: for all runs.
         seconds: spent so far.
-        runs: the finished ones, in the order in which they were made.
-        texts: the prompts as they were given, texts or token ids.
         looping: numbers of the prompts, from 1, whose plain output loops.
         models: names of the models by role, as their files are called.
         error: chance that the race dropped the fastest contender.
         complete: whether the race ended by itself, by a decision or by its budget.
-        pair, dtype, quantization, machine, server: as of a sweep's report.
+        texts: the prompts as they were given, texts or token ids.
         draft_quantization: of the draft's weights.
         exit_layer: how many layers draft by early exit where the settings leave that open.
     """
@@ -78,52 +71,77 @@ class AdviceReport(ReportFiles):
     kinds: tuple[str, ...] = ()
     budget_seconds: float = 120.0
     seconds: float = 0.0
-    runs: tuple[AdviceRun, ...] = ()
     looping: tuple[int, ...] = ()
     models: dict[str, str] | None = None
     error: float = ERROR
     complete: bool = False
-    pair: str = "in memory"
-    dtype: str = "float32"
-    quantization: str | None = None
-    machine: dict[str, Any] | None = None
-    server: str | None = None
     texts: tuple[str | list[int], ...] = ()
     draft_quantization: str | None = None
     exit_layer: int | None = None
-    schema: int = SCHEMA
 
-    row = AdviceRow
-    left_out = ("settings",)
+    row = Row
+    left_out = ("settings", "drafter")
+    own = ("budget_seconds", "all_prompts")
     record = (
-        *("schema", "pair", "models", "dtype", "quantization", "draft_quantization", "machine", "server", "base"),
-        *("prompts", "kinds", "texts", "budget_seconds", "seconds", "error", "complete", "recommendation"),
-        *("certainty", "looping", "rows", "by_kind", "contenders", "runs"),
+        *(
+            "models",
+            "draft_quantization",
+            "base",
+            "prompts",
+            "kinds",
+            "texts",
+            "budget_seconds",
+            "seconds",
+            "error",
+        ),
+        *("recommendation", "certainty", "looping", "by_kind", "contenders"),
     )
+
+    @property
+    def all_prompts(self) -> int:
+        """Those that were given; a row counts its own."""
+        return self.prompts
+
+    def run_record(self, run: Run) -> dict[str, Any]:
+        """As of every report."""
+        place = self.contenders.index(run.contender)
+        return {"place": place, "wall_seconds": run.wall_seconds, "memory": run.memory, "run": run.as_dict()}
+
+    @cached_property
+    def blocks(self) -> list[list[Run]]:
+        """The runs of each block that has a plain one, in order; all figures are of these."""
+        grouped = (list(some) for _, some in groupby(self.runs, key=lambda r: r.repeat))
+        return [some for some in grouped if any(r.contender == self.contenders[0] for r in some)]
 
     @cached_property
     def race(self) -> Race:
         """The race as its finished blocks leave it."""
         race = Race(self.contenders, self.error)
-        for block in blocks_of(self.runs):
-            if found := block_speedups(block):
-                race.add(found, self.kind_of(block[0].run.prompt))
+        for block in self.blocks:
+            if found := self.block_speedups(block):
+                race.add(found, self.kind_of(block[0].prompt))
         return race
 
+    def block_speedups(self, block: Sequence[Run]) -> dict[int, float]:
+        """Each contender's speed over plain decoding's in one block that has both, by its place."""
+        plain = [r for r in block if r.contender == self.contenders[0]]
+        logs = {self.contenders.index(r.contender): log_speedups([r], plain) for r in block if r not in plain}
+        return {place: exp(fmean(found.popitem()[1])) for place, found in logs.items() if found}
+
     @cached_property
-    def counted(self) -> tuple[AdviceRun, ...]:
-        """The runs of blocks that have their plain run: all figures are of these."""
-        return tuple(chain.from_iterable(blocks_of(self.runs)))
+    def counted(self) -> tuple[Run, ...]:
+        """The runs of blocks that have their plain run."""
+        return tuple(chain.from_iterable(self.blocks))
 
     def kind_of(self, prompt: int) -> str:
         """Of a prompt, by its number from 0; empty where kinds were not given."""
         return self.kinds[prompt] if self.kinds else ""
 
     @cached_property
-    def rows(self) -> tuple[AdviceRow, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """One for each contender that ran: the recommended one, then those still in the race, then the dropped."""
-        ran = {r.place for r in self.counted}
-        rows = {n: self._row(n) for n in self.race.entered if n in ran}
+        ran = {r.contender for r in self.counted}
+        rows = {n: self._row(n) for n in self.race.entered if self.contenders[n] in ran}
 
         def rank(place: int) -> tuple[bool, bool, float]:
             return place != self.race.leader, place in self.race.dropped, -(rows[place].speedup or 0.0)
@@ -131,7 +149,7 @@ class AdviceReport(ReportFiles):
         return tuple(rows[n] for n in sorted(rows, key=rank))
 
     @property
-    def best(self) -> AdviceRow | None:
+    def best(self) -> Row | None:
         """The recommended row, which may be plain decoding; None before the first whole block."""
         return self.rows[0] if self.race.blocks and len(self.rows) > 1 else None
 
@@ -141,23 +159,23 @@ class AdviceReport(ReportFiles):
         leader, family = self.race.leader, self.contenders[self.race.leader].family
         others = {n: self._speedup(n) for n in self.race.entered if self.contenders[n].family not in ("", family)}
         known = {n: s for n, s in others.items() if s is not None}
-        if not known and leader != PLAIN:
-            known = {PLAIN: 1.0}
+        if not known and leader != PLACE_OF_PLAIN:
+            known = {PLACE_OF_PLAIN: 1.0}
         return self.race.behind(max(known, key=known.__getitem__), leader) if known else None
 
     @property
     def certainty(self) -> float | None:
         """That the recommended method is faster than the best of every other, at least; None without a rival."""
-        return self.rival and self.rival.certainty
+        return self.rival.certainty if self.rival else None
 
     @property
     def pays(self) -> bool | None:
         """Whether anything is faster than plain decoding; None where that is open."""
         if self.best is None:
             return None
-        if self.race.leader == PLAIN:
+        if self.race.leader == PLACE_OF_PLAIN:
             return False if (self.certainty or 0.0) >= 1 - self.error else None
-        return True if self.race.behind(PLAIN, self.race.leader).certainty >= 1 - self.error else None
+        return True if self.race.behind(PLACE_OF_PLAIN, self.race.leader).certainty >= 1 - self.error else None
 
     @property
     def recommendation(self) -> str:
@@ -168,16 +186,16 @@ class AdviceReport(ReportFiles):
     def by_kind(self) -> tuple[KindRow, ...]:
         """The best for each kind of prompt, where there are several."""
         names = [*dict.fromkeys(self.kinds)]
-        return tuple(filter(None, map(self._kind_row, names))) if len(names) > 1 else ()
+        return tuple(row for row in map(self._kind_row, names) if row) if len(names) > 1 else ()
 
     @property
     def names(self) -> list[str]:
         """Every contender as sentences have it, by place."""
-        return [method_of(c) + (f", {c.width}" if c.width else "") for c in self.contenders]
+        return [c.name for c in self.contenders]
 
     def settings(self) -> Settings:
         """What to run with: the recommended settings, plain decoding before anything was measured."""
-        return settings_of(self.contenders[self.race.leader], self.base)
+        return self.contenders[self.race.leader].settings(self.base)
 
     def code(self, engine: str) -> str:
         """The lines that set the recommendation in an engine, or a comment that says why they cannot.
@@ -202,49 +220,63 @@ class AdviceReport(ReportFiles):
         known = [(speedup, gamma) for n, gamma in fixed if (speedup := self._speedup(n)) is not None]
         return max(known)[1] if known else None
 
-    def common(self) -> dict[str, Any]:
-        """What holds for all rows and stands in every line of the CSV."""
-        names = ("acceptance", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
-        own = ("budget_seconds", "prompts", "complete", "pair", "dtype", "quantization", "server")
-        return {
-            **{name: getattr(self.base, name) for name in names},
-            **{f"all_{name}" if name == "prompts" else name: getattr(self, name) for name in own},
-            **(self.machine or {}),
-            "schema": self.schema,
-        }
-
-    def _row(self, place: int) -> AdviceRow:
+    def _row(self, place: int) -> Row:
         contender, dropped = self.contenders[place], self.race.dropped.get(place)
-        of_place = [[r for r in self.counted if r.place == n] for n in (place, PLAIN)]
-        return AdviceRow(
-            settings=settings_of(contender, self.base),
-            method=method_of(contender),
-            **figures_of(contender, *of_place),
-            seconds=fsum(r.wall_seconds for r in self.runs if r.place == place),
-            verdict=verdict(self, place),
-            dropped=None if dropped is None or place == PLAIN else dropped_text(dropped, self.names),
-        )
+        own, plain = ([r for r in self.counted if r.contender == self.contenders[n]] for n in (place, 0))
+        found = figures_of(contender, self.base, own, plain)
+        interval, over = interval_of(log_speedups(own, plain)) if place != PLACE_OF_PLAIN else (None, None)
+        found |= {
+            "tokens_per_second": ratio(found["emitted"], fsum(r.seconds for r in own)),
+            "speedup": self._speedup(place),
+            "interval": interval,
+            "interval_over": over,
+            "seconds": fsum(r.wall_seconds for r in self.runs if r.contender == contender),
+            "verdict": verdict(self, place),
+            "dropped": None if dropped is None or place == PLACE_OF_PLAIN else dropped_text(dropped, self.names),
+        }
+        return Row(**found)
 
     def _speedup(self, place: int, kind: str | None = None) -> float | None:
         means = [fmean(values) for values in self._logs(place, kind).values()]
         return exp(fmean(means)) if means else None
 
     def _logs(self, place: int, kind: str | None) -> dict[int, list[float]]:
-        mine = [r for r in self.counted if r.place == place and kind in (None, self.kind_of(r.run.prompt))]
-        return speedups(mine, [r for r in self.counted if r.place == PLAIN])
+        runs = [r for r in self.counted if kind in (None, self.kind_of(r.prompt))]
+        own, plain = ([r for r in runs if r.contender == self.contenders[n]] for n in (place, PLACE_OF_PLAIN))
+        return log_speedups(own, plain)
 
     def _kind_row(self, kind: str) -> KindRow | None:
         place = self.race.best_of_kind(kind)
-        logs = self._logs(place, kind)
-        if not logs:
+        logs, speedup = self._logs(place, kind), self._speedup(place, kind)
+        if speedup is None:
             return None
-        interval = interval_of(logs) if place != PLAIN else (None, None)
-        settings = settings_of(self.contenders[place], self.base)
-        return KindRow(kind, len(logs), self.names[place], settings, self._speedup(place, kind), *interval)
+        interval, over = interval_of(logs) if place != PLACE_OF_PLAIN else (None, None)
+        settings = self.contenders[place].settings(self.base)
+        return KindRow(kind, len(logs), self.names[place], settings, speedup, interval, over)
 
 
-def block_speedups(block: Sequence[AdviceRun]) -> dict[int, float]:
-    """Each contender's speed over plain decoding's in one block that has both."""
-    plain = [r for r in block if r.place == PLAIN]
-    logs = {r.place: speedups([r], plain) for r in block if r.place != PLAIN}
-    return {place: exp(fmean(found.popitem()[1])) for place, found in logs.items() if found}
+def log_speedups(runs: Sequence[Run], plain: Sequence[Run]) -> dict[int, list[float]]:
+    """log of the speed over plain decoding's in the same block: by prompt, one for each block."""
+    speeds = {r.repeat: r.speed for r in plain}
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        of_plain, own = speeds.get(run.repeat), run.speed
+        if of_plain and own:
+            found.setdefault(run.prompt, []).append(log(own / of_plain))
+    return found
+
+
+def interval_of(logs: dict[int, list[float]]) -> tuple[list[float] | None, str | None]:
+    """The 95 % interval of a geometric mean, and what it is over.
+
+    Student's, of the prompts' means, or of all runs where there are few prompts. One degree of freedom more is
+    given up, since the same runs decide who runs on: without that 200 simulated races cover 91 to 94 % only.
+    """
+    means = [fmean(values) for values in logs.values()]
+    enough = len(means) >= FEW_PROMPTS
+    values = means if enough else [value for some in logs.values() for value in some]
+    if len(values) < FEW_PROMPTS:
+        return None, None
+    half = student_95(len(values) - 2) * stdev(values) / sqrt(len(values))
+    centre = fmean(means)
+    return [exp(centre - half), exp(centre + half)], "prompts" if enough else "runs"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specdemo.analysis.racing import PLAIN, SERVER, Dropped
+from specdemo.analysis.contenders import SERVER
+from specdemo.analysis.racing import PLACE_OF_PLAIN, Dropped
 from specdemo.analysis.reasons import LEAST_CHECK
 from specdemo.analysis.speedup import FEWEST
 from specdemo.analysis.wording import LEVEL, trend_of
@@ -13,7 +14,7 @@ from specdemo.settings import LOSSY_RULES
 
 if TYPE_CHECKING:
     from specdemo.analysis.advice import AdviceReport
-    from specdemo.analysis.advice_rows import AdviceRow
+    from specdemo.analysis.rows import Row
 
 SURE = 0.5
 """A certainty below this is none."""
@@ -35,7 +36,7 @@ def verdict(report: AdviceReport, place: int) -> str:
     """How one contender stands. Standings are of common blocks, figures of all blocks of each."""
     race = report.race
     if place == race.leader:
-        proven = place == PLAIN or race.behind(PLAIN, place).certainty >= 1 - report.error
+        proven = place == PLACE_OF_PLAIN or race.behind(PLACE_OF_PLAIN, place).certainty >= 1 - report.error
         return "recommended" if proven else "recommended, not proven"
     if place in race.dropped:
         return "beaten"
@@ -57,7 +58,7 @@ def recommendation(report: AdviceReport) -> str:
 
 
 def _nothing(report: AdviceReport) -> str:
-    if report.runs and not any(run.run.emitted for run in report.runs):
+    if report.runs and not any(run.emitted for run in report.runs):
         if report.server is not None:
             return "No run has a speed: the answers end with their first token, or the server counts no tokens."
         return (
@@ -72,8 +73,8 @@ def _nothing(report: AdviceReport) -> str:
     )
 
 
-def _claim(report: AdviceReport, best: AdviceRow) -> str:
-    if report.race.leader == PLAIN:
+def _claim(report: AdviceReport, best: Row) -> str:
+    if report.race.leader == PLACE_OF_PLAIN:
         top = _top(report, best)
         found = f"{top.name} runs at {_figure(top)} of its speed"
         if report.pays is None:
@@ -87,13 +88,13 @@ def _claim(report: AdviceReport, best: AdviceRow) -> str:
     return f"{name}: {_figure(best)}{open_}{_behind(report)}."
 
 
-def _top(report: AdviceReport, best: AdviceRow) -> AdviceRow:
+def _top(report: AdviceReport, best: Row) -> Row:
     """The recommended row; where that is plain decoding, the one whose speed is told."""
     others = [row for row in report.rows if row.speedup is not None and row is not best]
-    return max(others, key=lambda row: row.speedup) if report.race.leader == PLAIN else best
+    return max(others, key=lambda row: row.speedup) if report.race.leader == PLACE_OF_PLAIN else best
 
 
-def _figure(row: AdviceRow) -> str:
+def _figure(row: Row) -> str:
     """A speed-up with as many digits as its interval, outside which it would seem to lie with fewer."""
     over = "" if row.interval_over != "runs" else " on these prompts"
     between = f" [{row.interval[0]:.2f}, {row.interval[1]:.2f}]{over}" if row.interval else ""
@@ -103,13 +104,13 @@ def _figure(row: AdviceRow) -> str:
 def _behind(report: AdviceReport) -> str:
     """The rival, and how sure it is that it is one."""
     rival = report.rival
-    if rival is None or (rival.contender == PLAIN and report.pays is None):  # which is said already
+    if rival is None or (rival.contender == PLACE_OF_PLAIN and report.pays is None):  # which is said already
         return ""
-    name = "it" if report.race.leader == PLAIN else report.names[rival.contender]
+    name = "it" if report.race.leader == PLACE_OF_PLAIN else report.names[rival.contender]
     if rival.certainty < SURE:
         return f"; {name} cannot be told apart from it yet"
     # Blocks that repeat a prompt are no evidence about other prompts, which the interval is for.
-    again = report.race.blocks > len({run.run.prompt for run in report.counted})
+    again = report.race.blocks > len({run.prompt for run in report.counted})
     return f"; {name} is slower (certainty {_percent(rival.certainty)}{' on these prompts' if again else ''})"
 
 
@@ -117,10 +118,10 @@ def _percent(certainty: float) -> str:
     return "over 99.9 %" if certainty > 0.999 else f"{int(1000 * certainty) / 10:g} %"
 
 
-def _as_good(report: AdviceReport, best: AdviceRow) -> str:
+def _as_good(report: AdviceReport, best: Row) -> str:
     """Other γ of the same drafter that do as well on the prompts that both decoded."""
     race, contenders = report.race, report.contenders
-    if best.gamma is None or race.leader == PLAIN:
+    if best.gamma is None or race.leader == PLACE_OF_PLAIN:
         return ""
     family = contenders[race.leader].family
     near = [n for n in {*race.live} - race.resting - {race.leader} if contenders[n].family == family]
@@ -131,9 +132,9 @@ def _as_good(report: AdviceReport, best: AdviceRow) -> str:
     return f"γ {', '.join(map(str, level))} {'does' if len(level) == 1 else 'do'} as well, within 3 %."
 
 
-def _hopeless(report: AdviceReport, best: AdviceRow) -> str:
+def _hopeless(report: AdviceReport, best: Row) -> str:
     """The drafters that could not pay even if the target kept every drafted token, and what is too dear."""
-    found: dict[str, list[tuple[float, AdviceRow]]] = {}
+    found: dict[str, list[tuple[float, Row]]] = {}
     for row in report.rows:
         timed = row.gamma and row.draft_cost is not None and (row.verify_cost or 0.0) >= LEAST_CHECK
         if timed and row.runs >= LEAST_RUNS and row.method != best.method:
@@ -155,7 +156,7 @@ def _hopeless(report: AdviceReport, best: AdviceRow) -> str:
     return " ".join(said)
 
 
-def _kinds(report: AdviceReport, best: AdviceRow) -> str:
+def _kinds(report: AdviceReport, best: Row) -> str:
     """The kinds for which something else is faster, as far as that is more likely than not."""
     names, leader = report.names, report.race.leader
     apart = [
@@ -167,13 +168,13 @@ def _kinds(report: AdviceReport, best: AdviceRow) -> str:
     return f"For some kinds of prompts something else is faster: {', '.join(apart)}." if apart else ""
 
 
-def _lossy(report: AdviceReport, best: AdviceRow) -> str:
-    if report.race.leader == PLAIN or report.base.acceptance not in LOSSY_RULES:
+def _lossy(report: AdviceReport, best: Row) -> str:
+    if report.race.leader == PLACE_OF_PLAIN or report.base.acceptance not in LOSSY_RULES:
         return ""
     return f"The rule {report.base.acceptance!r} is lossy: the output is not the target's."
 
 
-def _loops(report: AdviceReport, best: AdviceRow) -> str:
+def _loops(report: AdviceReport, best: Row) -> str:
     if not report.looping:
         return ""
     numbers = ", ".join(map(str, report.looping))
@@ -181,7 +182,7 @@ def _loops(report: AdviceReport, best: AdviceRow) -> str:
     return f"The plain output of {some} {numbers} loops, which flatters every drafter."
 
 
-def _doubt(report: AdviceReport, best: AdviceRow) -> str:
+def _doubt(report: AdviceReport, best: Row) -> str:
     """What speaks against the figure that is told, as in a race."""
     top = _top(report, best)
     said = []
@@ -190,24 +191,24 @@ def _doubt(report: AdviceReport, best: AdviceRow) -> str:
             f"Checking several tokens took {top.verify_cost:.2f} of a plain step, which no target can do: the "
             "machine was busy; measure again."
         )
-    if top.tokens < FEWEST:
-        said.append(f"Only {top.tokens} tokens were timed: too few to be sure.")
+    if top.emitted < FEWEST:
+        said.append(f"Only {top.emitted} tokens were timed: too few to be sure.")
     return " ".join(said)
 
 
-def _extent(report: AdviceReport, best: AdviceRow) -> str:
+def _extent(report: AdviceReport, best: Row) -> str:
     """How much of what was asked for was not reached."""
-    ran = {run.place for run in report.counted}
+    ran = {run.contender for run in report.counted}
     families = dict.fromkeys(c.family for c in report.contenders)
-    tried = {report.contenders[place].family for place in ran}
+    tried = {c.family for c in ran}
     missing = [DRAFTERS[name].label for name in families if name not in tried and name not in ("", SERVER)]
-    reached = {run.run.prompt for run in report.counted}
+    reached = {run.prompt for run in report.counted}
     said = [f"Measured on {len(reached)} of {report.prompts} prompts"] if len(reached) < report.prompts else []
     said += [f"not tried: {', '.join(missing)}"] if missing else []
     said += ["give more seconds"] if said and report.complete else []
     text = "; ".join(said)
     parts = [f"{text[0].upper()}{text[1:]}."] if text else []
-    mute = reached - {run.run.prompt for run in report.counted if run.run.emitted}
+    mute = reached - {run.prompt for run in report.counted if run.emitted}
     if mute:
         numbers = ", ".join(str(number + 1) for number in sorted(mute))
         parts.append(f"Without a speed, since their answers end with the first token: prompt {numbers}.")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
-from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.report import ReportFiles, paired, speedup_fields
+from specdemo.analysis.report import Report, paired, speedup_fields
 from specdemo.metrics import ratio
 from specdemo.settings import Settings
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class SizeRow:
 
 
 @dataclass(frozen=True)
-class SizeReport(ReportFiles):
+class SizeReport(Report):
     """What was measured, whole or so far.
 
     Attributes:
@@ -90,30 +87,24 @@ class SizeReport(ReportFiles):
             batches, so that sizes do not also differ by their prompts. Where a size does not divide them, its last
             batch is filled up from the first row.
         repeats: how many times over.
-        runs: the finished batches, in the order in which they were made.
         ran_out: the smallest size that did not fit into memory; None if all did.
-        pair, dtype, quantization: of the models, as in a trace.
-        machine: what it ran on.
-        schema: version of this record.
     """
 
     settings: Settings
     sizes: tuple[int, ...]
     prompts: int
     repeats: int
-    runs: tuple[SizeRun, ...] = ()
+    runs: tuple[SizeRun, ...] = field(default=(), kw_only=True)
     ran_out: int | None = None
-    pair: str = "in memory"
-    dtype: str = "float32"
-    quantization: str | None = None
-    machine: dict[str, Any] | None = None
-    schema: int = SCHEMA
 
     row = SizeRow
-    record = (
-        *("schema", "pair", "dtype", "quantization", "machine", "settings", "sizes", "prompts", "repeats"),
-        *("complete", "ran_out", "crossover", "conclusion", "rows", "runs"),
-    )
+    own = ("prompts", "repeats")
+    record = ("settings", "sizes", "prompts", "repeats", "ran_out", "crossover", "conclusion")
+
+    @property
+    def base(self) -> Settings:
+        """As of every report."""
+        return self.settings
 
     @property
     def rows_each(self) -> int:

@@ -25,7 +25,7 @@ from math import exp, log
 
 import numpy as np
 
-from specdemo.settings import MAX_GAMMA
+from specdemo.analysis.contenders import Contender
 
 ERROR = 0.05
 """Chance that a race drops the fastest contender."""
@@ -40,41 +40,10 @@ SETTLED = 4
 """Common blocks from which on a lead makes a leader, where the one before has run so often."""
 SCOUTING = 2
 """Blocks before neighbours enter."""
-GRID = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, MAX_GAMMA)
 FIRST = (2, 4, 8)
-"""The γ that may be tried, and those that begin."""
-TREES = {8: 5, 24: 6}
-"""The draft trees that may be tried: their tokens, and how deep they are."""
-PLAIN = 0
+"""The γ that begin."""
+PLACE_OF_PLAIN = 0
 """The place of plain decoding among the contenders."""
-
-
-SERVER = "server"
-"""The family of a server's own speculation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One way to decode: a drafter with its γ.
-
-    Attributes:
-        family: the drafter's name, or ``SERVER``; empty for plain decoding.
-        gamma: drafted tokens a round; None of a tree, and if it is chosen anew in every round, or by a server.
-        tree: tokens of a draft tree, one of ``TREES``; 0 for chains.
-    """
-
-    family: str = ""
-    gamma: int | None = None
-    tree: int = 0
-
-    @property
-    def width(self) -> str:
-        """How much it drafts, in words; empty where there is no choice."""
-        if self.family in ("", SERVER):
-            return ""
-        if self.tree:
-            return f"tree of {self.tree}, depth {TREES[self.tree]}"
-        return "adaptive γ" if self.gamma is None else f"γ {self.gamma}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +64,6 @@ class Dropped:
     certainty: float
 
 
-def contenders_of(
-    families: Sequence[str], adaptive: bool = True, trees: Sequence[str] = ()
-) -> tuple[Contender, ...]:
-    """Plain decoding, then every family with every γ, with adaptive γ, and those of ``trees`` with each tree."""
-    found = [Contender()]
-    for family in families:
-        found += [Contender(family, gamma) for gamma in GRID]
-        found += [Contender(family)] if adaptive else []
-        found += [Contender(family, tree=nodes) for nodes in TREES if family in trees]
-    return tuple(found)
-
-
 class Race:
     """The state of a race.
 
@@ -125,9 +82,12 @@ class Race:
         self._least = log(max(len(self.contenders) - 1, 1) / error)
         self._logs = np.full((len(self.contenders), 64), np.nan)
         self._kinds: list[str] = []
-        self.leader = PLAIN
+        self.leader = PLACE_OF_PLAIN
         self.dropped: dict[int, Dropped] = {}
-        first = (PLAIN, *(n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST))
+        first = (
+            PLACE_OF_PLAIN,
+            *(n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST),
+        )
         self.entered = list(dict.fromkeys(first))
 
     @property
@@ -139,7 +99,7 @@ class Race:
     def running(self) -> list[int]:
         """Those that the next block runs: plain decoding, and who is in the race and does not rest."""
         resting = set() if self.blocks % REST == 0 else self.resting
-        return [n for n in self.entered if n == PLAIN or (n not in self.dropped and n not in resting)]
+        return [n for n in self.entered if n == PLACE_OF_PLAIN or (n not in self.dropped and n not in resting)]
 
     @property
     def resting(self) -> set[int]:
@@ -148,7 +108,7 @@ class Race:
         Who runs next is decided before it runs, so that no proof depends on it.
         """
         logs = self._logs[:, : self.blocks]
-        places = [n for n in self.live if n not in (PLAIN, self.leader)]
+        places = [n for n in self.live if n not in (PLACE_OF_PLAIN, self.leader)]
         if self.blocks < SCOUTING or not places:
             return set()
         count, mean, variance = _moments(logs[self.leader] - logs[places])
@@ -174,7 +134,7 @@ class Race:
         """
         if self.blocks == self._logs.shape[1]:
             self._logs = np.concatenate([self._logs, np.full_like(self._logs, np.nan)], axis=1)
-        for place, speedup in {**speedups, PLAIN: 1.0}.items():
+        for place, speedup in {**speedups, PLACE_OF_PLAIN: 1.0}.items():
             self._logs[place, self.blocks] = log(speedup)
         self._kinds.append(kind)
         self.leader = self._leader(self._measured(), self._logs[:, : self.blocks])
@@ -201,12 +161,12 @@ class Race:
         return self._logs[:, chosen]
 
     def _measured(self) -> list[int]:
-        return [n for n in self.live if n == PLAIN or np.isfinite(self._logs[n, : self.blocks]).any()]
+        return [n for n in self.live if n == PLACE_OF_PLAIN or np.isfinite(self._logs[n, : self.blocks]).any()]
 
     def _leader(self, places: list[int], logs: np.ndarray) -> int:
         """Who has run most often and leads begins; whoever beats it on common blocks takes its place."""
         if not places or not logs.shape[1]:
-            return PLAIN
+            return PLACE_OF_PLAIN
         some = logs[places]
         counts = np.isfinite(some).sum(axis=1)
         means = np.nansum(some, axis=1) / np.maximum(counts, 1)

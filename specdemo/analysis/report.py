@@ -1,4 +1,4 @@
-"""What the reports of a sweep and of batch sizes share: speeds over repeats, and the files."""
+"""What all reports share: speeds over repeats, what was measured on what, and the files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from math import fsum
 from statistics import median
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from specdemo.metrics import ratio
+from specdemo.settings import Settings
+
+SCHEMA = 1
+COMMON = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
+"""The settings that stand in every line of the CSV."""
 
 
 class Run(Protocol):
@@ -86,28 +91,52 @@ def speedup_fields(pairs: Iterable[tuple[Sequence[Run], Sequence[Run]]]) -> dict
     }
 
 
-class ReportFiles:
-    """The files of a report.
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a measurement found, whole or so far: contenders on prompts, several times over.
 
     Attributes:
+        runs: the finished ones, in the order in which they were made.
+        pair, dtype, quantization: of the models, as in a trace.
+        machine: what it ran on.
+        server: the name of the deployments, if it ran on a server; None if it ran here.
+        schema: version of this record.
         row: the class of its rows, whose fields are the columns of the CSV.
-        left_out: fields of a row that have no column.
-        record: what the JSON holds, by the names of the report's attributes, in order.
-        rows: one for each γ, or for each size.
+        left_out: fields of a row, and shared settings, that have no column.
+        own, record: what the CSV has in every line and the JSON besides what all reports have, by the names of
+            attributes.
+        rows: one for each contender, or for each size.
+        base: the settings that the contenders share.
+        complete: whether all of it was measured.
     """
 
-    row: ClassVar[type]
-    left_out: ClassVar[tuple[str, ...]] = ()
-    record: ClassVar[tuple[str, ...]]
-    rows: Sequence[Any]
+    runs: tuple[Any, ...] = ()
+    pair: str = "in memory"
+    dtype: str = "float32"
+    quantization: str | None = None
+    machine: dict[str, Any] | None = None
+    server: str | None = None
+    schema: int = SCHEMA
 
-    def common(self) -> dict[str, Any]:
-        """What holds for all rows and stands in every line of the CSV."""
-        return {}
+    row: ClassVar[type]
+    left_out: ClassVar[tuple[str, ...]] = ("settings",)
+    own: ClassVar[tuple[str, ...]]
+    record: ClassVar[tuple[str, ...]]
+
+    if TYPE_CHECKING:  # of some reports they are fields, for which an inherited property would be a default
+
+        @property
+        def rows(self) -> Sequence[Any]: ...
+        @property
+        def base(self) -> Settings: ...
+        @property
+        def complete(self) -> bool: ...
 
     def to_csv(self) -> str:
         """One line for each row; lists are space-separated."""
-        common = self.common()
+        shared = {name: getattr(self.base, name) for name in COMMON if name not in self.left_out}
+        names = (*self.own, "complete", "pair", "dtype", "quantization", "server", "schema")
+        common = {**shared, **{name: getattr(self, name) for name in names}, **(self.machine or {})}
         columns = [f.name for f in fields(self.row) if f.name not in self.left_out]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -118,8 +147,13 @@ class ReportFiles:
 
     def to_json(self) -> str:
         """The rows, what they were measured with, and every run."""
-        record = {name: getattr(self, name) for name in self.record}
+        names = ("schema", "pair", "dtype", "quantization", "machine", "server", *self.record, "complete", "rows")
+        record = {**{name: getattr(self, name) for name in names}, "runs": [*map(self.run_record, self.runs)]}
         return json.dumps(record, default=_plain, ensure_ascii=False, allow_nan=False, indent=1)
+
+    def run_record(self, run: Any) -> dict[str, Any]:
+        """A run as plain data."""
+        return _plain(run)
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -1,18 +1,15 @@
-"""What a γ sweep measured: its rows, its advice, and both as files."""
+"""What a γ sweep measured: its rows, and its advice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from specdemo.analysis.report import ReportFiles, by_repeat, middle, speed
-from specdemo.analysis.sweep_rows import SweepRow, SweepRun, row_of
+from specdemo.analysis.contenders import PLAIN, SERVER, Contender
+from specdemo.analysis.report import Report, by_repeat, middle, speed
+from specdemo.analysis.rows import Row, figures_of
 from specdemo.settings import Settings
 
-SCHEMA = 1
-PLAIN = 0
-"""The γ under which runs of plain decoding are kept."""
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
 NEAR = 0.95
@@ -22,45 +19,50 @@ RESTLESS = 1.3
 
 
 @dataclass(frozen=True)
-class SweepReport(ReportFiles):
-    """What a sweep measured, whole or so far.
+class SweepReport(Report):
+    """What a sweep measured: one drafter with every γ, each on every prompt in every repeat.
 
     Attributes:
         settings: of the speculative runs; their γ is the row's.
         gammas: the γ asked for, in ascending order; on a server one None, for its own.
         prompts: how many prompts.
         repeats: how many times over.
-        runs: the finished runs, in the order in which they were made.
-        pair, dtype, quantization: of the models, as in a trace.
-        machine: what it ran on.
-        server: the name of the deployments, if it ran on a server; None if it ran here.
         server_gamma: the most tokens that the server drafts in a step; None if it does not say.
-        schema: version of this record.
     """
 
     settings: Settings
     gammas: tuple[int | None, ...]
     prompts: int
     repeats: int
-    runs: tuple[SweepRun, ...]
-    pair: str = "in memory"
-    dtype: str = "float32"
-    quantization: str | None = None
-    machine: dict[str, Any] | None = None
-    server: str | None = None
     server_gamma: int | None = None
-    schema: int = SCHEMA
 
-    row = SweepRow
+    row = Row
+    own = ("repeats",)
     record = (
-        *("schema", "pair", "dtype", "quantization", "machine", "server", "settings", "gammas", "prompts"),
-        *("repeats", "complete", "best_gamma", "recommendation", "plain_tokens_per_second", "rows", "runs"),
+        "settings",
+        "gammas",
+        "prompts",
+        "repeats",
+        "best_gamma",
+        "recommendation",
+        "plain_tokens_per_second",
     )
+
+    @property
+    def base(self) -> Settings:
+        """As of every report."""
+        return self.settings
+
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """Plain decoding, then every γ."""
+        family = SERVER if self.server is not None else self.settings.drafter
+        return PLAIN, *(Contender(family, gamma) for gamma in self.gammas)
 
     @property
     def total(self) -> int:
         """Runs of a whole sweep: plain decoding and every γ, on every prompt, in every repeat."""
-        return (len(self.gammas) + 1) * self.prompts * self.repeats
+        return len(self.contenders) * self.prompts * self.repeats
 
     @property
     def complete(self) -> bool:
@@ -68,22 +70,21 @@ class SweepReport(ReportFiles):
         return len(self.runs) == self.total
 
     @cached_property
-    def rows(self) -> tuple[SweepRow, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """One row for each γ of which at least one run is finished."""
-        plain = [r for r in self.runs if r.gamma == PLAIN]
-        if self.server is not None:
-            runs = [r for r in self.runs if r.gamma is None]
-            return (row_of(self.server_gamma, runs, plain),) if runs else ()
-        by_gamma = {g: [r for r in self.runs if r.gamma == g] for g in self.gammas}
-        return tuple(row_of(gamma, runs, plain) for gamma, runs in by_gamma.items() if runs)
+        of_each = [(c, [r for r in self.runs if r.contender == c]) for c in self.contenders]
+        (_, plain), *drafted = of_each
+        return tuple(
+            Row(**figures_of(c, self.settings, runs, plain, self.server_gamma)) for c, runs in drafted if runs
+        )
 
     @cached_property
     def plain_tokens_per_second(self) -> float | None:
         """Decode speed of plain decoding over all prompts, median over the repeats."""
-        return middle(map(speed, by_repeat([r for r in self.runs if r.gamma == PLAIN])))
+        return middle(map(speed, by_repeat([r for r in self.runs if r.contender == PLAIN])))
 
     @property
-    def level(self) -> list[SweepRow]:
+    def level(self) -> list[Row]:
         """The rows that the repeats cannot tell from the fastest, in ascending γ.
 
         Their speed-ups are within 1 % of the largest, or within 5 % of it with ranges that overlap.
@@ -91,14 +92,14 @@ class SweepReport(ReportFiles):
         known = [row for row in self.rows if row.speedup is not None]
         top = max(known, key=lambda row: row.speedup, default=None)
 
-        def as_good(row: SweepRow) -> bool:
+        def as_good(row: Row) -> bool:
             near = row.speedup >= NEAR * top.speedup and row.speedup_high >= top.speedup_low
             return near or row.speedup >= AS_GOOD * top.speedup
 
         return [row for row in known if as_good(row)]
 
     @property
-    def best(self) -> SweepRow | None:
+    def best(self) -> Row | None:
         """The lowest γ of those that are level with the fastest, since it wastes least."""
         return next(iter(self.level), None)
 
@@ -174,17 +175,6 @@ class SweepReport(ReportFiles):
         if not self.settings.greedy or all(r.speedup_high < RESTLESS * r.speedup_low for r in rivals):
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
-
-    def common(self) -> dict[str, Any]:
-        """What holds for all rows and stands in every line of the CSV."""
-        names = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty")
-        own = ("prompts", "repeats", "complete", "pair", "dtype", "quantization", "server")
-        return {
-            **{name: getattr(self.settings, name) for name in (*names, "max_new_tokens", "seed")},
-            **{name: getattr(self, name) for name in own},
-            **(self.machine or {}),
-            "schema": self.schema,
-        }
 
 
 def _listed(gammas: list[int]) -> str:

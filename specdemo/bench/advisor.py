@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.advice_rows import settings_of
-from specdemo.analysis.racing import PLAIN
+from specdemo.analysis.racing import PLACE_OF_PLAIN
 from specdemo.bench.contenders import Sample, ours
 from specdemo.bench.harness import Args, Results, columns, head, interleaved, load, run_bench, verdict
 from specdemo.models.pair import ModelPair
@@ -67,9 +66,9 @@ def exhaustive(
             time, and those that were chosen. The first time does not count for them; the others have no other.
         chosen: their places.
     """
-    lanes = {n: settings_of(c, report.base) for n, c in enumerate(report.contenders)}
+    lanes = {n: c.settings(report.base) for n, c in enumerate(report.contenders)}
     first = _speedups(pair, lanes, examples, 1)
-    finalists = sorted({PLAIN, *chosen, *sorted(lanes, key=first.__getitem__)[-FINALISTS:]})
+    finalists = sorted({PLACE_OF_PLAIN, *chosen, *sorted(lanes, key=first.__getitem__)[-FINALISTS:]})
     again = _speedups(pair, {n: lanes[n] for n in finalists}, examples, repeats)
     return {report.names[n]: speedup for n, speedup in {**first, **again}.items()}
 
@@ -84,7 +83,7 @@ def _speedups(
         label = f"grid of {len(lanes)}, {example.domain}: {example.title}"
         found = interleaved(runs, repeats, 0, label)  # the advisor warmed everything up
         for place, samples in found.items():
-            for mine, plain in zip(samples, found[PLAIN], strict=True):
+            for mine, plain in zip(samples, found[PLACE_OF_PLAIN], strict=True):
                 logs[place].append(log(_pace(mine) / _pace(plain)))
     return {place: exp(fmean(found)) for place, found in logs.items()}
 

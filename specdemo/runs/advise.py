@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, zip_longest
 from numbers import Real
 from threading import Event
 
-from specdemo.analysis.advice import AdviceReport, block_speedups
-from specdemo.analysis.advice_rows import AdviceRun, settings_of
-from specdemo.analysis.racing import PLAIN, SERVER, TREES, Contender, Race, contenders_of
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.contenders import PLAIN, SERVER, TREES, Contender, contenders_of
+from specdemo.analysis.racing import Race
 from specdemo.analysis.repetition import loops
+from specdemo.analysis.rows import Run
 from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
@@ -24,10 +24,10 @@ from specdemo.models.quantization import quantization_of
 from specdemo.models.source import ASSETS
 from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.encode import encode_all
-from specdemo.runs.measuring import Progress, drafting, finished_run, measured_on, run_of, warm_up
+from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, turned, warm_up
 from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
-from specdemo.settings import SEEDS, Settings
+from specdemo.settings import Settings
 from specdemo.trace import Trace
 
 BUDGET_SECONDS = 120.0
@@ -35,8 +35,7 @@ LONGEST_BUDGET = 86_400.0
 WARM_UP_TOKENS = 8
 HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
 """A model of the hub, as its files lie in this machine's cache."""
-AdviceProgress = Progress[AdviceRun, AdviceReport]
-Clock = Callable[[], float]
+AdviceProgress = Progress[Run, AdviceReport]
 
 
 def advise(
@@ -112,7 +111,7 @@ def stream_advice(
         }
     texts = tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts)
     report = AdviceReport(settings, contenders, len(given), kinds, budget, texts=texts, **about)
-    return _Driver(pair, given, report, stop).steps()
+    return _advised(pair, given, report, stop)
 
 
 def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str] | None = None) -> list[str]:
@@ -147,81 +146,61 @@ def _drafts(pair: ModelPair, settings: Settings, name: str, tree: int = 0) -> bo
     return True
 
 
-@dataclass
-class _Driver:
-    """Runs what the race asks for until it is decided or the budget is spent.
+class _Advisor(Driver[AdviceReport]):
+    """Runs what the race asks for until it is decided or the budget is spent."""
 
-    Attributes:
-        clock: seconds; another one for tests.
-    """
-
-    pair: ModelPair | ServerPair
-    prompts: list[Prompt]
-    report: AdviceReport
-    stop: Event
-    clock: Clock = time.perf_counter
-
-    def steps(self) -> Iterator[AdviceProgress]:
-        """The progress of every run."""
-        began, report = self.clock(), self.report
-        race, order = Race(report.contenders, report.error), deque(_mixed(report.kinds, len(self.prompts)))
-        took: Counter[int] = Counter()  # seconds of each contender's longest run
-        if not self._warm_up():
-            return
-        for repeat in count():
-            if not order or (race.decided and race.blocks >= len(order)):
+    def blocks(self) -> Iterator[Block]:
+        """As of every driver; of a race that is decided every prompt is still run once."""
+        race = Race(self.report.contenders, self.report.error)
+        waiting = deque(_mixed(self.report.kinds, len(self.prompts)))
+        for block in count():
+            if not waiting or (race.decided and race.blocks >= len(waiting)):
                 break
-            number, block = order[0], []
-            for place in _turn(race):
-                spent = self.clock() - began
-                if report.runs and spent + took.get(place, took[PLAIN]) > report.budget_seconds:
-                    yield self._progress(replace(report, complete=True, seconds=spent), report.runs[-1])
-                    return
-                trace = self._run(place, number, repeat)
-                if trace is None:
-                    return
-                seconds = self.clock() - began
-                took[place] = max(took[place], seconds - spent)
-                run = run_of(trace, report.contenders[place].gamma, number, repeat)
-                block.append(AdviceRun(place, run, seconds - spent, trace.peak_memory))
-                report = self._with(report, block[-1], trace, seconds)
-                yield self._progress(report, block[-1])
-            order.rotate(-1)
-            if found := block_speedups(block):
-                race.add(found, report.kind_of(number))
+            running = [self.report.contenders[place] for place in race.running]
+            yield waiting[0], block, turned(running, race.blocks)
+            if found := self.report.block_speedups([r for r in self.report.runs if r.repeat == block]):
+                race.add(found, self.report.kind_of(waiting[0]))
+                waiting.rotate(-1)
             else:  # its answers end with their first token, which has no speed
-                order.remove(number)
-        yield self._progress(replace(report, complete=True), report.runs[-1])
+                waiting.popleft()
 
-    def _warm_up(self) -> bool:
-        """Each method once, shortly, which pays for what only a first run pays; False if it was stopped."""
-        contenders = {c.family: c for c in self.report.contenders}.values()
-        short = warm_up(self.report.base, WARM_UP_TOKENS)
-        first = self.prompts[0]
-        return all(finished_run(self.pair, first, settings_of(c, short), self.stop) for c in contenders)
+    def add(self, run: Run, trace: Trace) -> AdviceProgress:
+        """As of every driver."""
+        report = self.report
+        in_circles = run.contender == PLAIN and loops(trace.token_ids)
+        looping = {*report.looping, run.prompt + 1} if in_circles else report.looping
+        self.report = replace(
+            report, runs=(*report.runs, run), seconds=self.clock() - self.began, looping=tuple(sorted(looping))
+        )
+        return self._progress()
 
-    def _run(self, place: int, number: int, block: int) -> Trace | None:
-        base = replace(self.report.base, seed=(self.report.base.seed + block) % SEEDS)
-        settings = settings_of(self.report.contenders[place], base)
-        return finished_run(self.pair, self.prompts[number], settings, self.stop)
+    def last(self, contender: Contender) -> AdviceProgress | None:
+        """Where its longest run, or the longest plain one, would pass the budget."""
+        runs, spent = self.report.runs, self.clock() - self.began
+        took = [[r.wall_seconds for r in runs if r.contender == c] for c in (contender, PLAIN)]
+        if not runs or spent + max(took[0] or took[1]) <= self.report.budget_seconds:
+            return None
+        self.report = replace(self.report, seconds=spent)
+        return self.end()
 
-    @staticmethod
-    def _with(report: AdviceReport, run: AdviceRun, trace: Trace, seconds: float) -> AdviceReport:
-        in_circles = run.place == PLAIN and loops(trace.token_ids)
-        looping = {*report.looping, run.run.prompt + 1} if in_circles else report.looping
-        return replace(report, runs=(*report.runs, run), seconds=seconds, looping=tuple(sorted(looping)))
+    def end(self) -> AdviceProgress:
+        """The progress that says so."""
+        self.report = replace(self.report, complete=True)
+        return self._progress()
 
-    @staticmethod
-    def _progress(report: AdviceReport, run: AdviceRun) -> AdviceProgress:
+    def _progress(self) -> AdviceProgress:
+        report = self.report
         left = 0.0 if report.complete else max(report.budget_seconds - report.seconds, 0.0)
-        return Progress(report.seconds, report.budget_seconds, run, left, report)
+        return Progress(report.seconds, report.budget_seconds, report.runs[-1], left, report)
 
 
-def _turn(race: Race) -> list[int]:
-    """The next block's runs. The first block begins with plain decoding; the others rotate, to be fair to all."""
-    running = race.running
-    first = race.blocks % len(running)
-    return [*running[first:], *running[:first]]
+def _advised(
+    pair: ModelPair | ServerPair, prompts: Sequence[Prompt], report: AdviceReport, stop: Event
+) -> Iterator[AdviceProgress]:
+    driver, of_each = _Advisor(pair, prompts, report, stop, report.base), {c.family: c for c in report.contenders}
+    yield from driver.steps(warm_up(report.base, WARM_UP_TOKENS), [*of_each.values()])
+    if driver.report.runs and not driver.report.complete and not stop.is_set():
+        yield driver.end()
 
 
 def _mixed(kinds: Sequence[str], prompts: int) -> list[int]:

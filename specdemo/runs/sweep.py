@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Event
 
-from specdemo.analysis.sweep_report import PLAIN, SweepReport
-from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.analysis.rows import Run
+from specdemo.analysis.sweep_report import SweepReport
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all
 from specdemo.runs.measuring import (
+    Block,
+    Driver,
     Progress,
     drafting,
-    finished_run,
     measured_on,
-    run_of,
     seconds_left,
+    turned,
     warm_up,
 )
 from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
-from specdemo.settings import MAX_GAMMA, SEEDS, Settings, at_least_one, whole_numbers
+from specdemo.settings import MAX_GAMMA, Settings, at_least_one, whole_numbers
+from specdemo.trace import Trace
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA
-SweepProgress = Progress[SweepRun, SweepReport]
+SweepProgress = Progress[Run, SweepReport]
 
 
 def sweep(
@@ -86,16 +87,9 @@ def stream_sweep(
         gammas=whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)"),
         prompts=len(ids),
         repeats=at_least_one("repeats", repeats),
-        runs=(),
         **measured_on(pair),
     )
     return _runs(pair, ids, report, stop)
-
-
-def order(contenders: Sequence[int | None], prompt: int, repeat: int) -> list[int | None]:
-    """The contenders for a prompt in a repeat, rotated by one each time: a machine that slows down is fair."""
-    first = (prompt + repeat) % len(contenders)
-    return [*contenders[first:], *contenders[:first]]
 
 
 def _on_server(
@@ -111,37 +105,31 @@ def _on_server(
     from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
 
     pair, texts = sweep_prompts(pair, prompts, settings)
-    report = SweepReport(
-        settings, (None,), len(texts), repeats, (), pair=pair.name, dtype="unknown", server=pair.name
-    )
+    report = SweepReport(settings, (None,), len(texts), repeats, pair=pair.name, dtype="unknown", server=pair.name)
     return _runs(pair, texts, report, stop)
 
 
+class _Sweep(Driver[SweepReport]):
+    """Every prompt in every repeat."""
+
+    def blocks(self) -> Iterator[Block]:
+        """As of every driver."""
+        contenders = self.report.contenders
+        for repeat in range(self.report.repeats):
+            for prompt in range(len(self.prompts)):
+                yield prompt, repeat, turned(contenders, prompt + repeat)
+
+    def add(self, run: Run, trace: Trace) -> SweepProgress:
+        """As of every driver."""
+        if trace.server is not None:
+            self.report = replace(self.report, server_gamma=self.report.server_gamma or trace.server.gamma)
+        self.report = replace(self.report, runs=(*self.report.runs, run))
+        done, total = len(self.report.runs), self.report.total
+        return Progress(done, total, run, seconds_left(self.began, done, total), self.report)
+
+
 def _runs(
-    pair: ModelPair | ServerPair, prompts: list[Prompt], report: SweepReport, stop: Event
+    pair: ModelPair | ServerPair, prompts: Sequence[Prompt], report: SweepReport, stop: Event
 ) -> Iterator[SweepProgress]:
-    began, contenders = time.perf_counter(), (PLAIN, *report.gammas)
-    short = warm_up(report.settings, WARM_UP_TOKENS)
-    for gamma in (PLAIN, report.gammas[-1]):
-        if finished_run(pair, prompts[0], _settings(short, gamma, 0), stop) is None:
-            return
-    for repeat in range(report.repeats):
-        for number, prompt in enumerate(prompts):
-            for gamma in order(contenders, number, repeat):
-                trace = finished_run(pair, prompt, _settings(report.settings, gamma, repeat), stop)
-                if trace is None:
-                    return
-                finished = run_of(trace, gamma, number, repeat)
-                if trace.server is not None:
-                    report = replace(report, server_gamma=report.server_gamma or trace.server.gamma)
-                report = replace(report, runs=(*report.runs, finished))
-                done = len(report.runs)
-                yield Progress(done, report.total, finished, seconds_left(began, done, report.total), report)
-
-
-def _settings(settings: Settings, gamma: int | None, repeat: int) -> Settings:
-    """The settings of one run. Repeats have other seeds, so that sampled figures are not those of one text."""
-    seed = (settings.seed + repeat) % SEEDS
-    if gamma == PLAIN:
-        return replace(settings, strategy="autoregressive", seed=seed)
-    return replace(settings, gamma=gamma or settings.gamma, seed=seed)
+    driver, contenders = _Sweep(pair, prompts, report, stop, report.settings), report.contenders
+    return driver.steps(warm_up(report.settings, WARM_UP_TOKENS), (contenders[0], contenders[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.advice_rows import AdviceRow
+from specdemo.analysis.rows import Row
 from specdemo.view.measured_table import NOTHING, Column, number, rate, table_html
 from specdemo.view.progress_text import counted
 from specdemo.view.templates import fill
@@ -61,11 +61,11 @@ def forest(report: AdviceReport) -> str:
     return fill("advice-forest.html", lines=[_line(row, top) for row in rows], one=100 / top, notes=notes)
 
 
-def _ends(row: AdviceRow) -> list[float]:
+def _ends(row: Row) -> list[float]:
     return row.interval or [row.speedup, row.speedup]
 
 
-def _line(row: AdviceRow, top: float) -> dict[str, Any]:
+def _line(row: Row, top: float) -> dict[str, Any]:
     """A contender's line of the chart, its places in per cent of the width."""
     low, place, high = (100 * min(value, top) / top for value in (_ends(row)[0], row.speedup, _ends(row)[1]))
     return {

@@ -9,8 +9,8 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from specdemo.analysis.rows import Row
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.analysis.sweep_rows import SweepRow
 
 HERO = "#7468ee"
 PLAIN = "#858593"
@@ -157,7 +157,7 @@ def figure_head(title: str) -> str:
     return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
 
 
-def _by_gamma(rows: Sequence[SweepRow], field: str, **look: Any) -> go.Scatter:
+def _by_gamma(rows: Sequence[Row], field: str, **look: Any) -> go.Scatter:
     """A line with a point for each γ."""
     return go.Scatter(
         x=[row.gamma for row in rows], y=[getattr(row, field) for row in rows], **{**line(HERO), **look}
@@ -186,7 +186,7 @@ def bars(rows: Sequence[Any], name: str) -> dict[str, Any]:
     }
 
 
-def _costs(row: SweepRow) -> str:
+def _costs(row: Row) -> str:
     if row.draft_cost is None:
         return "nothing of full length was drafted"
     tau, c, v, o = row.mean_acceptance_length, row.draft_cost, row.verify_cost, row.overhead_cost

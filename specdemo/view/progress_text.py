@@ -7,7 +7,7 @@ from concurrent.futures import wait
 from threading import Event
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.advice_rows import AdviceRun
+from specdemo.analysis.rows import Run
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED, Step
@@ -54,11 +54,11 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
-def advice_progress(report: AdviceReport, run: AdviceRun) -> str:
+def advice_progress(report: AdviceReport, run: Run) -> str:
     """What the advisor just tried, how many settings are still in the race, and what was dropped last and why."""
-    race, kind = report.race, report.kind_of(run.run.prompt)
+    race, kind = report.race, report.kind_of(run.prompt)
     text = (
-        f"Tried {report.names[run.place]} on prompt {run.run.prompt + 1}{f' ({kind})' if kind else ''}; "
+        f"Tried {run.contender.name} on prompt {run.prompt + 1}{f' ({kind})' if kind else ''}; "
         f"{counted(len(race.live), 'setting')} in the race"
     )
     if not race.dropped:

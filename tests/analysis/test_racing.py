@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from specdemo.analysis.advice_rows import interval_of
-from specdemo.analysis.racing import EFFECT, ERROR, GRID, PLAIN, Race, contenders_of, log_evidence
+from specdemo.analysis.advice import interval_of
+from specdemo.analysis.contenders import GRID, contenders_of
+from specdemo.analysis.racing import EFFECT, ERROR, PLACE_OF_PLAIN, Race, log_evidence
 from specdemo.theory import expected_tokens
 
 SEEDS, PROMPTS, BUDGET, PLAIN_SECONDS, NOISE = 200, 24, 120.0, 0.5, 0.04
@@ -66,8 +67,8 @@ def simulate(seed: int) -> Result:
         clock += float(seconds.sum())
         if clock > BUDGET:
             break
-        plain = seconds[running.index(PLAIN)]
-        found = {n: float(plain / s) for n, s in zip(running, seconds, strict=True) if n != PLAIN}
+        plain = seconds[running.index(PLACE_OF_PLAIN)]
+        found = {n: float(plain / s) for n, s in zip(running, seconds, strict=True) if n != PLACE_OF_PLAIN}
         race.add(found)
         for place, speedup in found.items():
             seen.setdefault(place, {}).setdefault(prompt, []).append(math.log(speedup))

@@ -16,10 +16,10 @@ from toys import build, endless_pair, generate, prompt_ids
 
 import specdemo
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.advice_rows import AdviceRun
+from specdemo.analysis.contenders import PLAIN, TREES, Contender
 from specdemo.analysis.engine_lines import ENGINES, engine_lines
-from specdemo.analysis.racing import TREES, Contender, Race
-from specdemo.analysis.sweep_rows import SweepRun
+from specdemo.analysis.racing import Race
+from specdemo.analysis.rows import Run
 from specdemo.metrics import RoundCounts
 from specdemo.models.source import ASSETS
 from specdemo.runs.advise import _public_name, allowed_drafters, model_names, stream_advice
@@ -52,8 +52,8 @@ def test_a_report_has_every_method_and_keeps_its_budget(report: AdviceReport) ->
     assert plain.mean_acceptance_length == 1
     assert report.rows[0].verdict in ("recommended", "recommended, not proven")  # on a busy machine
     assert report.settings() == replace(report.rows[0].settings, seed=0)
-    blocks = {run.run.repeat for run in report.runs}
-    assert {run.run.repeat for run in report.runs if run.place == 0} >= blocks - {max(blocks)}
+    blocks = {run.repeat for run in report.runs}
+    assert {run.repeat for run in report.runs if run.contender == PLAIN} >= blocks - {max(blocks)}
 
 
 def test_its_files_hold_its_rows(report: AdviceReport) -> None:
@@ -61,17 +61,17 @@ def test_its_files_hold_its_rows(report: AdviceReport) -> None:
     lines = list(csv.DictReader(report.to_csv().splitlines()))
     assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in saved["rows"]]
     assert saved["recommendation"] == report.recommendation
-    assert sum(len(run["run"]["steps"]) for run in saved["runs"]) == sum(len(r.run.steps) for r in report.runs)
+    assert sum(len(run["run"]["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
 
 
 def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
-    place = next(n for n, c in enumerate(report.contenders) if c == Contender("model", 4))
-    steps = [s for r in report.runs if r.place == place for s in r.run.steps]
+    chosen = Contender("model", 4)
+    steps = [s for r in report.runs if r.contender == chosen for s in r.steps]
     row = next(row for row in report.rows if row.method == "draft model" and row.gamma == 4)
     assert row.acceptance_rate == sum(s.accepted for s in steps) / sum(s.drafted for s in steps)
     traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
-    first = next(r for r in report.runs if r.place == place and r.run.prompt == 0)
-    assert [s.accepted for s in first.run.steps] == [r.accepted for r in traced]
+    first = next(r for r in report.runs if r.contender == chosen and r.prompt == 0)
+    assert [s.accepted for s in first.steps] == [r.accepted for r in traced]
 
 
 def test_trees_of_several_sizes_are_tried(report: AdviceReport) -> None:
@@ -107,7 +107,7 @@ def test_a_prompt_whose_answer_ends_with_its_first_token_is_left_out_of_later_bl
     assert first != other, "else both would end"
     pair = specdemo.ModelPair(build("llama", eos=[first]))
     report = specdemo.advise(pair, PROMPTS, SHORT, budget_seconds=1.5, methods=["prompt_lookup"])
-    blocks = {(r.run.repeat, r.run.prompt) for r in report.runs}
+    blocks = {(r.repeat, r.prompt) for r in report.runs}
     assert [repeat for repeat, prompt in blocks if prompt == 0] == [0]
     assert len(blocks) > 3
     assert "since their answers end with the first token: prompt 1." in report.recommendation
@@ -173,7 +173,7 @@ def made_up(
             drafted = contender.gamma or 0
             kept, draft, verify = (0, 0.0, 1.0) if place == 0 else seconds[contender]
             step = RoundCounts(drafted, kept, kept + 1, draft * (wobble if place else 1), verify, 0.0)
-            runs.append(AdviceRun(place, SweepRun(contender.gamma, prompt, prompt, (step,) * 10), 10.0))
+            runs.append(Run(contender, prompt, prompt, (step,) * 10, wall_seconds=10.0))
     return AdviceReport(Settings(), contenders, prompts, runs=tuple(runs), complete=True, **fields)
 
 
@@ -223,7 +223,7 @@ def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
     whole = made_up({MODEL: (3, 0.4, 1.2)})
     cut = replace(whole, runs=(*whole.runs[:-2], whole.runs[-1]))
     row = cut.rows[0]
-    assert (row.runs, row.prompts, row.tokens) == (7, 7, 7 * 40)
+    assert (row.runs, row.prompts, row.emitted) == (7, 7, 7 * 40)
     assert row.tokens_per_second == pytest.approx(4 / 1.6, rel=0.01)
     assert row.seconds == 80, "its time was spent all the same"
     assert "Measured on 7 of 8 prompts; give more seconds." in cut.recommendation
@@ -240,7 +240,7 @@ def test_only_costs_measured_several_times_are_called_hopeless() -> None:
 
 def test_what_was_not_tried_is_named() -> None:
     found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
-    alone = replace(found, runs=tuple(r for r in found.runs if r.place != 2))
+    alone = replace(found, runs=tuple(r for r in found.runs if r.contender != LOOKUP))
     assert "Not tried: prompt lookup; give more seconds." in alone.recommendation
     nothing = replace(found, runs=())
     assert "Give more seconds" in nothing.recommendation
@@ -259,12 +259,12 @@ def test_who_is_resting_though_its_figure_is_higher_is_said_to_be_so_on_common_p
     found = made_up({MODEL: (3, 0.4, 1.2), Contender("model", 8): (3, 0.4, 1.2)}, prompts=6)
     runs = []
     for run in found.runs:
-        easy = run.run.prompt < 2
-        if run.place == 2 and not easy:
+        easy = run.prompt < 2
+        if run.gamma == 8 and not easy:
             continue
-        pace = {0: 1.0, 1: 8.0 if easy else 1.0, 2: 4.0}[run.place]
-        steps = tuple(replace(s, draft_seconds=0.0, verify_seconds=s.emitted / pace) for s in run.run.steps)
-        runs.append(replace(run, run=replace(run.run, steps=steps)))
+        pace = {0: 1.0, 4: 8.0 if easy else 1.0, 8: 4.0}[run.gamma]
+        steps = tuple(replace(s, draft_seconds=0.0, verify_seconds=s.emitted / pace) for s in run.steps)
+        runs.append(replace(run, steps=steps))
     found = replace(found, runs=tuple(runs))
     best, other = found.rows[0], next(row for row in found.rows if row.gamma == 8)
     assert best.gamma == 4
@@ -274,7 +274,7 @@ def test_who_is_resting_though_its_figure_is_higher_is_said_to_be_so_on_common_p
 
 def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
     found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
-    runs = tuple(replace(r, run=replace(r.run, prompt=r.run.prompt % 2)) for r in found.runs)
+    runs = tuple(replace(r, prompt=r.prompt % 2) for r in found.runs)
     few = replace(found, runs=runs, prompts=2)
     assert few.rows[0].interval_over == "runs"
     assert "] over runs" in advice_tables(few)

@@ -38,7 +38,7 @@ def made_up(figures: BatchMetrics, speedups: dict[int, float | tuple[float, ...]
                     timed = replace(figures, emitted=1000, ttft=0.5, seconds=0.5 + 1000 / rate)
                     runs.append(SizeRun(size, part, repeat, drafted, timed))
     repeats = max((r.repeat + 1 for r in runs), default=1)
-    return SizeReport(SHORT, tuple(speedups), 2, repeats, tuple(runs), **fields)
+    return SizeReport(SHORT, tuple(speedups), 2, repeats, runs=tuple(runs), **fields)
 
 
 def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:

@@ -15,12 +15,15 @@ import pytest
 from toys import endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
+from specdemo.analysis.contenders import PLAIN, Contender
+from specdemo.analysis.rows import Run
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
+from specdemo.runs import measuring
+from specdemo.runs.measuring import turned
 from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
-from specdemo.runs.sweep import order, stream_sweep, sweep
+from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest, until_the_end
 from specdemo.ui.jobs.measuring import STOPPED_EARLY, SweepJob
@@ -61,7 +64,7 @@ def test_the_sweep_is_whole_and_interleaved(report: SweepReport) -> None:
     made = [(r.repeat, r.prompt, r.gamma) for r in report.runs]
     assert sorted(made) == [(i, p, g) for i in range(2) for p in range(2) for g in (0, *GAMMAS)]
     assert [r.gamma for r in report.runs[:9]] == [0, 2, 4, 2, 4, 0, 2, 4, 0]
-    places = Counter((g, order((0, 2, 4), p, r).index(g)) for p in range(3) for r in range(3) for g in (0, 2, 4))
+    places = Counter((g, turned((0, 2, 4), p + r).index(g)) for p in range(3) for r in range(3) for g in (0, 2, 4))
     assert set(places.values()) == {3}
 
 
@@ -81,8 +84,12 @@ def step(drafted: int, accepted: int, draft: float, verify: float, other: float 
 
 def made_up(*speeds: tuple[int, int, float]) -> SweepReport:
     """A report of full rounds of which all is kept: (γ, repeat, seconds a round)."""
-    runs = [SweepRun(g, 0, r, (step(g, g, 0.0, s),) * 10) for g, r, s in speeds]
-    return SweepReport(Settings(), tuple(sorted({g for g, _, _ in speeds} - {0})), 1, 3, tuple(runs))
+    runs = [Run(of(g), 0, r, (step(g, g, 0.0, s),) * 10) for g, r, s in speeds]
+    return SweepReport(Settings(), tuple(sorted({g for g, _, _ in speeds} - {0})), 1, 3, runs=tuple(runs))
+
+
+def of(gamma: int) -> Contender:
+    return Contender("model", gamma) if gamma else PLAIN
 
 
 def test_speedups_compare_with_the_plain_runs_of_the_same_repeat_and_the_middle_is_shown() -> None:
@@ -96,9 +103,9 @@ def test_speedups_compare_with_the_plain_runs_of_the_same_repeat_and_the_middle_
 
 def test_costs_and_prediction_of_runs_made_by_hand() -> None:
     """τ, c, v and o worked out on paper: two full rounds of γ 2 and a last one that drafted nothing."""
-    plain = SweepRun(0, 0, 0, (step(0, 0, 0.0, 1.0, 0.1),) * 5)
-    drafted = SweepRun(2, 0, 0, (step(2, 2, 0.4, 1.5, 0.2), step(2, 0, 0.4, 1.5, 0.2), step(0, 0, 0.0, 1.0, 0.2)))
-    row = SweepReport(Settings(), (2,), 1, 1, (plain, drafted)).rows[0]
+    plain = Run(PLAIN, 0, 0, (step(0, 0, 0.0, 1.0, 0.1),) * 5)
+    drafted = Run(of(2), 0, 0, (step(2, 2, 0.4, 1.5, 0.2), step(2, 0, 0.4, 1.5, 0.2), step(0, 0, 0.0, 1.0, 0.2)))
+    row = SweepReport(Settings(), (2,), 1, 1, runs=(plain, drafted)).rows[0]
     assert (row.draft_cost, row.verify_cost, row.overhead_cost) == pytest.approx((0.2, 1.5, 0.2))
     assert row.conditional_per_position == [0.5, 1.0]
     assert row.expected_speedup == pytest.approx((1 + 0.5 + 0.5) / (0.4 + 1.5))
@@ -263,7 +270,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
     made: list[int] = []
     seen: list[int] = []
     thread = ThreadPoolExecutor(1)
-    one_run = specdemo.sweep.__globals__["finished_run"]
+    one_run = measuring.finished_run
 
     def watched(*arguments: object) -> object:
         if not made:
@@ -271,7 +278,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
         made.append(1)
         return one_run(*arguments)
 
-    monkeypatch.setitem(specdemo.sweep.__globals__, "finished_run", watched)
+    monkeypatch.setattr(measuring, "finished_run", watched)
     last = on_the_page(PROMPTS, thread)
     assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
 
@@ -279,7 +286,7 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
 def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one_run = specdemo.sweep.__globals__["finished_run"]
+    one_run = measuring.finished_run
     made: list[int] = []
 
     def failing(*arguments: object) -> object:
@@ -288,7 +295,7 @@ def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measure
             raise RuntimeError("broken")
         return one_run(*arguments)
 
-    monkeypatch.setitem(specdemo.sweep.__globals__, "finished_run", failing)
+    monkeypatch.setattr(measuring, "finished_run", failing)
     last = on_the_page(PROMPTS[:1])
     assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
     assert last.result is not None
@@ -353,6 +360,6 @@ def test_the_figures_draw_the_rows(report: SweepReport) -> None:
 
 
 def test_a_report_of_nothing_has_empty_figures() -> None:
-    nothing = SweepReport(Settings(), (2, 3), 1, 1, ())
+    nothing = SweepReport(Settings(), (2, 3), 1, 1)
     for draw in (speed_figure, speedup_figure, accepted_figure, time_figure):
         assert draw(nothing).to_json()

@@ -13,8 +13,8 @@ from typing import Any
 import pydantic
 
 from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.rows import Run
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.analysis.sweep_rows import SweepRun
 from specdemo.losslessness.certificate import Certificate
 from specdemo.models.source import ASSETS
 from specdemo.ui.jobs.pace import Paces
@@ -31,7 +31,7 @@ EXAMPLE = (
 def example_sweep() -> SweepReport:
     """The report of a sweep."""
     data = _fields("sweep", SweepReport)
-    runs = tuple(map(SweepRun.from_dict, data.pop("runs")))
+    runs = tuple(Run.from_dict(run, data["settings"]["drafter"]) for run in data.pop("runs"))
     return replace(pydantic.TypeAdapter(SweepReport).validate_python({**data, "runs": ()}), runs=runs)
 
 
