@@ -20,11 +20,20 @@ from specdemo.server_record import ServerRecord
 class Measurable(Protocol):
     """What the figures are read from: a :class:`specdemo.trace.Trace`, which stands one floor above."""
 
-    rounds: tuple[Round, ...]
-    tokens: tuple[Token, ...]
-    output: tuple[Token, ...]
-    server: ServerRecord | None
-    peak_memory: int | None
+    @property
+    def rounds(self) -> tuple[Round, ...]: ...
+
+    @property
+    def tokens(self) -> tuple[Token, ...]: ...
+
+    @property
+    def output(self) -> tuple[Token, ...]: ...
+
+    @property
+    def server(self) -> ServerRecord | None: ...
+
+    @property
+    def peak_memory(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ class RoundCounts:
 
     @property
     def seconds(self) -> float:
-        return self.draft_seconds + self.verify_seconds + self.other_seconds
+        return (self.draft_seconds or 0.0) + (self.verify_seconds or 0.0) + (self.other_seconds or 0.0)
 
 
 def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
@@ -221,13 +230,14 @@ def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
     decode_seconds = seconds - (ttft or 0.0)
     here = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
     phases = here if trace.server is None else (None, None, None)
-    whole = None if None in phases else fsum(phases)
+    known = [seconds for seconds in phases if seconds is not None]
+    whole = fsum(known) if len(known) == len(phases) else None
     return Metrics(
         rounds=sums.rounds,
         proposed=sums.proposed,
         accepted=sums.accepted,
         emitted=sums.emitted,
-        wasted=None if sums.proposed is None else sums.proposed - sums.accepted,
+        wasted=None if sums.proposed is None or sums.accepted is None else sums.proposed - sums.accepted,
         acceptance_rate=sums.acceptance_rate,
         alpha=sums.alpha if streamed else _alpha(trace),
         mean_acceptance_length=sums.mean_acceptance_length if sums.emitted else None,
@@ -262,16 +272,17 @@ def _of_server(server: ServerRecord | None) -> Totals:
     counts = server.counts if server else None
     emitted = server.completion_tokens - 1 if server and server.completion_tokens else None
     if counts is None or emitted is None:
-        return Totals(None, *((counts.drafted, counts.accepted) if counts else (None, None)), emitted)
+        drafted, accepted = (counts.drafted, counts.accepted) if counts else (None, None)
+        return Totals(None, drafted, accepted, emitted)
     rounds = max(counts.steps or 0, emitted - counts.accepted)
     histogram = list(counts.histogram or ())
     more = counts.per_position or tuple(sum(histogram[j + 1 :]) for j in range(len(histogram) - 1))
     if histogram:
-        histogram[0] += rounds - counts.steps
+        histogram[0] += rounds - (counts.steps or 0)
     # Only where every step drafted γ tokens is it known how many of each place were tested.
-    known = counts.gamma is not None and counts.steps is not None
-    full = known and counts.drafted == counts.steps * counts.gamma and len(more) == counts.gamma
-    reached = [counts.steps, *more[:-1]] if full and more else []
+    steps, gamma = counts.steps or 0, counts.gamma or 0
+    full = counts.steps is not None and 0 < gamma == len(more) and counts.drafted == steps * gamma
+    reached = [steps, *more[:-1]] if full else []
     return Totals(
         rounds,
         counts.drafted,
@@ -306,7 +317,7 @@ def usual_draft(rounds: Sequence[RoundCounts]) -> int:
     return max(lengths, key=lambda length: (lengths[length], length), default=0)
 
 
-def _of_trees(rounds: Sequence[Round]) -> dict[str, float | int | None]:
+def _of_trees(rounds: Sequence[Round]) -> dict[str, Any]:
     """The figures of draft trees; None where none were drafted."""
     trees = [r for r in rounds if r.is_tree]
     if not trees:
@@ -329,14 +340,13 @@ def _costs(
     if baseline is None or not usual:
         return None, None
     single = counts_of(baseline.rounds)
-    if not single or any(r.verify_seconds is None for r in (*rounds, *single)):
-        return None, None
-    step = median(r.verify_seconds for r in single)
     full = [r for r in rounds if r.drafted == usual]
-    return (
-        ratio(median(r.draft_seconds / r.drafted for r in full), step),
-        ratio(median(r.verify_seconds for r in full), step),
-    )
+    steps = [r.verify_seconds for r in single if r.verify_seconds is not None]
+    drafts = [r.draft_seconds / r.drafted for r in full if r.draft_seconds is not None]
+    verifications = [r.verify_seconds for r in full if r.verify_seconds is not None]
+    if not steps or not drafts or not verifications:  # a server tells no times by phase
+        return None, None
+    return ratio(median(drafts), median(steps)), ratio(median(verifications), median(steps))
 
 
 def ratio(amount: float | None, of: float | None) -> float | None:

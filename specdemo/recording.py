@@ -13,7 +13,7 @@ from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
 
 SCHEMA = 1
-KIND = "specdemo recording"
+KIND: Literal["specdemo recording"] = "specdemo recording"
 LARGEST_FILE = 20_000_000
 MOST_LANES = 8
 LONGEST_SECONDS = 7 * 24 * 3600.0

@@ -266,7 +266,7 @@ def _span(low: int, high: int | None, number: int | None) -> str:
 def _integer(value: object) -> int | None:
     """A whole number of any library as an int; None for everything else, True and False included."""
     try:
-        return None if isinstance(value, bool) else index(value)  # type: ignore[call-overload]
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]  # for which it raises
     except TypeError:
         return None
 

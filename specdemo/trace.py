@@ -71,8 +71,8 @@ class Trace:
     @property
     def token_ids(self) -> list[int]:
         """Ids of the output, the end token included if one was produced; empty if a server gave only text."""
-        ids = [t.id for t in self.output]
-        return [] if None in ids else ids
+        ids = [t.id for t in self.output if t.id is not None]
+        return ids if len(ids) == len(self.output) else []
 
     @property
     def text(self) -> str:
@@ -178,8 +178,7 @@ def _check_tree(round_: Round) -> None:
         raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no draft tree.")
     depths = [0]
     for place, (token, parent) in enumerate(zip(round_.tokens, parents, strict=True), start=1):
-        known = parent is not None and 0 <= parent < place
-        depths.append(depths[parent] + 1 if known else -1)
+        depths.append(depths[parent] + 1 if parent is not None and 0 <= parent < place else -1)
         kept = token.kind == "rejected" or parent == min(place - 1, round_.accepted)
-        if not known or not kept or token.position != depths[-1]:
+        if not kept or token.position != depths[-1]:
             raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no tree with one kept path.")

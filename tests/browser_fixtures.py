@@ -30,16 +30,6 @@ ARGUMENTS = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test in a browser that fails is tried once more, and the summary tells of it.
-
-    A shared machine can stall a browser for longer than any wait; what is broken is broken both times.
-    """
-    for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """The app as ``python app.py`` builds it, on a free port."""

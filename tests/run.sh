@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes its own environment, finds a browser, checks the style and runs every test.
+# Makes its own environment, finds a browser, checks style and types, and runs every test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,5 +38,6 @@ export OMP_NUM_THREADS=1
 
 "$python" -m ruff check .
 "$python" -m ruff format --check .
+"$python" -m mypy
 # Files run side by side; each is a process of its own, so that one app and one browser serve its tests.
 "$python" -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

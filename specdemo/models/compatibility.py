@@ -66,7 +66,7 @@ def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether a text survives encoding and decoding, as far as re-encoding needs: a leading space may go."""
     ids = tokenizer(ROUND_TRIP, add_special_tokens=False)["input_ids"]
     text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return text.strip() == ROUND_TRIP.strip()
+    return str(text).strip() == ROUND_TRIP.strip()
 
 
 def _probe(tokenizer: PreTrainedTokenizerBase) -> list[int]:

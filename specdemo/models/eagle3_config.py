@@ -45,8 +45,8 @@ class Eagle3Config:
         vocabulary: V, the target's.
         draft_vocabulary: Vd, of the tokens that it can draft.
         target_width: Ht, of the target's residual stream.
-        taps: layers of the target whose input it reads, 0 being the embeddings; None, the default, is resolved by
-            :func:`fitted`.
+        taps: layers of the target whose input it reads, 0 being the embeddings; none where the description names
+            none: :func:`fitted` resolves them.
         norm_before_residual: the layer adds to the normed hidden state instead of the plain one.
         norm_before_fc: one norm over all taps together stands before ``fc``.
         fc_norm: a norm for each tap stands before ``fc``.
@@ -55,11 +55,11 @@ class Eagle3Config:
     """
 
     name: str
-    layer: PreTrainedConfig
+    layer: LlamaConfig  # or Qwen3's, which has the same fields
     vocabulary: int
     draft_vocabulary: int
     target_width: int
-    taps: tuple[int, ...] | None
+    taps: tuple[int, ...]
     norm_before_residual: bool = False
     norm_before_fc: bool = False
     fc_norm: bool = False
@@ -112,7 +112,7 @@ def shaped_like(
     name: str,
     feed_forward: int,
     draft_vocabulary: int | None = None,
-    taps: tuple[int, ...] | None = None,
+    taps: tuple[int, ...] = (),
 ) -> Eagle3Config:
     """A new head's description: a Llama layer of the target's width and heads, for ``target``.
 
@@ -153,7 +153,7 @@ def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
         if own != its:
             raise PairError(f"{config.name} reads {what} {own:,}, and the target has {its:,}; {advice}.")
     layers = text.num_hidden_layers
-    taps = (2, layers // 2, layers - 3) if config.taps is None else config.taps
+    taps = (2, layers // 2, layers - 3) if not config.taps else config.taps
     if not all(0 <= tap < layers for tap in taps):
         raise PairError(
             f"{config.name} reads the target's layers {', '.join(map(str, taps))}, and the target has "
@@ -167,7 +167,7 @@ def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
     verifier = _inner(_inner(data, "speculators_config"), "verifier").get("name_or_path")
     # Some files name a folder of the machine that trained them.
     made = f"for {verifier[:80]}, " if isinstance(verifier, str) and re.fullmatch(REPOSITORY, verifier) else ""
-    taps = ", ".join(map(str, config.taps or ()))
+    taps = ", ".join(map(str, config.taps))
     return (
         f"{made}drafts {config.draft_vocabulary:,} of {config.vocabulary:,} tokens, reads what enters the "
         f"target's layers {taps}"
@@ -235,7 +235,7 @@ def _config(data: Mapping[str, Any], layer: Mapping[str, Any], name: str, **flag
     return Eagle3Config(name, shape, vocabulary, draft_vocabulary, width, **flags)
 
 
-def _layer(data: Mapping[str, Any], name: str) -> PreTrainedConfig:
+def _layer(data: Mapping[str, Any], name: str) -> LlamaConfig:
     kind = KINDS.get(data.get("model_type", "llama"))
     if kind is None:
         known = " or ".join(KINDS)
@@ -266,10 +266,10 @@ def _layer(data: Mapping[str, Any], name: str) -> PreTrainedConfig:
     return config
 
 
-def _taps(ids: Any, name: str, shift: int = 0) -> tuple[int, ...] | None:
-    """The tapped layers that a list of ids names; None where it is not given."""
+def _taps(ids: Any, name: str, shift: int = 0) -> tuple[int, ...]:
+    """The tapped layers that a list of ids names; none where it is not given."""
     if ids is None:
-        return None
+        return ()
     whole = isinstance(ids, Sequence) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
     if not whole or not ids or len(ids) > 16 or min(ids) < 0:
         raise PairError(f"{name}: {TAP_KEY} must be a list of layers, not {str(ids)[:60]}.")

@@ -46,14 +46,15 @@ TABLE = "embed_tokens.weight"
 
 def load_head(kind: type[Eagle3Head], folder: str | Path, target: PreTrainedModel) -> Eagle3Head:
     """What :meth:`Eagle3Head.load` does; ``kind`` is that class."""
-    source = ModelSource(str(folder), folder=Path(folder).expanduser())
-    if not source.folder.is_dir():
+    place = Path(folder).expanduser()
+    source = ModelSource(str(folder), folder=place)
+    if not place.is_dir():
         raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
     with explained(source):
-        checkpoint, progress = Checkpoint(source, source.folder), Progress()
+        checkpoint, progress = Checkpoint(source, place), Progress()
         config = read_config(config_data(checkpoint.describe(progress)), source.name)
         names = checkpoint.weights(progress, CONVERT)
-        return read_head(kind, source.folder, names, fitted(config, target.config), target)
+        return read_head(kind, place, names, fitted(config, target.config), target)
 
 
 def read_head(
@@ -79,7 +80,8 @@ def read_head(
     )
     with torch.device("meta"):
         head = kind(config, own_embeddings=TABLE in known)
-    if TABLE not in known and target.get_input_embeddings().weight.shape[1] != config.width:
+    embeddings: Any = target.get_input_embeddings()
+    if TABLE not in known and embeddings.weight.shape[1] != config.width:
         raise PairError(
             f"{config.name} has no embeddings of its own, and the target's are not {config.width:,} wide; choose "
             "the head that was made for this target."
@@ -120,14 +122,14 @@ def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
 
 
 def _safeai_config(config: Eagle3Config) -> dict[str, Any]:
-    layer = config.layer.to_dict()
+    layer, rotary = config.layer.to_dict(), dict(config.layer.rope_parameters or {})
     keys = (*SHAPE, *LAYER_KEYS, "num_key_value_heads")
     return {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": config.layer.model_type,
         "num_hidden_layers": 1,
         **{key: layer[key] for key in keys if layer.get(key) is not None},
-        "rope_theta": config.layer.rope_parameters["rope_theta"],
+        "rope_theta": rotary["rope_theta"],
         "vocab_size": config.vocabulary,
         "draft_vocab_size": config.draft_vocabulary,
         "target_hidden_size": config.target_width,
@@ -161,7 +163,7 @@ def _names(file: Path) -> list[str]:
 
 
 def _tensors(folder: Path, places: Mapping[str, tuple[str, str]]) -> dict[str, torch.Tensor]:
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     for file in {file for file, _ in places.values()}:
         with safe_open(folder / file, "pt") as tensors:
             found |= {own: tensors.get_tensor(name) for own, (held, name) in places.items() if held == file}

@@ -12,7 +12,7 @@ Row t of a text pairs the target's features of token t with token t + 1, and pre
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,20 +22,21 @@ from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.models.eagle3_files import load_head
 
 if TYPE_CHECKING:
-    from transformers import Cache, PreTrainedConfig, PreTrainedModel
+    from transformers import Cache, LlamaConfig, PreTrainedModel
 
 
 class Eagle3Layer(nn.Module):
     """The decoder layer, whose queries, keys and values are made of 2H numbers a token."""
 
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self, config: LlamaConfig) -> None:
         # Two seconds, so not before there is a head.
         from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
         from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP
 
         super().__init__()
         llama = config.model_type == "llama"
-        self.self_attn = (LlamaAttention if llama else Qwen3Attention)(config, 0)
+        attention: type[nn.Module] = LlamaAttention if llama else Qwen3Attention
+        self.self_attn = attention(config, 0)
         for name in ("q_proj", "k_proj", "v_proj"):
             narrow = getattr(self.self_attn, name)
             wide = nn.Linear(2 * config.hidden_size, narrow.out_features, bias=narrow.bias is not None)
@@ -71,7 +72,7 @@ class Eagle3Head(nn.Module):
             else None
         )
         self.midlayer = Eagle3Layer(config.layer)
-        self.norm: nn.Module | None = LlamaRMSNorm(width, eps=eps)  # None where nothing reads it
+        self.norm: Any = LlamaRMSNorm(width, eps=eps)  # None where nothing reads it
         self.lm_head = nn.Linear(width, config.draft_vocabulary, bias=False)
         self.embed_tokens = nn.Embedding(config.vocabulary, width) if own_embeddings else None
         self.rotary_emb = LlamaRotaryEmbedding(config.layer)
@@ -120,7 +121,7 @@ class Eagle3Head(nn.Module):
 
     def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
         """The table (V, H) that tokens are looked up in: its own, or the target's."""
-        table = self.embed_tokens if self.embed_tokens is not None else target.get_input_embeddings()
+        table: Any = target.get_input_embeddings() if self.embed_tokens is None else self.embed_tokens
         return table.weight.detach()
 
     def project(self, features: torch.Tensor) -> torch.Tensor:

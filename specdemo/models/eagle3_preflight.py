@@ -42,6 +42,7 @@ def examine_head(
     if not found:
         raise PairError(f"{config.name} is a head, and its target could not be examined.")
     target = found[0]
+    assert not isinstance(target.config, Eagle3Config), "the first is the target"
     config = fitted(config, target.config)
     weights = checkpoint.weights(progress, CONVERT)
     dtype = DTYPES[target.report.dtype]

@@ -71,9 +71,10 @@ class HubCheckpoint(Checkpoint):
         """Note which commit a branch or tag is, as the library does, to find it without a network."""
         revision = self.source.revision or constants.DEFAULT_REVISION
         ref = self._cache / "refs" / revision
-        if revision != self.commit and not (ref.exists() and ref.read_text() == self.commit):
+        commit = self.folder.name
+        if revision != commit and not (ref.exists() and ref.read_text() == commit):
             ref.parent.mkdir(parents=True, exist_ok=True)
-            ref.write_text(self.commit)
+            ref.write_text(commit)
 
     def _blob(self, name: str) -> Path:
         return self._cache / "blobs" / self._files[name].digest
@@ -164,11 +165,13 @@ def open_checkpoint(source: ModelSource) -> Checkpoint:
             raise
         return _from_cache(source, error)
     files = {
-        s.rfilename: RemoteFile(s.size or 0, s.lfs.sha256 if s.lfs else s.blob_id) for s in info.siblings or []
+        s.rfilename: RemoteFile(s.size or 0, (s.lfs.sha256 if s.lfs else s.blob_id) or "")
+        for s in info.siblings or []
     }
     licence = info.card_data.get("license") if info.card_data else None
     if isinstance(licence, list):  # a card may state several
         licence = ", ".join(map(str, licence))
+    assert info.sha is not None, "a repository has a commit"
     return HubCheckpoint(source, files, info.sha, licence, bool(info.gated))
 
 

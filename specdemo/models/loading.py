@@ -14,6 +14,7 @@ from transformers.utils import is_accelerate_available
 from transformers.utils import logging as library
 
 from specdemo.errors import PairError
+from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.models.eagle3_files import read_head
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.failures import explained
@@ -96,6 +97,7 @@ def _load_head(examined: Examined, target: PreTrainedModel, progress: Progress) 
     source = examined.checkpoint.source
     progress.begin(f"Loading the head ({source.title})")
     folder = examined.checkpoint.read(examined.weights, progress)
+    assert isinstance(examined.config, Eagle3Config), "a head has one"
     with explained(source):
         head = read_head(Eagle3Head, folder, examined.weights, examined.config, target)
     if unpackable_reason(head, head.device.type, head.dtype) is None:
@@ -117,7 +119,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
     elif is_accelerate_available() and not is_zero_gpu():
         options["device_map"] = {"": request.device}
     with explained(source), _reporting(progress):
-        model, info = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             use_safetensors=True,
             local_files_only=True,
@@ -126,6 +128,7 @@ def _load_model(examined: Examined, request: PairRequest, progress: Progress) ->
             ignore_mismatched_sizes=True,  # to name them instead
             **options,
         )
+        model, info = loaded
         if "device_map" not in options:
             model = model.to(request.device)
     _check_whole(source, model, info)
@@ -176,7 +179,8 @@ def _counted(items: Any, progress: Progress) -> Iterator[Any]:
 
 def _forget(error: BaseException) -> None:
     """Release the models that the frames of a failed load still refer to."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+    caught: BaseException | None = error
+    while caught is not None:
+        traceback.clear_frames(caught.__traceback__)
+        caught = caught.__cause__ or caught.__context__
     release_memory()

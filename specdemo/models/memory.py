@@ -41,7 +41,7 @@ class Footprint:
         return 1 - self.nbytes / self.unquantized if self.unquantized else 0.0
 
 
-def measure(model: PreTrainedModel) -> Footprint:
+def measure(model: nn.Module) -> Footprint:
     """Count the bytes that a loaded model's parameters and buffers take, each tensor once."""
     tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}.values()
     return Footprint(
@@ -56,7 +56,9 @@ def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | Non
     unquantized = sum(t.numel() * width for t in {id(p): p for p in model.parameters()}.values())
     unquantized += sum(buffer.nbytes for buffer in model.buffers())
     nbytes = unquantized
-    for layer in _quantised_layers(model) if quantization is not None else ():
+    if quantization is None:
+        return Footprint(nbytes, unquantized)
+    for layer in _quantised_layers(model):
         count = layer.weight.numel()
         scales = count // _int4_group(layer.in_features) * 2 if quantization == "int4" else layer.out_features
         # quanto keeps two scales of one number a layer for activations, which nobody uses.

@@ -9,7 +9,7 @@ tries them out before their first use.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import nn
@@ -21,6 +21,8 @@ from specdemo.models.memory import on_cpu
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from specdemo.models.eagle3_head import Eagle3Head
 
 LEAST_PARAMETERS = 50_000_000
 """Smaller models fit into the processor's caches, and gain nothing."""
@@ -58,7 +60,7 @@ def packed_product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
     return product[:-missing].view(*x.shape[:-1], product.shape[-1])
 
 
-def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -> str | None:
+def unpackable_reason(model: nn.Module, device: str, dtype: torch.dtype) -> str | None:
     """Why a model is not packed; None if it is worth while and possible.
 
     Args:
@@ -76,7 +78,7 @@ def unpackable_reason(model: PreTrainedModel, device: str, dtype: torch.dtype) -
     return no_product_reason(dtype)
 
 
-def is_large(model: PreTrainedModel) -> bool:
+def is_large(model: nn.Module) -> bool:
     """Whether a model's weights are far more than a processor's caches hold."""
     return sum(p.numel() for p in model.parameters()) >= LEAST_PARAMETERS
 
@@ -97,7 +99,7 @@ def no_product_reason(dtype: torch.dtype) -> str | None:
     return None if off < 32 * torch.finfo(dtype).eps else f"packed products are off by {off:.1g} in this torch"
 
 
-def pack(model: PreTrainedModel) -> None:
+def pack(model: PreTrainedModel | Eagle3Head) -> None:
     """Give every linear layer of a model that nobody else has a packed weight, and let go of the plain one.
 
     The head of tied embeddings gets a weight of its own; the table stays for looking up.
@@ -106,7 +108,7 @@ def pack(model: PreTrainedModel) -> None:
     # The head first: where it is tied its plain weight stays, so that here memory is the shortest.
     for linear in sorted(filter(_packable, model.modules()), key=lambda layer: layer is not head):
         pack_linear(linear)
-    model.packing = "packed weights"
+    model.packing = "packed weights"  # type: ignore[assignment]  # which torch has for tensors
 
 
 def pack_linear(linear: nn.Linear) -> nn.Linear:
@@ -128,7 +130,7 @@ def engine_name(name: str, model: PreTrainedModel) -> str:
     return ", ".join(filter(None, (name, getattr(model, "packing", None))))
 
 
-def _packable(module: nn.Module | None) -> bool:
+def _packable(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether this is a linear layer, and nothing that only resembles one."""
     return type(module) is nn.Linear and type(module.weight) is nn.Parameter
 

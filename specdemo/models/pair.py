@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -112,7 +112,8 @@ class ModelPair:
     @property
     def device(self) -> torch.device:
         """Where the target runs."""
-        return self.target.get_input_embeddings().weight.device
+        embeddings: Any = self.target.get_input_embeddings()
+        return embeddings.weight.device
 
     @property
     def dtype(self) -> str:

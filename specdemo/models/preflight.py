@@ -93,8 +93,8 @@ def examine(
             problems.append(str(error))
     match = None
     if not problems:
-        models_ = [e for e in found if e.tokenizer is not None]
-        match = match_tokenizers(*(e.tokenizer for e in models_), widths=[e.width for e in models_])
+        known = [(e.tokenizer, e.width) for e in found if e.tokenizer is not None]
+        match = match_tokenizers(*(t for t, _ in known), widths=[width for _, width in known])
     if match is not None and match.relation == "refused":
         problems.append(f"draft: {match.text}.")
     memory, memory_free = sum(e.report.weights.nbytes + e.working for e in found), free(request.device)
@@ -253,7 +253,7 @@ def _check_not_quantised(source: ModelSource, config: PretrainedConfig) -> None:
 
 def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
     """The model on the meta device, without memory for its weights; refused if it cannot decode."""
-    named = (config.architectures or [None])[0]
+    named = config.architectures[0] if config.architectures else None
     causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
         raise PairError(
@@ -263,7 +263,8 @@ def _skeleton(role: str, source: ModelSource, config: PretrainedConfig) -> PreTr
     # Not by from_config: it sets torch's default dtype for the whole process, and a pair that another thread is
     # loading at that moment would take weights of that dtype.
     with torch.device("meta"):
-        skeleton = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)
+        kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        skeleton = kind(config)
     check_can_decode(role, skeleton)
     return skeleton
 

@@ -150,7 +150,9 @@ def _typed(name: str) -> CatalogEntry:
             f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft', or both "
             "and a head; a name with ' + ' in it stands in double quotes."
         )
-    return CatalogEntry(name.strip(), name.strip(), **dict(zip(("target", "draft", "head"), parts, strict=False)))
+    target, *others = parts
+    draft, head = [*others, None, None][:2]
+    return CatalogEntry(name.strip(), name.strip(), target, draft, head)
 
 
 def _parts(name: str) -> list[str]:

@@ -110,7 +110,7 @@ def unsupported_reason(head: Eagle3Head) -> str | None:
         (config.norm_before_fc or config.fc_norm, "it has norms before fc"),
         (not config.norm_before_head or config.feeds_norm, "its draft steps read another state"),
         (layer.attention_bias or layer.mlp_bias, "its layer has biases"),
-        (layer.rope_parameters["rope_type"] != "default", "its rotary positions are scaled"),
+        ((layer.rope_parameters or {}).get("rope_type") != "default", "its rotary positions are scaled"),
     ):
         if wrong:
             return reason

@@ -29,7 +29,7 @@ def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     """
     shape = target.config
     layers = shape.num_hidden_layers
-    taps = None if layers >= 6 else (min(1, layers - 1), layers // 2, layers - 1)
+    taps = () if layers >= 6 else (min(1, layers - 1), layers // 2, layers - 1)
     config = shaped_like(shape, "the head", 4 * shape.hidden_size, taps=taps)
     torch.manual_seed(seed)
     head = Eagle3Head(config)
