@@ -26,25 +26,8 @@ BAD = [
     ("acceptance", "exactly"),
     ("acceptance", None),
     *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_)),
-    *(
-        ("temperature", v)
-        for v in (
-            10**310,
-            np.float32(NAN),
-            np.True_,
-            -1,
-            -0.001,
-            1e-30,
-            1e-5,
-            INF,
-            -INF,
-            NAN,
-            "0.7",
-            True,
-            None,
-            100.5,
-        )
-    ),
+    *(("temperature", v) for v in (10**310, np.float32(NAN), np.True_, -1, -0.001, 1e-30, 1e-5, INF, -INF, NAN)),
+    *(("temperature", v) for v in ("0.7", True, None, 100.5)),
     *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None, 2**53, 10**30)),
     *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
     *(("repetition_penalty", v) for v in (0, -1.0, 1e-300, 0.009, 101, NAN, INF, "1", True, None)),
@@ -54,6 +37,7 @@ BAD = [
     *(("exit_layer", v) for v in (0, True, 2**63)),
     *(("lookup_ngram", v) for v in (0, 9, 2**70, NAN)),
     *(("chat", v) for v in (0, 1, "yes", "")),
+    ("adaptive_gamma", 1),
 ]
 
 
@@ -91,21 +75,10 @@ def test_values_at_the_edge_are_taken(field: str, value: object) -> None:
 
 def test_the_defaults_are_those_of_the_public_api() -> None:
     """Guards the documented defaults, which notebooks rely on."""
-    defaults = {
-        "strategy": "speculative",
-        "drafter": "model",
-        "acceptance": "exact",
-        "gamma": 5,
-        "temperature": 0.0,
-        "top_k": 0,
-        "top_p": 1.0,
-        "repetition_penalty": 1.0,
-        "max_new_tokens": 128,
-        "seed": 0,
-        "accept_top_k": 10,
-        "chat": None,
-    }
-    assert defaults.items() <= dataclasses.asdict(Settings()).items()
+    names = Settings("speculative", "model", acceptance="exact", gamma=5, temperature=0.0, chat=None, seed=0)
+    assert Settings() == dataclasses.replace(
+        names, top_k=0, top_p=1.0, repetition_penalty=1.0, max_new_tokens=128, accept_top_k=10
+    )
 
 
 def test_exact_needs_temperature_zero() -> None:
@@ -113,11 +86,7 @@ def test_exact_needs_temperature_zero() -> None:
     with pytest.raises(SettingsError, match="sampling") as caught:
         Settings(acceptance="exact", temperature=0.7)
     assert caught.value.field == "acceptance"
-
-
-def test_the_baseline_may_have_any_temperature() -> None:
-    """Guards against refusing an autoregressive lane for a rule that it does not use."""
-    assert Settings(strategy="autoregressive", temperature=0.7).temperature == 0.7
+    assert Settings(strategy="autoregressive", temperature=0.7).temperature == 0.7, "a baseline has no rule"
 
 
 def test_lossless_and_greedy_are_told_truly() -> None:
@@ -156,12 +125,6 @@ def test_replacing_a_field_checks_it_again() -> None:
     assert dataclasses.replace(Settings(), gamma=7).gamma == 7
     with pytest.raises(SettingsError):
         dataclasses.replace(Settings(), gamma=70)
-
-
-def test_settings_cannot_be_changed_after_validation() -> None:
-    """Guards against a lane whose settings change under it."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Settings().gamma = 99
 
 
 def test_a_message_quotes_no_more_than_fits_a_line_or_two() -> None:

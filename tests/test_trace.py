@@ -7,83 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from toys import BYTE_VOCABULARY, build, byte_tokenizer, endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
-from specdemo import ModelPair, Round, Settings, SpecDemoError, Token, Trace, TraceError
-from specdemo.decoding.detokenizer import Detokenizer
+from specdemo import ModelPair, Settings, Trace, TraceError
 
 # --- JSON -------------------------------------------------------------------------------------------------
-
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
-share = st.floats(0.0, 1.0)
-seconds = st.floats(0.0, 1e6)
-tokens = st.builds(
-    Token,
-    id=st.integers(0, 2**31),
-    text=text,
-    kind=st.sampled_from(["target", "accepted", "corrected", "bonus", "rejected"]),
-    round=st.integers(0, 999),
-    position=st.integers(1, 17),
-    p=st.none() | share,
-    q=st.none() | share,
-    acceptance=st.none() | share,
-    seconds=seconds,
-    margin=st.none() | st.floats(-1e6, 1e6),
-)
-
-
-def counted(round_: Round) -> Round:
-    """The round with the counts that its tokens have, as every real one."""
-    kinds = [t.kind for t in round_.tokens]
-    return replace(
-        round_, accepted=kinds.count("accepted"), drafted=kinds.count("accepted") + kinds.count("rejected")
-    )
-
-
-rounds = st.builds(
-    Round,
-    index=st.integers(0, 999),
-    tokens=st.lists(tokens, max_size=4).map(tuple),
-    drafted=st.just(0),
-    accepted=st.just(0),
-    seconds=seconds,
-    draft_seconds=seconds,
-    verify_seconds=seconds,
-    other_seconds=seconds,
-    overlaps=st.none() | st.lists(share, max_size=4).map(tuple),
-    stop=st.sampled_from([None, "eos", "length", "context"]),
-).map(counted)
-settings_ = st.builds(
-    Settings,
-    strategy=st.sampled_from(["autoregressive", "speculative"]),
-    acceptance=st.sampled_from(["sampling", "top_k"]),
-    gamma=st.integers(1, 16),
-    temperature=st.just(0.0) | st.floats(1e-3, 100.0),
-    top_p=st.floats(0.0, 1.0, exclude_min=True),
-    seed=st.integers(0, 2**63 - 1),
-    chat=st.none() | st.booleans(),
-)
-traces = st.builds(
-    Trace,
-    settings=settings_,
-    prompt_ids=st.lists(st.integers(0, 2**31), max_size=5).map(tuple),
-    rounds=st.lists(rounds, max_size=4).map(tuple),
-    pair=text,
-    dtype=st.sampled_from(["float32", "bfloat16"]),
-)
-
-
-@given(traces)
-def test_a_trace_survives_json(trace: Trace) -> None:
-    """Guards exports and links: every number to its last bit, every character, None as None, tuples as tuples."""
-    text_ = trace.to_json()
-    again = Trace.from_json(text_)
-    assert again == trace
-    assert again.to_json() == text_
-    assert [t.text for t in again.tokens] == [t.text for t in trace.tokens]
 
 
 def test_a_real_trace_survives_json() -> None:
@@ -103,30 +32,12 @@ def valid() -> dict:
 
 
 @pytest.mark.parametrize(
-    "garbage",
-    [
-        "",
-        " ",
-        "nonsense",
-        "{",
-        "null",
-        "[]",
-        "{}",
-        "3",
-        '"text"',
-        "[" * 100_000,
-        '{"settings": {}}',
-        "\x00",
-        "\ud800",
-    ],
-    ids=lambda garbage: ascii(garbage[:16]),
+    "garbage", ["", "nonsense", "null", "[]", "{}", '{"settings": {}}', "[" * 100_000, "\ud800"]
 )
 def test_garbage_is_refused_with_a_message(garbage: str) -> None:
     """Guards the upload box: any file may be dropped there."""
-    with pytest.raises(TraceError) as caught:
+    with pytest.raises(TraceError, match="not a specdemo trace") as caught:
         Trace.from_json(garbage)
-    assert isinstance(caught.value, SpecDemoError)
-    assert "not a specdemo trace" in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
@@ -138,8 +49,8 @@ def test_garbage_is_refused_with_a_message(garbage: str) -> None:
         ("prompt_ids", None, "prompt_ids"),
         ("rounds", None, "rounds"),
         ("schema", 3, r"schema 3.*schemas up to 2"),
+        ("rounds.1.accepted", 15, "counts 15 of"),  # must be no index error later
         ("settings.gamma", 99, "gamma"),
-        ("settings.strategy", "magic", "strategy"),
         ("settings.temperature", -1.0, "temperature"),
     ],
 )
@@ -163,14 +74,6 @@ def test_another_schema_with_other_fields_is_still_named_as_such() -> None:
     data = {**valid(), "schema": 3, "lanes": []}
     del data["rounds"]
     with pytest.raises(TraceError, match="schema 3"):
-        Trace.from_json(json.dumps(data))
-
-
-def test_counts_that_contradict_each_other_are_refused() -> None:
-    """Guards figures of a tampered file: more accepted than drafted must not be an index error later."""
-    data = valid()
-    data["rounds"][1]["accepted"] = 15
-    with pytest.raises(TraceError, match="counts 15 of"):
         Trace.from_json(json.dumps(data))
 
 
@@ -259,18 +162,6 @@ def test_an_output_after_a_prompt_that_ends_inside_a_character() -> None:
     assert trace.token_ids == script
     assert trace.text.endswith(" yes")
     assert "�" not in trace.text
-
-
-def test_peeking_changes_nothing() -> None:
-    """Guards the text of the output against the rejected tokens that are only looked at."""
-    ids = ids_of("a🎉b")
-    detokenizer = Detokenizer(byte_tokenizer(), ids_of("x"))
-    pieces = []
-    for token in ids:
-        detokenizer.peek(99, [98, 97])
-        pieces.append(detokenizer.push(token))
-    assert "".join(pieces) == "a🎉b"
-    assert detokenizer.peek(1) == "<|end|>", "special tokens are shown by name when looked at"
 
 
 def test_a_pair_without_a_tokenizer_names_ids() -> None:

@@ -23,24 +23,19 @@ from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.trace import Trace
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neox")
-
-
-MORE_FAMILIES = (
-    "opt",
-    "phi3",
-    "gemma2",
-    "gemma3",
-    "mistral",
-    "mixtral",
-    "qwen3_moe",
-    "stablelm",
-    "smollm3",
-)
-
-
+MORE_FAMILIES = ("opt", "phi3", "gemma2", "gemma3", "mistral", "mixtral", "qwen3_moe", "stablelm", "smollm3")
+SHAPES: dict[str, dict[str, object]] = {
+    "qwen3": {"head_dim": 16},
+    "mistral": {"sliding_window": 8},
+    "phi3": {"sliding_window": 8},
+    "gemma2": {"head_dim": 8, "sliding_window": 8, "tie_word_embeddings": False},
+    "gemma3": {"head_dim": 8, "sliding_window": 8, "tie_word_embeddings": False},
+    "mixtral": {"num_local_experts": 3},
+    "qwen3_moe": {"head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+}
+"""What a family's configuration has beside the sizes of all; opt has those of the default width."""
 EOS = (7, 11)
-
-
 FIRST_PLAIN = 12  # ids below are left to special tokens in prompts
 
 
@@ -58,62 +53,25 @@ def build(
     scale: float = 0.3,
 ) -> PreTrainedModel:
     """A random model with weights wide enough that its greedy output varies instead of repeating a token."""
-    common = {
+    shape: dict[str, object] = {
         "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "max_position_embeddings": context,
         "bos_token_id": 1,
         "eos_token_id": list(eos) if isinstance(eos, tuple | list) else eos,
         "pad_token_id": 0,
     }
-    decoder = {
-        "hidden_size": hidden,
-        "intermediate_size": 2 * hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "max_position_embeddings": context,
-        "attention_dropout": dropout,
-    }
-    grouped = {**decoder, "num_key_value_heads": heads // 2}
-    mixed = ["sliding_attention" if i % 2 == 0 else "full_attention" for i in range(layers)]
-    config = {
-        "llama": lambda: transformers.LlamaConfig(**common, **grouped),
-        "qwen2": lambda: transformers.Qwen2Config(**common, **grouped),
-        "qwen3": lambda: transformers.Qwen3Config(**common, **grouped, head_dim=16),
-        "mistral": lambda: transformers.MistralConfig(**common, **grouped, sliding_window=8),
-        "phi3": lambda: transformers.Phi3Config(**common, **grouped, sliding_window=8),
-        "stablelm": lambda: transformers.StableLmConfig(**common, **grouped),
-        "smollm3": lambda: transformers.SmolLM3Config(**common, **grouped),
-        "gemma2": lambda: transformers.Gemma2Config(
-            **common, **grouped, head_dim=8, sliding_window=8, tie_word_embeddings=False
-        ),
-        "gemma3": lambda: transformers.Gemma3TextConfig(
-            **common, **grouped, head_dim=8, sliding_window=8, layer_types=mixed, tie_word_embeddings=False
-        ),
-        "mixtral": lambda: transformers.MixtralConfig(**common, **grouped, num_local_experts=3),
-        "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
-            **common, **grouped, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32
-        ),
-        "opt": lambda: transformers.OPTConfig(
-            **common,
-            hidden_size=hidden,
-            ffn_dim=2 * hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            max_position_embeddings=context,
-            word_embed_proj_dim=hidden,
-            dropout=dropout,
-        ),
-        "gpt_neox": lambda: transformers.GPTNeoXConfig(**common, **decoder, hidden_dropout=dropout),
-        "gpt2": lambda: transformers.GPT2Config(
-            **common,
-            n_embd=hidden,
-            n_layer=layers,
-            n_head=heads,
-            n_positions=context,
-            resid_pdrop=dropout,
-            embd_pdrop=dropout,
-            attn_pdrop=dropout,
-        ),
-    }[family]()
+    if family not in ("gpt2", "opt"):
+        shape["intermediate_size"] = 2 * hidden
+    if family not in ("gpt2", "gpt_neox", "opt"):
+        shape["num_key_value_heads"] = heads // 2
+    if family == "gemma3":
+        shape["layer_types"] = ["sliding_attention" if i % 2 == 0 else "full_attention" for i in range(layers)]
+    drops = ("attention_dropout", "hidden_dropout", "dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
+    shape |= dict.fromkeys(drops, dropout) | SHAPES.get(family, {})
+    config = transformers.AutoConfig.for_model({"gemma3": "gemma3_text"}.get(family, family), **shape)
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():

@@ -98,55 +98,34 @@ def exact_joint(target: torch.Tensor, settings: Settings) -> dict[tuple[int, int
     return {(a, b): float(rows[START][a] * rows[a][b]) for a in span for b in span}
 
 
-LOSSLESS = [name for name in LOSSLESS_RULES if name != "exact"]
+def drawn(name: str, gamma: int, vocabulary: int, draft: int = 2, width: int | None = None, **how: object) -> dict:
+    """A case: warpers, γ, the vocabulary and the draft's seed (1 is the target's own) and width."""
+    tables = table(vocabulary, 1), table(vocabulary, draft)[:, :width]
+    return {"warpers": WARPERS[name], "gamma": gamma, "tables": tables, "how": how}
 
 
-@pytest.mark.parametrize("gamma", [1, 2, 3])
-@pytest.mark.parametrize("name", WARPERS)
-@pytest.mark.parametrize("rule", LOSSLESS)
-def test_lossless_rules_give_the_targets_joint_distribution(rule: str, name: str, gamma: int) -> None:
+CASES = {
+    **{f"{n}, γ {g}": drawn(n, g, v) for n in WARPERS for g, v in ((1, 5), (2, 9), (3, 20))},
+    # The one-hot q of greedy and n-gram drafts (q=None).
+    **{f"{n}, a certain draft": drawn(n, 3, 7, greedy_draft=True) for n in ("off", "top_k")},
+    # Nothing is left to draw from.
+    **{f"{n}, p = q": drawn(n, 3, 7, 1) for n in ("off", "all")},
+    # q is padded with zeros: what the draft cannot say must come from the residual.
+    "a narrower draft": drawn("off", 3, 8, width=5),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("rule", [name for name in LOSSLESS_RULES if name != "exact"])
+def test_lossless_rules_give_the_targets_joint_distribution(rule: str, case: str) -> None:
     """Guards losslessness with every warper, where q is what the draft token was really drawn from.
 
     False alarm: 1 in 1,000 seeds for each case.
     """
-    vocabulary = {1: 5, 2: 9, 3: 20}[gamma]
-    settings = sampling(seed=10 + gamma, acceptance=rule, **WARPERS[name])
-    target, draft = table(vocabulary, 1), table(vocabulary, 2)
-    observed = first_two(rule_for(settings), target, draft, settings, gamma)
-    assert p_value(observed, exact_joint(target, settings)) > 0.001
-
-
-@pytest.mark.parametrize("name", ["off", "top_k"])
-@pytest.mark.parametrize("rule", LOSSLESS)
-def test_a_certain_draft_gives_the_targets_joint_distribution(rule: str, name: str) -> None:
-    """Guards the one-hot q of greedy and n-gram drafts (q=None). False alarm: 1 in 1,000 seeds."""
-    settings = sampling(seed=3, acceptance=rule, **WARPERS[name])
-    target = table(7, 1)
-    observed = first_two(rule_for(settings), target, table(7, 2), settings, 3, greedy_draft=True)
-    assert p_value(observed, exact_joint(target, settings)) > 0.001
-
-
-@pytest.mark.parametrize("name", ["off", "all"])
-@pytest.mark.parametrize("rule", LOSSLESS)
-def test_identical_distributions_give_the_targets_joint_distribution(rule: str, name: str) -> None:
-    """Guards the zero residual: with p = q nothing is left to draw from. False alarm: 1 in 1,000 seeds."""
-    settings = sampling(seed=4, acceptance=rule, **WARPERS[name])
-    target = table(7, 1)
-    observed = first_two(rule_for(settings), target, target, settings, 3)
-    assert p_value(observed, exact_joint(target, settings)) > 0.001
-
-
-@pytest.mark.parametrize("rule", LOSSLESS)
-def test_a_narrower_draft_gives_the_targets_joint_distribution(rule: str) -> None:
-    """Guards q padded with zeros: what the draft cannot say must come from the residual.
-
-    False alarm: 1 in 1,000 seeds.
-    """
-    settings = sampling(seed=5, acceptance=rule)
-    target = table(8, 1)
-    narrow = table(8, 2)[:, :5]
-    observed = first_two(rule_for(settings), target, narrow, settings, 3)
-    assert p_value(observed, exact_joint(target, settings)) > 0.001
+    drawn = CASES[case]
+    settings = sampling(seed=10 + drawn["gamma"], acceptance=rule, **drawn["warpers"])
+    observed = first_two(rule_for(settings), *drawn["tables"], settings, drawn["gamma"], **drawn["how"])
+    assert p_value(observed, exact_joint(drawn["tables"][0], settings)) > 0.001
 
 
 @pytest.mark.parametrize("gamma", [2, 4])
@@ -183,44 +162,32 @@ def test_every_rule_takes_a_round_that_drafted_nothing(rule: str) -> None:
     assert verdict.probability.shape == (1, 0)
 
 
-@pytest.mark.parametrize("vocabulary", [5, 20])
-def test_a_rule_without_residual_is_caught(vocabulary: int) -> None:
-    """Guards the test: a broken rule must fail it. A correct rule would pass here once in a million seeds."""
-    settings = sampling(seed=6)
-    target = table(vocabulary, 1)
-    observed = first_two(no_residual, target, table(vocabulary, 2), settings, 2)
-    assert p_value(observed, exact_joint(target, settings)) < 1e-6
+def misjudged(scores: torch.Tensor, drafted: torch.Tensor, q: None, sampler: Sampler) -> Verdict:
+    """A greedy draft that claims to have sampled."""
+    last = torch.cat([torch.full_like(drafted[:, :1], START), drafted[:, :-1]], dim=1)
+    return rejection_sampling(scores, drafted, sampler.probabilities(table(9, 2)[last]), sampler)
 
 
-def test_scoring_a_top_k_draft_with_its_raw_distribution_is_caught() -> None:
-    """Guards the test: drafted from top-k q but judged by the unwarped q must fail it (once in a million not)."""
-    settings = sampling(seed=7, top_k=3)
-    target, draft = table(9, 1), table(9, 2)
-    observed = first_two(rejection_sampling, target, draft, settings, 2, claimed=draft)
-    assert p_value(observed, exact_joint(target, settings)) < 1e-6
-
-
-def test_scoring_a_greedy_draft_with_its_softmax_is_caught() -> None:
-    """Guards the test: a greedy draft that claims to have sampled must fail it (once in a million not)."""
-    settings = sampling(seed=8)
-    target, draft = table(9, 1), table(9, 2)
-
-    def misjudged(scores: torch.Tensor, drafted: torch.Tensor, q: None, sampler: Sampler) -> Verdict:
-        last = torch.cat([torch.full_like(drafted[:, :1], START), drafted[:, :-1]], dim=1)
-        return rejection_sampling(scores, drafted, sampler.probabilities(draft[last]), sampler)
-
-    observed = first_two(misjudged, target, draft, settings, 1, greedy_draft=True)
-    assert p_value(observed, exact_joint(target, settings)) < 1e-6
-
-
-@pytest.mark.parametrize("rule", LOSSY_RULES)
-def test_lossy_rules_are_lossy(rule: str) -> None:
-    """Guards the label: the same test must show that the rule changes the distribution (once in a million not)."""
-    settings = sampling(seed=9, acceptance=rule, accept_top_k=3)
+@pytest.mark.parametrize(
+    ("rule", "fields", "how"),
+    [
+        (no_residual, {}, {}),
+        (
+            rejection_sampling,
+            {"top_k": 3},
+            {"claimed": table(9, 2)},
+        ),  # drafted from top-k q, judged by the raw one
+        (misjudged, {}, {"greedy_draft": True}),
+        *((None, {"acceptance": rule, "accept_top_k": 3}, {}) for rule in LOSSY_RULES),
+    ],
+)
+def test_a_rule_that_is_not_lossless_is_caught(rule: Callable | None, fields: dict, how: dict) -> None:
+    """Guards the test and the label *lossy*. A correct rule would pass here once in a million seeds."""
+    settings = sampling(seed=7, **fields)
     target = table(9, 1)
-    observed = first_two(rule_for(settings), target, table(9, 2), settings, 2)
+    observed = first_two(rule or rule_for(settings), target, table(9, 2), settings, 2, **how)
     assert p_value(observed, exact_joint(target, settings)) < 1e-6
-    assert not settings.lossless
+    assert settings.lossless == (rule is not None)
 
 
 class Fixed(Sampler):
@@ -262,14 +229,8 @@ def test_probability_and_overlap_are_min_of_p_over_q_and_sum_of_min() -> None:
     verdict = rejection_sampling(p.log(), torch.tensor([[1, 2]]), q, Sampler(sampling(), 3, CPU))
     torch.testing.assert_close(verdict.probability, torch.tensor([[0.5, 1.0]]))
     torch.testing.assert_close(verdict.overlap, torch.tensor([[0.25 + 0.3 + 0.15, 0.1 + 0.1 + 0.4]]))
-
-
-def test_overlap_of_a_certain_draft_is_the_targets_probability() -> None:
-    """Guards the one-hot case of the figures: min(1, p/1) and the sum of min(p, one-hot) are both p."""
-    p = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]])
-    verdict = rejection_sampling(p.log(), torch.tensor([[1]]), None, Sampler(sampling(), 3, CPU))
-    torch.testing.assert_close(verdict.probability, torch.tensor([[0.3]]))
-    torch.testing.assert_close(verdict.overlap, torch.tensor([[0.3]]))
+    certain = rejection_sampling(p[:, :2].log(), torch.tensor([[1]]), None, Sampler(sampling(), 3, CPU))
+    assert certain.probability.item() == certain.overlap.item() == pytest.approx(0.3), "q is one-hot: both are p"
 
 
 def test_residual_is_what_the_target_has_more_and_p_where_nothing_is_left() -> None:

@@ -104,9 +104,3 @@ def batch_costs() -> Costs:
     costs = Costs()
     costs.observe(5, 5 * STEP, STEP)
     return costs
-
-
-def test_expected_tokens_against_a_sum() -> None:
-    """Guards the closed form: 1 + α + … + α^γ."""
-    for alpha in (0.0, 0.3, 0.9, 1.0):
-        assert expected_tokens(alpha, 6) == pytest.approx(sum(alpha**i for i in range(7)))

@@ -21,7 +21,7 @@ from toys import TOY_PROMPT, no_residual, toy, warped
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.decoding import speculative
-from specdemo.settings import DRAFTERS, LOSSLESS_RULES, LOSSY_RULES
+from specdemo.settings import DRAFTERS, LOSSLESS_RULES
 
 SAMPLES = 2_000
 TOKENS = 24  # a run's, unless an end token comes first
@@ -53,64 +53,42 @@ def p_value(pair: ModelPair, samples: int = SAMPLES, **fields: object) -> float:
     return float(chi2.sf(statistic, len(rows) * (BINS - 1)))
 
 
-CASES = {
-    "top-p, an end token, a narrower draft": (
-        ("llama", 7, 5, 4),
-        {"temperature": 1.3, "top_p": 0.85, "gamma": 3},
-    ),
-    "repetition penalty and all warpers": (
+DRAWN = {"temperature": 1.0, "gamma": 2}
+CASES: list[tuple[tuple, dict[str, object]]] = [
+    # An end token, and a draft of fewer tokens.
+    (("llama", 7, 5, 4), {"acceptance": "sampling", "temperature": 1.3, "top_p": 0.85, "gamma": 3}),
+    (
         ("gpt2", 10),
-        {"temperature": 0.7, "repetition_penalty": 1.6, "top_k": 6, "top_p": 0.95, "gamma": 2},
+        {"acceptance": "sampling", "temperature": 0.7, "repetition_penalty": 1.6, "top_k": 6, "top_p": 0.95},
     ),
-}
+    (("gpt2", 6), {"strategy": "autoregressive", "temperature": 0.8, "repetition_penalty": 1.4, "top_k": 5}),
+    *(
+        (("llama", 6), {"strategy": "assisted", "drafter": name, "temperature": 0.8, "top_k": 5, "gamma": 2})
+        for name in ("model", "prompt_lookup")
+    ),
+    *(
+        (("llama", 6), {"acceptance": rule, "drafter": name, **DRAWN})
+        for rule in LOSSLESS_RULES
+        if rule != "exact"
+        for name in DRAFTERS
+    ),
+    *(
+        (("llama", 6), {"acceptance": rule, "drafter": name, "tree_nodes": 5, **DRAWN})
+        for rule in ("sampling", "token_match")
+        for name, spec in DRAFTERS.items()
+        if spec.trees
+    ),
+]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_speculative_sampling_draws_from_the_targets_distribution(name: str) -> None:
+@pytest.mark.parametrize(("models", "fields"), CASES, ids=str)
+def test_lanes_draw_from_the_targets_distribution(models: tuple, fields: dict[str, object]) -> None:
     """Guards the loop's part of losslessness: which row, which q, which history, which token is committed.
 
-    False alarm: 1 in 1,000 seeds for each case.
+    A drafter that copies or shares a cache must hand each rule the q it really drew from. False alarm: 1 in 1,000
+    seeds for each case.
     """
-    model, fields = CASES[name]
-    pair = toy(*model)
-    assert p_value(pair, acceptance="sampling", **fields) > 0.001
-
-
-@pytest.mark.parametrize("drafter", DRAFTERS)
-@pytest.mark.parametrize("rule", [name for name in LOSSLESS_RULES if name != "exact"])
-def test_every_lossless_rule_with_every_drafter_draws_from_the_targets_distribution(
-    rule: str, drafter: str
-) -> None:
-    """Guards the pairing: a drafter that copies or shares a cache must hand each rule the q it really drew from.
-
-    False alarm: 1 in 1,000 seeds for each case.
-    """
-    pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
-    fields = {"acceptance": rule, "drafter": drafter, "temperature": 1.0, "gamma": 2}
-    assert p_value(pair, **fields) > 0.001
-
-
-@pytest.mark.parametrize("drafter", [name for name, spec in DRAFTERS.items() if spec.trees])
-@pytest.mark.parametrize("rule", ["sampling", "token_match"])
-def test_draft_trees_draw_from_the_targets_distribution(rule: str, drafter: str) -> None:
-    """Guards trees through the whole loop, each drafter's q included. False alarm: 1 in 1,000 seeds for each."""
-    pair = toy("llama", 6, layers=2 if drafter == "early_exit" else 1)
-    fields = {"acceptance": rule, "drafter": drafter, "temperature": 1.0, "gamma": 2, "tree_nodes": 5}
-    assert p_value(pair, **fields) > 0.001
-
-
-@pytest.mark.parametrize("drafter", ["model", "prompt_lookup"])
-def test_transformers_own_lane_draws_from_the_targets_distribution(drafter: str) -> None:
-    """Guards the translation of the settings: a sampling lane of transformers must sample the same p."""
-    pair = toy("llama", 6)
-    fields = {"strategy": "assisted", "drafter": drafter, "temperature": 0.8, "top_k": 5, "gamma": 2}
-    assert p_value(pair, **fields) > 0.001
-
-
-def test_autoregressive_sampling_draws_from_the_targets_distribution() -> None:
-    """Guards the baseline's sampling, penalty included. False alarm: 1 in 1,000 seeds."""
-    pair = toy("gpt2", 6)
-    fields = {"strategy": "autoregressive", "temperature": 0.8, "repetition_penalty": 1.4, "top_k": 5}
+    pair = toy(*models, layers=2 if fields.get("drafter") == "early_exit" else 1)
     assert p_value(pair, **fields) > 0.001
 
 
@@ -119,18 +97,6 @@ def test_a_broken_rule_is_caught_through_the_whole_loop(monkeypatch: pytest.Monk
     monkeypatch.setattr(speculative, "rule_for", lambda settings: no_residual)
     pair = toy("llama", 6)
     fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 2}
-    assert p_value(pair, 2 * SAMPLES, **fields) < 1e-6
-
-
-@pytest.mark.parametrize("rule", LOSSY_RULES)
-def test_lossy_rules_are_caught_through_the_whole_loop(rule: str) -> None:
-    """Guards the label: they must change the distribution (a lossless rule does so once in a million seeds).
-
-    The draft is the target itself: a lossless rule then changes nothing, these favour what is likely anyway.
-    """
-    target = toy("llama", 6).target
-    pair = ModelPair(target, target, None)
-    fields = {"acceptance": rule, "accept_top_k": 2, "temperature": 1.0, "gamma": 2}
     assert p_value(pair, 2 * SAMPLES, **fields) < 1e-6
 
 

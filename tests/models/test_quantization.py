@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from checkpoints import checkpoint_pair
 from toys import build, raced
 
 import specdemo
-from specdemo import Settings, SettingsError, Trace
+from specdemo import Settings, SettingsError
 from specdemo.losslessness.compare import compare
 from specdemo.models.memory import measure
 from specdemo.models.request import QUANTIZATIONS
@@ -103,7 +104,7 @@ def test_the_builtin_pair_runs_quantised_and_states_its_saving(
         measure(specdemo.load_pair("builtin", "cpu").target).nbytes, rel=1e-3
     )
     assert footprint.saved > least
-    plain, fast = raced(pair, "Tell me a story about a dog.", LANES)
+    plain, fast = raced(pair, "Tell me a story about a dog.", [replace(s, max_new_tokens=16) for s in LANES])
     assert compare(plain, fast).outcome in ("identical", "tie")
     assert fast.metrics().accepted > 0
 
@@ -139,14 +140,6 @@ def test_a_race_needs_one_pair_or_one_a_lane(pairs: int, wide: Callable[[str], s
     ) as caught:
         specdemo.race([pair] * pairs, PROMPT, LANES)
     assert caught.value.field == "lanes"
-
-
-@pytest.mark.parametrize("quantization", [None, "float8"])
-def test_a_trace_keeps_its_quantisation(quantization: str | None, wide: Callable[[str], str]) -> None:
-    """Guards saved traces: a quantised run must not be read back as an unquantised one."""
-    pair = specdemo.load_pair(wide("llama"), "cpu", None, quantization, None)
-    trace = specdemo.run(pair, PROMPT, LANES[1])
-    assert Trace.from_json(trace.to_json()).quantization == quantization
 
 
 def test_the_callers_models_may_be_quantised_already() -> None:

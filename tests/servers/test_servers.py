@@ -95,9 +95,6 @@ def test_a_baseline_deployment_gives_plain_rounds() -> None:
         assert [t.kind for t in trace.tokens] == ["target"] * len(fake.traces[0].tokens)
         assert trace.token_ids == fake.traces[0].token_ids
         assert trace.metrics().mean_acceptance_length == 1.0
-
-
-def test_a_baseline_that_speculates_is_noted() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
         trace = specdemo.run(ServerPair(fake.url, None, "toy"), PROMPT, PLAIN)
     assert any("though it is the baseline" in note for note in trace.server.notes)
@@ -121,10 +118,7 @@ def test_sampling_is_sent_and_never_dropped_silently() -> None:
         for sent in fake.requests:
             assert {name: sent[name] for name in sampling} == sampling
             assert (sent["max_tokens"], sent["ignore_eos"], sent["prompt"]) == (24, True, list(PROMPT))
-
-
-def test_a_models_own_sampling_defaults_are_overruled() -> None:
-    """vLLM fills what is not sent from the model's generation config; Qwen's has a penalty even in greedy runs."""
+    # What is not sent vLLM fills from the model's generation config; Qwen's has a penalty even in greedy runs.
     with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
         run_on(fake)
     (sent,) = fake.requests
@@ -168,14 +162,20 @@ def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("429", "try again in 7 s"), ("500", "see its log"), ("empty", "the answer is empty")],
+    [
+        ("429", "try again in 7 s"),
+        ("500", "see its log"),
+        ("empty", "the answer is empty"),
+        *((fault, "") for fault in ("cut", "no json", "hang", "error event")),  # before the first token
+    ],
 )
 def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault) as fake:
+    with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=0) as fake:
         with pytest.raises(ServerError, match=message) as caught:
-            run_on(fake)
+            run_on(fake, timeout=0.5)
         assert len(fake.requests) == 1  # no silent retry: the clock runs
     check_clean(caught.value)
+    assert not readers()
 
 
 @pytest.mark.parametrize(
@@ -226,16 +226,6 @@ def test_no_answer_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ServerError, match="had not ended its answer"):
             run_on(fake)
         fake.gone.set()
-
-
-@pytest.mark.parametrize("fault", ["cut", "no json", "hang", "error event"])
-def test_a_failure_before_the_first_token_is_raised(fault: str) -> None:
-    with (
-        FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=0) as fake,
-        pytest.raises(ServerError),
-    ):
-        run_on(fake, timeout=0.5)
-    assert not readers()
 
 
 @pytest.mark.parametrize(
@@ -434,6 +424,10 @@ def test_settings_that_a_server_cannot_follow_are_refused(changes: dict, field: 
     with pytest.raises(SettingsError) as caught:
         specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(REMOTE, **changes))
     assert caught.value.field == field
+    with pytest.raises(ServerError, match="no baseline_url"):
+        specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
+    with pytest.raises(ServerError, match="no speculative_url"):
+        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", REMOTE)
 
 
 def test_prompts_that_cannot_be_sent_are_refused() -> None:
@@ -471,13 +465,6 @@ def test_a_servers_greedy_lane_can_be_checked_against_the_models() -> None:
         fake.ids = False
         with pytest.raises((TraceError, PromptError)):
             specdemo.check_greedy(pair, run_on(fake))
-
-
-def test_a_missing_deployment_is_an_error() -> None:
-    with pytest.raises(ServerError, match="no baseline_url"):
-        specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
-    with pytest.raises(ServerError, match="no speculative_url"):
-        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", REMOTE)
 
 
 # --- sweep, files, imports --------------------------------------------------------------------------------

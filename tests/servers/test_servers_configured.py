@@ -54,11 +54,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     return write
 
 
-def test_no_server_is_shipped() -> None:
-    assert SHIPPED.exists()
-    assert servers() == {}
-
-
 def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the comments: whoever removes the marks gets servers, not an error."""
     tables = SHIPPED.read_text(encoding="utf-8").partition("# [[server]]")
@@ -161,18 +156,20 @@ def test_users_of_a_public_page_do_not_see_what_is_wrong(
     assert variable not in wrong() + caplog.text
 
 
+def test_no_file_and_no_server_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SHIPPED.exists()
+    assert servers() == {}
+    monkeypatch.setenv(FILE, "/nowhere/servers.toml")
+    with pytest.raises(ServerError, match="cannot be read"):
+        servers()
+
+
 def wrong() -> str:
     """What is wrong with the description."""
     try:
         return " ".join(map(str, problems().values()))
     except ServerError as error:
         return str(error)
-
-
-def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FILE, "/nowhere/servers.toml")
-    with pytest.raises(ServerError, match="cannot be read"):
-        servers()
 
 
 def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,41 +185,24 @@ def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (entry.id, entry.label) == ("Our-70B-new", "Our 70B, new")
 
 
+ADDRESSES = ["ftp://a", "http://", "http://u:p@a", "http://a:99999", "http://a/v1?key=1", "http://a b", 3, None]
+OPTIONS = [{"stop": "User:"}, {"stop": [""]}, {"stop": ["a"] * 5}, {"timeout": 0}, {"timeout": True}, {"chat": 1}]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("address", "model", "options"),
     [
-        (None, None, "m"),
-        ("ftp://a", None, "m"),
-        ("http://", None, "m"),
-        ("http://u:p@a", None, "m"),
-        ("http://a:99999", None, "m"),
-        ("http://a/v1?key=1", None, "m"),
-        ("http://a b", None, "m"),
-        ("http://a/v1/chat/completions", None, "m"),
-        (3, None, "m"),
-        ("http://a", None, ""),
-        ("http://a", None, None),
+        *((address, "m", {}) for address in (*ADDRESSES, "http://a/v1/chat/completions")),
+        *(("http://a", model, {}) for model in ("", None)),
+        *(("http://a", "m", options) for options in (*OPTIONS, {"api_key": "a\nb"}, {"api_key": "schlüssel"})),
     ],
 )
-def test_an_address_or_model_that_cannot_be_used_is_refused(arguments: tuple) -> None:
-    with pytest.raises(ServerError):
-        ServerPair(*arguments)
-
-
-def test_numbers_and_keys_of_a_pair_are_checked() -> None:
-    for options in (
-        {"stop": "User:"},
-        {"stop": [""]},
-        {"stop": ["a"] * 5},
-        {"timeout": 0},
-        {"timeout": True},
-        {"chat": 1},
-        {"api_key": "a\nb"},
-        {"api_key": "schlüssel"},
-    ):
-        with pytest.raises(ServerError) as caught:
-            ServerPair("http://a", None, "m", **options)
-        assert "schlüssel" not in str(caught.value)
+def test_an_address_a_model_or_an_option_that_cannot_be_used_is_refused(
+    address: object, model: object, options: dict
+) -> None:
+    with pytest.raises(ServerError) as caught:
+        ServerPair(address, None, model, **options)
+    assert "schlüssel" not in str(caught.value)
 
 
 def test_settings_name_a_configured_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+from tape import OTHERS, SAMPLED
 from toys import endless_pair, generate, prompt_ids, raced
 
 import specdemo
@@ -16,7 +18,6 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.engines.graph_pool import graphs_of
 from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
-from specdemo.drafters import DRAFTERS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -25,13 +26,8 @@ def on_cuda(model: torch.nn.Module) -> torch.nn.Module:
     return copy.deepcopy(model).to("cuda")
 
 
-@pytest.mark.parametrize("drafter", DRAFTERS)
-def test_greedy_ids_equal_generate_on_the_gpu(drafter: str) -> None:
-    """Guards device placement of every tensor the loop makes."""
-    pair = ModelPair(on_cuda(endless_pair("llama").target), on_cuda(endless_pair("llama").draft), None)
-    expected = generate(endless_pair("llama").target, prompt_ids(9), 48)
-    trace = specdemo.run(pair, prompt_ids(9), Settings(drafter=drafter, gamma=4, max_new_tokens=48))
-    assert trace.token_ids == expected
+def cuda_pair(family: str) -> ModelPair:
+    return ModelPair(on_cuda(endless_pair(family).target), on_cuda(endless_pair(family).draft), None)
 
 
 @pytest.mark.parametrize("draft_on_gpu", [True, False])
@@ -50,7 +46,7 @@ def test_the_draft_may_run_on_another_device_than_the_target(draft_on_gpu: bool,
 @pytest.mark.parametrize("options", [{}, {"acceptance": "sampling", "temperature": 1.0}])
 def test_rows_of_a_batch_are_their_own_runs_on_the_gpu(options: dict[str, object]) -> None:
     """Guards the ragged cache's places, masks and indices, which must be made where the model is."""
-    pair = ModelPair(on_cuda(endless_pair("llama").target), on_cuda(endless_pair("llama").draft), None)
+    pair = cuda_pair("llama")
     ids = [prompt_ids(9), prompt_ids(40), prompt_ids(1)]
     for prompt, trace in zip(
         ids, specdemo.run_batch(pair, ids, Settings(max_new_tokens=32, **options)), strict=True
@@ -61,60 +57,32 @@ def test_rows_of_a_batch_are_their_own_runs_on_the_gpu(options: dict[str, object
 # --- CUDA graphs ----------------------------------------------------------------------------------------------
 
 
-def cuda_pair(family: str) -> ModelPair:
-    return ModelPair(on_cuda(endless_pair(family).target), on_cuda(endless_pair(family).draft), None)
-
-
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("gamma", [1, 4, 8])
 def test_graphs_give_eagers_greedy_ids(family: str, gamma: int) -> None:
     """Guards capture and replay themselves; 200 tokens cross from the first stage into the second."""
-    pair = cuda_pair(family)
-    traces = [
-        specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=200, engine=engine))
-        for engine in ("graphs", "eager")
-    ]
-    assert traces[0].token_ids == traces[1].token_ids == generate(endless_pair(family).target, prompt_ids(9), 200)
-    assert [t.engine for t in traces] == ["graphs", "eager"]
-
-
-OTHERS = [
-    {"strategy": "autoregressive"},
-    {"drafter": "prompt_lookup", "lookup_ngram": 1},
-    {"drafter": "early_exit", "exit_layer": 1},
-    {"adaptive_gamma": True},
-    {"repetition_penalty": 1.3},
-]
+    settings = Settings(gamma=gamma, max_new_tokens=200)
+    assert both(cuda_pair(family), settings) == generate(endless_pair(family).target, prompt_ids(9), 200)
 
 
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 def test_every_way_to_decode_by_graphs_gives_eagers_ids(options: dict[str, object]) -> None:
-    pair = cuda_pair("llama")
-    traces = [
-        specdemo.run(pair, prompt_ids(9), Settings(**options, max_new_tokens=48, engine=engine))
-        for engine in ("auto", "eager")
-    ]
-    assert traces[0].token_ids == traces[1].token_ids
-    assert traces[0].engine == "graphs", "automatic takes graphs on a GPU"
-
-
-SAMPLED = [
-    {"acceptance": "sampling"},
-    {"acceptance": "block", "top_k": 20},
-    {"acceptance": "token_match", "top_p": 0.9},
-    {"acceptance": "sampling", "drafter": "early_exit", "exit_layer": 1},
-]
+    both(cuda_pair("llama"), Settings(**options, max_new_tokens=48), "auto")
 
 
 @pytest.mark.parametrize("options", SAMPLED, ids=str)
 def test_a_seed_draws_by_graphs_what_it_draws_eagerly(options: dict[str, object]) -> None:
     """Guards the noise that a graph reads: it must be what multinomial draws on a GPU too."""
-    pair = cuda_pair("llama")
     for seed in range(5):
-        both = {"gamma": 4, "temperature": 1.0, "seed": seed, "max_new_tokens": 40, **options}
-        traces = [specdemo.run(pair, prompt_ids(9), Settings(**both, engine=e)) for e in ("graphs", "eager")]
-        assert traces[0].token_ids == traces[1].token_ids
-        assert [t.engine for t in traces] == ["graphs", "eager"], "no draft may have fallen back to single steps"
+        both(cuda_pair("llama"), Settings(**{"gamma": 4, "temperature": 1.0, "seed": seed, **options}))
+
+
+def both(pair: ModelPair, settings: Settings, engine: str = "graphs") -> list[int]:
+    """The ids that graphs and eager forwards agree on; nothing may have fallen back to single steps."""
+    traces = [specdemo.run(pair, prompt_ids(9), replace(settings, engine=e)) for e in (engine, "eager")]
+    assert traces[0].token_ids == traces[1].token_ids
+    assert [t.engine for t in traces] == ["graphs", "eager"]
+    return traces[0].token_ids
 
 
 def test_lanes_of_a_race_by_graphs_are_their_own_runs() -> None:

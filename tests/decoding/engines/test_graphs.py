@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from llama_models import CASES, model_of
-from tape import Taped
+from tape import OTHERS, SAMPLED, Taped
 from toys import build, endless_pair, generate, perturbed, prompt_ids, widened
 
 import specdemo
@@ -178,43 +178,11 @@ def test_prompts_and_budgets_at_the_edges_of_kv_buckets(length: int, budget: int
     assert trace.rounds[-1].stop == "length"
 
 
-def test_an_end_token_in_the_middle_of_a_block_ends_the_lane(tapes: list[Taped]) -> None:
-    target = build("llama", eos=None)
-    ids = generate(target, prompt_ids(9), 40)
-    ended = build("llama", eos=[ids[17]])
-    first = ids.index(ids[17])
-    trace = specdemo.run(
-        ModelPair(ended, perturbed(ended, 0.001), None), prompt_ids(9), Settings(gamma=7, engine="graphs")
-    )
-    assert trace.token_ids == ids[: first + 1]
-    assert trace.rounds[-1].stop == "eos"
-
-
-OTHERS = [
-    {"strategy": "autoregressive"},
-    {"drafter": "prompt_lookup", "lookup_ngram": 1},
-    {"drafter": "early_exit", "exit_layer": 1},
-    {"adaptive_gamma": True},
-    {"repetition_penalty": 1.3},
-    {"acceptance": "top_k", "accept_top_k": 3},
-    {"repetition_penalty": 1.3, "drafter": "early_exit", "exit_layer": 1},
-]
-
-
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 def test_every_way_to_decode_gives_eagers_tokens(options: dict[str, object], tapes: list[Taped]) -> None:
     """Guards drafters whose drafts are not captured, feeds of every width, and slots that an early exit shares."""
     both(endless_pair("qwen2"), **options, gamma=4)
     assert sum(tape.replayed for tape in tapes) > 10
-
-
-SAMPLED = [
-    {"acceptance": "sampling"},
-    {"acceptance": "block", "top_k": 20},
-    {"acceptance": "token_match", "top_p": 0.9},
-    {"acceptance": "sampling", "temperature": 0.7, "top_k": 30, "top_p": 0.95},
-    {"acceptance": "sampling", "drafter": "early_exit", "exit_layer": 1},
-]
 
 
 @pytest.mark.parametrize("options", SAMPLED, ids=str)
@@ -543,13 +511,6 @@ def test_a_batch_says_that_it_has_no_graphs() -> None:
     for engine, said in (("graphs", "eager: batches have no graphs"), ("auto", "eager")):
         traces = specdemo.run_batch(endless_pair("llama"), ids, Settings(max_new_tokens=8, engine=engine))
         assert [t.engine for t in traces] == [said, said]
-
-
-def test_a_record_without_an_engine_is_read() -> None:
-    """Guards recordings of earlier versions."""
-    trace = specdemo.run(endless_pair("llama"), prompt_ids(9), Settings(max_new_tokens=8))
-    text = trace.to_json().replace('"engine": "direct", ', "")
-    assert specdemo.Trace.from_json(text).engine is None
 
 
 def test_the_page_says_which_engine_ran_where_it_is_not_the_one_that_was_asked_for() -> None:

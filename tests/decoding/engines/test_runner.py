@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
@@ -46,18 +47,6 @@ def test_after_every_round_the_next_logits_equal_a_fresh_forward(
     assert len(counts) > 1, "rounds must differ in how many tokens they keep"
 
 
-@pytest.mark.parametrize("length", [1, 12])
-def test_a_sliding_window_model_equals_generate_far_past_its_window(length: int) -> None:
-    """Guards the window of 8: a rollback across its edge must bring back the positions that had left it."""
-    pair = endless_pair("mistral")
-    expected = generate(pair.target, prompt_ids(length), 48)
-    for gamma in (1, 5, 12):
-        trace = specdemo.run(pair, prompt_ids(length), Settings(gamma=gamma, max_new_tokens=48))
-        assert trace.token_ids == expected
-    narrow, wide = (fresh_logits(pair.target, list(prompt_ids(20))[-n:]) for n in (8, 20))
-    assert not torch.allclose(narrow, wide), "the models must look at more than the last window"
-
-
 @pytest.fixture
 def runner() -> EagerRunner:
     runner = EagerRunner(endless_pair("llama").target)
@@ -73,17 +62,9 @@ def test_rollback_out_of_bounds_is_a_value_error(runner: EagerRunner, length: in
     assert runner.length == 4
 
 
-def test_rollback_to_the_present_changes_nothing(runner: EagerRunner) -> None:
-    """Guards against ``[:-0]``, which would empty the cache."""
-    runner.rollback_to(4)
-    assert runner.length == 4
-    logits = runner.forward([24]).logits[0]
-    torch.testing.assert_close(logits, fresh_logits(runner.model, [20, 21, 22, 23, 24]), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("length", [0, 1, 3])
+@pytest.mark.parametrize("length", [0, 1, 3, 4])
 def test_rollback_forgets_exactly_the_rest(runner: EagerRunner, length: int) -> None:
-    """Guards the relative crop, down to an empty cache."""
+    """Guards the relative crop, down to an empty cache, and against ``[:-0]``, which would empty it."""
     runner.rollback_to(length)
     ids = [*[20, 21, 22, 23][:length], 30, 31]
     logits = runner.forward([30, 31]).logits[0]
@@ -100,21 +81,14 @@ def test_keep_returns_the_last_rows(runner: EagerRunner) -> None:
 
 
 def test_evaluating_restores_a_mixture_of_training_and_evaluation() -> None:
-    """Guards against ``model.train()`` afterwards, which would thaw layers that their owner had frozen."""
+    """Guards layers that their owner had frozen, after an error too."""
     model = build("gpt2", dropout=0.5).train()
     model.transformer.h[0].eval()
     before = {name: module.training for name, module in model.named_modules()}
-    with evaluating(list(model.modules())):
+    with suppress(RuntimeError), evaluating(list(model.modules())):
         assert not any(module.training for module in model.modules())
-    assert {name: module.training for name, module in model.named_modules()} == before
-
-
-def test_evaluating_restores_the_modes_after_an_error() -> None:
-    """Guards against a forward that fails and leaves the caller's model in evaluation mode."""
-    model = build("gpt2").train()
-    with pytest.raises(RuntimeError, match="halfway"), evaluating(list(model.modules())):
         raise RuntimeError("halfway")
-    assert all(module.training for module in model.modules())
+    assert {name: module.training for name, module in model.named_modules()} == before
 
 
 def test_a_submodule_in_training_mode_does_not_drop_out() -> None:
@@ -125,36 +99,6 @@ def test_a_submodule_in_training_mode_does_not_drop_out() -> None:
     settings = Settings(strategy="autoregressive", max_new_tokens=12)
     assert specdemo.run(ModelPair(model, None, None), prompt_ids(5), settings).token_ids == expected
     assert model.transformer.h[0].training
-
-
-def test_nothing_asks_for_gradients() -> None:
-    """Guards memory: a forward outside ``no_grad`` would keep every activation of the run alive."""
-    assert not EagerRunner(endless_pair("llama").target).forward([20, 21]).logits.requires_grad
-
-
-@pytest.mark.parametrize("strategy", ["autoregressive", "speculative", "assisted"])
-def test_an_abandoned_run_leaves_models_as_they_were(strategy: str) -> None:
-    """Guards invariant 7: weights, config and generation config after a generator closed mid-run."""
-    target = build("qwen3", eos=None)
-    pair = ModelPair(target, perturbed(target), None)
-    models = (pair.target, pair.draft)
-    weights = [{k: v.clone() for k, v in m.state_dict().items()} for m in models]
-    configs = [(m.config.to_dict(), m.generation_config.to_dict()) for m in models]
-    expected = generate(target, prompt_ids(9), 20)
-    settings = Settings(strategy=strategy, gamma=3, max_new_tokens=20)
-
-    rounds = specdemo.stream(pair, prompt_ids(9), settings)
-    for _ in range(3):
-        next(rounds)
-    rounds.close()
-
-    for model, weight, config in zip(models, weights, configs, strict=True):
-        now = model.state_dict()
-        assert now.keys() == weight.keys()
-        assert all(torch.equal(now[name], weight[name]) for name in weight)
-        assert (model.config.to_dict(), model.generation_config.to_dict()) == config
-        assert not any(p.grad is not None for p in model.parameters())
-    assert specdemo.run(pair, prompt_ids(9), settings).token_ids == expected
 
 
 @pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])

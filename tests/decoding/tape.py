@@ -17,6 +17,25 @@ from specdemo.decoding.engines.graph_capture import Body, Replay
 WAITS = ("_local_scalar_dense", "nonzero", "multinomial", "unique", "masked_select", "equal")
 
 
+OTHERS = [
+    {"strategy": "autoregressive"},
+    {"drafter": "prompt_lookup", "lookup_ngram": 1},
+    {"drafter": "early_exit", "exit_layer": 1},
+    {"adaptive_gamma": True},
+    {"repetition_penalty": 1.3},
+    {"acceptance": "top_k", "accept_top_k": 3},
+    {"repetition_penalty": 1.3, "drafter": "early_exit", "exit_layer": 1},
+]
+"""Greedy ways to decode beside a draft model's chain."""
+SAMPLED = [
+    {"acceptance": "sampling"},
+    {"acceptance": "block", "top_k": 20},
+    {"acceptance": "token_match", "top_p": 0.9},
+    {"acceptance": "sampling", "temperature": 0.7, "top_k": 30, "top_p": 0.95},
+    {"acceptance": "sampling", "drafter": "early_exit", "exit_layer": 1},
+]
+
+
 class Tape(TorchDispatchMode):
     """Stands in for a capture."""
 

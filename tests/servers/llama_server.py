@@ -1,4 +1,4 @@
-"""``python tests/llama_server.py``: llama.cpp's server in a process of its own.
+"""``python tests/servers/llama_server.py``: llama.cpp's server in a process of its own.
 
 It is the server inside the package ``xllamacpp``, which brings no executable. The flags are those of
 ``llama-server`` that the tests and the README of ``specdemo/servers`` need, with the same meanings.
