@@ -95,7 +95,7 @@ def test_a_wider_padded_vocabulary_equals_generate(family: str, wider: str) -> N
         trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=gamma, max_new_tokens=48))
         assert trace.token_ids == generate(pair.target, prompt_ids(9), 48)
         assert (max(token.id for token in trace.tokens) >= 64) == (wider == "target")
-        assert trace.metrics().accepted > 0
+        assert wider == "target" or trace.metrics().accepted > 0
 
 
 @pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
