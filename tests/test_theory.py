@@ -41,19 +41,6 @@ def test_tokens_a_round_grow_with_every_share_and_lie_between_1_and_one_more_tha
     assert tokens_per_round([1.0] * len(kept)) == len(kept) + 1
 
 
-def test_tokens_a_round_agree_with_rounds_that_are_played() -> None:
-    """Brute force: 40,000 rounds of coin tosses; the mean is within 5 standard errors, 1 in 3 million if right."""
-    kept = [0.9, 0.7, 0.75, 0.4]
-    dice = random.Random(0)
-    lengths = []
-    for _ in range(40_000):
-        failed = next((j for j, share in enumerate(kept) if dice.random() >= share), len(kept))
-        lengths.append(failed + 1)
-    mean = sum(lengths) / len(lengths)
-    error = (sum((n - mean) ** 2 for n in lengths) / len(lengths) ** 2) ** 0.5
-    assert abs(mean - tokens_per_round(kept)) < 5 * error
-
-
 @given(st.lists(shares, min_size=1, max_size=16), costs, verifies)
 def test_full_rounds_without_overhead_are_the_plain_formula(kept: list[float], c: float, v: float) -> None:
     gamma = len(kept)

@@ -151,19 +151,6 @@ def test_neither_part_of_a_character_nor_the_end_token_is_in_the_text(
     assert trace.text == text_
 
 
-def test_an_output_after_a_prompt_that_ends_inside_a_character() -> None:
-    """Guards prompts given as ids: their last bytes belong to the first character of the output."""
-    emoji = ids_of("🎉")
-    script = [*emoji[2:], *ids_of(" yes")]
-    model = scripted(script, 2, BYTE_VOCABULARY)
-    trace = specdemo.run(
-        ModelPair(model, model, byte_tokenizer()), emoji[:2], Settings(max_new_tokens=len(script))
-    )
-    assert trace.token_ids == script
-    assert trace.text.endswith(" yes")
-    assert "�" not in trace.text
-
-
 def test_a_pair_without_a_tokenizer_names_ids() -> None:
     """Guards notebooks that work on ids alone."""
     trace = specdemo.run(endless_pair("llama"), prompt_ids(3), Settings(max_new_tokens=3))

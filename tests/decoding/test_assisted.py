@@ -119,21 +119,6 @@ def test_a_stop_signal_ends_it_after_the_round_under_way(drafter: str) -> None:
     assert race.traces()[0].token_ids == alone.token_ids[: len(race.traces()[0].token_ids)]
 
 
-def test_a_race_shows_all_three_strategies() -> None:
-    """Guards the lane inside the race: every round arrives, clocks never go back."""
-    pair = endless_pair("llama")
-    lanes = [
-        Settings(strategy=s, gamma=3, max_new_tokens=24) for s in ("autoregressive", "speculative", "assisted")
-    ]
-    seen: dict[int, list] = {0: [], 1: [], 2: []}
-    for lane, round_ in specdemo.race(pair, prompt_ids(9), lanes):
-        seen[lane].append(round_)
-    outputs = [[t.id for r in rounds for t in r.emitted] for rounds in seen.values()]
-    assert outputs[0] == outputs[1] == outputs[2]
-    for rounds in seen.values():
-        assert [r.seconds for r in rounds] == sorted(r.seconds for r in rounds)
-
-
 def test_what_transformers_does_not_do_is_refused() -> None:
     """Guards the message."""
     with pytest.raises(SettingsError, match="drafter: 'assisted' drafts with"):

@@ -187,18 +187,6 @@ def test_margins_say_how_far_a_token_stands_above_the_best_other() -> None:
         assert all(t.margin > 0 for t in trace.output) == (acceptance == "exact")
 
 
-def test_the_first_round_drafts_no_more_than_can_be_kept() -> None:
-    """Guards γ_eff = min(γ, remaining − 1): at one or two tokens a plain step is all there is."""
-    pair = endless_pair("llama")
-    one = specdemo.run(pair, prompt_ids(5), Settings(gamma=5, max_new_tokens=1))
-    two = specdemo.run(pair, prompt_ids(5), Settings(gamma=5, max_new_tokens=2))
-    assert [r.drafted for r in one.rounds] == [0]
-    assert [r.drafted for r in two.rounds] == [0, 0]
-    assert [t.kind for t in two.tokens] == ["target", "target"]
-    assert two.metrics().proposed == 0
-    assert two.metrics().acceptance_rate is None
-
-
 BROKEN = [
     {"strategy": "autoregressive"},
     {"drafter": "model"},

@@ -51,6 +51,17 @@ class _Repository:
 
 @dataclass
 class _Mischief:
+    """How answers about a repository are spoilt.
+
+    Attributes:
+        cut_after: close the connection at this byte of the file, wherever a range starts.
+        corrupt: change the last bytes of a body, not its length nor the hash that is announced.
+        delay: seconds before each 64 KiB of a body.
+        status: answer everything with this HTTP status.
+        only: fnmatch of the file names concerned; None: weights, and for ``status`` the API too.
+        times: how many answers to spoil; None: all. A HEAD counts for ``status`` alone.
+    """
+
     cut_after: int | None = None
     corrupt: bool = False
     delay: float = 0.0
@@ -115,30 +126,10 @@ class Hub:
             self.add(repo_id, folder, **options)
         return "org/target + org/draft"
 
-    def misbehave(
-        self,
-        repo_id: str,
-        *,
-        cut_after: int | None = None,
-        corrupt: bool = False,
-        delay: float = 0.0,
-        status: int | None = None,
-        only: str | None = None,
-        times: int | None = None,
-    ) -> None:
-        """Spoil answers about a repository from now on, in place of what was asked before.
-
-        Args:
-            repo_id: which.
-            cut_after: close the connection at this byte of the file, wherever a range starts.
-            corrupt: change the last bytes of a body, not its length nor the hash that is announced.
-            delay: seconds before each 64 KiB of a body.
-            status: answer everything with this HTTP status.
-            only: fnmatch of the file names concerned; None: weights, and for ``status`` the API too.
-            times: how many answers to spoil; None: all. A HEAD counts for ``status`` alone.
-        """
+    def misbehave(self, repo_id: str, **how: Any) -> None:
+        """Spoil answers about a repository from now on, in place of what was asked before; see ``_Mischief``."""
         self.behave(repo_id)
-        self._mischief[repo_id] = _Mischief(cut_after, corrupt, delay, status, only, times)
+        self._mischief[repo_id] = _Mischief(**how)
 
     def behave(self, repo_id: str) -> None:
         """End all mischief with a repository; a body on its way is delayed no further."""

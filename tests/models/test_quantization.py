@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-import torch
 import transformers
 from checkpoints import checkpoint_pair
 from toys import build, raced
@@ -148,12 +147,3 @@ def test_the_callers_models_may_be_quantised_already() -> None:
     assert pair.quantization is None
     pair.target.config.quantization_config = transformers.QuantoConfig(weights="int8")
     assert pair.quantization == "int8"
-
-
-def test_16_bit_weights_take_half() -> None:
-    """Guards the dtype's own saving, which is not quantisation's."""
-    full, half = (
-        specdemo.load_pair("builtin", "cpu", dtype).footprints()["target"] for dtype in (None, torch.float16)
-    )
-    assert half.nbytes == pytest.approx(full.nbytes / 2, rel=0.01)
-    assert half.saved == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -320,16 +319,6 @@ def test_a_prompt_longer_than_its_context_is_refused_with_its_size(served: Serve
     with pytest.raises(ServerError, match=r"exceeds the available context size \(1024 tokens\)"):
         specdemo.run(served, "word " * 2000, DRAFTED)
     assert specdemo.run(served, PROMPT, DRAFTED).complete
-
-
-def test_two_visitors_at_once_get_their_own_answers(pair: ModelPair, served: ServerPair) -> None:
-    prompts, settings = [PROMPT, "The weather today is"], DRAFTED
-    with ThreadPoolExecutor(2) as pool:
-        traces = list(pool.map(lambda p: specdemo.run(served, p, settings), prompts))
-    for prompt, trace in zip(prompts, traces, strict=True):
-        assert trace.prompt_ids == tuple(encode(pair, prompt, chat=False))
-        assert trace.token_ids == specdemo.run(pair, prompt, here(settings)).token_ids
-        assert trace.complete
 
 
 def test_a_full_server_a_crash_and_a_restart_are_told(pair: ModelPair, files: dict[str, Path]) -> None:

@@ -91,18 +91,6 @@ def test_logits_equal_eagers_after_any_feeding_and_rollback(family: str, shape: 
     assert tapes[0].replayed > len(moves) - 2
 
 
-def test_half_of_a_feed_may_already_be_on_the_device(tapes: list[Taped]) -> None:
-    """Guards the verify, whose drafted tokens no longer pass through the host."""
-    model = endless_pair("llama").target
-    ours, theirs = opened(model), EagerRunner(model, engine="eager")
-    for runner in (ours, theirs):
-        runner.forward(prompt_ids(9), keep=0)
-    drafted = torch.tensor([21, 22, 23])
-    got, expected = (runner.forward([20], 4, drafted).logits for runner in (ours, theirs))
-    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
-    assert ours.length == theirs.length == 13
-
-
 def test_what_was_returned_is_not_changed_by_the_next_replay(tapes: list[Taped]) -> None:
     """Guards against handing out the memory that all replays write to."""
     runner = opened(endless_pair("llama").target)
@@ -328,18 +316,6 @@ def test_a_workspace_given_back_while_another_lane_fails_is_not_kept(tapes: list
         graphs.fail(Failure("no reason", True))
     returning.join()
     assert graphs._idle == []
-
-
-def test_a_failure_waits_for_who_takes_a_workspace(tapes: list[Taped]) -> None:
-    """Guards the list of idle workspaces, which a failure empties."""
-    graphs = Graphs()
-    failing_lane = threading.Thread(target=graphs.fail, args=(Failure("no reason", True),))
-    with graphs._lock:
-        failing_lane.start()
-        failing_lane.join(0.3)
-        assert graphs.failure is None
-    failing_lane.join()
-    assert graphs.failure == "graphs failed (no reason)"
 
 
 # --- falling back ---------------------------------------------------------------------------------------------
