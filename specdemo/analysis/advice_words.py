@@ -40,8 +40,6 @@ def verdict(report: AdviceReport, place: int) -> str:
         return "recommended" if proven else "recommended, not proven"
     if place in race.dropped:
         return "beaten"
-    if place in race.resting:
-        return "far behind, not proven"
     return "undecided" if report.complete else "in the race"
 
 
@@ -124,7 +122,7 @@ def _as_good(report: AdviceReport, best: Row) -> str:
     if best.gamma is None or race.leader == PLACE_OF_PLAIN:
         return ""
     family = contenders[race.leader].family
-    near = [n for n in {*race.live} - race.resting - {race.leader} if contenders[n].family == family]
+    near = [n for n in {*race.live} - {race.leader} if contenders[n].family == family]
     stands = {contenders[n].gamma: race.behind(n, race.leader) for n in near if contenders[n].gamma is not None}
     level = sorted(gamma for gamma, found in stands.items() if found.blocks and found.lead < 1 / HARDLY)
     if not level:
