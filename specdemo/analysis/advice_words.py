@@ -40,6 +40,8 @@ def verdict(report: AdviceReport, place: int) -> str:
         return "recommended" if proven else "recommended, not proven"
     if place in race.dropped:
         return "beaten"
+    if place in race.resting:
+        return "far behind, not proven"
     return "undecided" if report.complete else "in the race"
 
 
@@ -122,7 +124,7 @@ def _as_good(report: AdviceReport, best: Row) -> str:
     if best.gamma is None or race.leader == PLACE_OF_PLAIN:
         return ""
     family = contenders[race.leader].family
-    near = [n for n in {*race.live} - {race.leader} if contenders[n].family == family]
+    near = [n for n in {*race.live} - race.resting - {race.leader} if contenders[n].family == family]
     stands = {contenders[n].gamma: race.behind(n, race.leader) for n in near if contenders[n].gamma is not None}
     level = sorted(gamma for gamma, found in stands.items() if found.blocks and found.lead < 1 / HARDLY)
     if not level:
@@ -183,15 +185,10 @@ def _loops(report: AdviceReport, best: Row) -> str:
 def _doubt(report: AdviceReport, best: Row) -> str:
     """What speaks against the figure that is told, as in a race."""
     top = _top(report, best)
-    said = []
-    if top.verify_cost is not None and top.verify_cost < LEAST_CHECK:
-        said.append(
-            f"Checking several tokens took {top.verify_cost:.2f} of a plain step, which no target can do: the "
-            "machine was busy; measure again."
-        )
+    said = [report.impossible(top)]
     if top.emitted < FEWEST:
         said.append(f"Only {top.emitted} tokens were timed: too few to be sure.")
-    return " ".join(said)
+    return " ".join(filter(None, said))
 
 
 def _extent(report: AdviceReport, best: Row) -> str:

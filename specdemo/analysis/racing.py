@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, fsum, log, log1p
+from math import exp, fsum, log, log1p, sqrt
 from statistics import fmean
 
 from specdemo.analysis.contenders import Contender
@@ -32,6 +32,9 @@ EFFECT = 3.0
 """Standard deviations of the prior on the difference, in those of one block: most leads are larger than noise."""
 RESOLUTION = 0.005
 """What differences of two runs scatter by at least; fewer would be a proof by chance."""
+REST, FAR, USUAL = 4, 3.0, 0.1
+"""Who trails by ``FAR`` standard errors rests in all but each ``REST``-th block; here differences are taken to
+scatter by at least ``USUAL``."""
 SETTLED = 4
 """Common blocks from which on a lead makes a leader, where the one before has run so often."""
 SCOUTING = 2
@@ -94,8 +97,23 @@ class Race:
 
     @property
     def running(self) -> list[int]:
-        """Those that the next block runs: plain decoding, and who is in the race."""
-        return list(dict.fromkeys((PLACE_OF_PLAIN, *self.live)))
+        """Those that the next block runs: plain decoding, and who is in the race and does not rest."""
+        resting = self.resting if self.blocks % REST else set()
+        return list(dict.fromkeys((PLACE_OF_PLAIN, *(n for n in self.live if n not in resting))))
+
+    @property
+    def resting(self) -> set[int]:
+        """Those that trail far, though not beyond doubt.
+
+        Who runs next is decided before it runs, so that no proof depends on it.
+        """
+        found = set()
+        for place in self.live:
+            leads = self._leads(place, self.leader, None)
+            if self.blocks >= SCOUTING and len(leads) and place not in (PLACE_OF_PLAIN, self.leader):
+                error = max(sqrt(_variance(leads)), USUAL) / sqrt(len(leads))
+                found |= {place} if fmean(leads) > FAR * error else set()
+        return found
 
     @property
     def decided(self) -> bool:
@@ -135,8 +153,7 @@ class Race:
         """How the two stand on the blocks that both ran, and whether the lead is proven."""
         found = self._leads(place, by, kind)
         count, mean = len(found), fmean(found) if found else 0.0
-        variance = fsum((lead - mean) ** 2 for lead in found) / max(count - 1, 1)
-        evidence = log_evidence(count, mean, variance) if mean > 0 else 0.0
+        evidence = log_evidence(count, mean, _variance(found)) if mean > 0 else 0.0
         return Dropped(place, by, count, exp(mean), 1 - exp(-max(evidence, 0.0))), evidence >= self._least
 
     def _leads(self, place: int, by: int, kind: str | None) -> list[float]:
@@ -160,9 +177,9 @@ class Race:
         return best
 
     def _waiting(self) -> list[int]:
-        """The γ beside the best one of each family, which were not tried yet."""
+        """The γ beside the best one of each family that is still near, which were not tried yet."""
         found = []
-        for family in {self.contenders[n].family for n in self.live} - {""}:
+        for family in {self.contenders[n].family for n in {*self.live} - self.resting} - {""}:
             line = [n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None]
             tried = [n for n in line if n in self.live and any(n in block for _, block in self._blocks)]
             if tried:
@@ -182,3 +199,9 @@ def log_evidence(count: int, mean: float, variance: float) -> float:
     scaled = count * mean**2 / max(variance, RESOLUTION**2) / (count - 1)
     widened = 1 + count * EFFECT**2
     return (count * (log1p(scaled) - log1p(scaled / widened)) - log(widened)) / 2
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Unbiased; 0 of fewer than two."""
+    mean = fmean(values) if values else 0.0
+    return fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)

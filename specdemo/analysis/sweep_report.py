@@ -168,7 +168,9 @@ class SweepReport(Report):
         return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
 
     def _doubt(self) -> str:
-        """A warning where there was one repeat, or where those of a greedy run differ and it matters."""
+        """A warning where times cannot be, where there was one repeat, or where those of a greedy run differ."""
+        if impossible := self.impossible(self.best):
+            return f" {impossible}"
         if self.repeats == 1:
             return " It was measured once: repeat it to see how sure that is."
         rivals = [r for r in self.rows if r.speedup is not None and r.speedup_high >= self.best.speedup_low]

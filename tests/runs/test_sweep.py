@@ -130,6 +130,8 @@ def test_the_lowest_gamma_that_is_level_with_the_best_is_recommended() -> None:
     assert clear.recommendation.startswith("So far: Draft 4 tokens a round (γ = 4): 2.50× as fast")
     noisy = made_up((0, 0, 1.0), (2, 0, 1.5), (0, 1, 1.0), (2, 1, 2.5))
     assert "The repeats differ widely" in noisy.recommendation
+    busy = made_up((0, 0, 2.0), (2, 0, 1.5))
+    assert "took 0.75 of a plain step, which no target can do: the machine was busy" in busy.recommendation
     slow = made_up((0, 0, 1.0), (2, 0, 6.0))
     assert "Do not speculate" in slow.recommendation
     doubtful = made_up((0, 0, 1.0), (2, 0, 3.0), (0, 1, 1.0), (2, 1, 9.0))
