@@ -26,7 +26,9 @@ BUSY = ": the machine was busy; measure again."
 class Run(Protocol):
     """A finished run, or a finished batch."""
 
-    repeat: int
+    @property
+    def repeat(self) -> int:
+        """From 0."""
 
     @property
     def work(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LEVEL = 0.05
 """Speeds that differ by no more are said to be the same: repeats of one run differ by as much."""
 
@@ -30,6 +32,12 @@ def pace(speedup: float, baseline: str) -> str:
 def trend_of(speedup: float) -> str:
     """``faster``, ``slower``, or ``even`` where the two are within 5 % of each other."""
     return "faster" if speedup > 1 + LEVEL else "slower" if speedup < 1 / (1 + LEVEL) else "even"
+
+
+def listed(things: Iterable[object], word: str = "and") -> str:
+    """``1``, ``1 and 2``, ``1, 2 and 3``."""
+    *some, last = map(str, things)
+    return f"{', '.join(some)} {word} {last}" if some else last
 
 
 def _digits(value: float) -> int:
