@@ -131,13 +131,8 @@ def test_generators_are_read_once() -> None:
     ("asked", "message"),
     [
         ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
-        ({"budget_seconds": "long"}, "budget_seconds"),
         ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
-        ({"methods": "model"}, "methods: give a list"),
-        ({"methods": 5}, "methods: give a list"),
         ({"methods": [["model"]]}, "methods: give a list"),
-        ({"kinds": 5}, "kinds: give a text for each of the 2 prompts"),
-        ({"kinds": [1, 2]}, "kinds: give a text for each of the 2 prompts"),
         ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
         ({"settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
         ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
