@@ -88,6 +88,13 @@ class Tab:
         self.press("run", **changed)
         return self.start("run", **changed)
 
+    def whole(self, view: dict[str, Any]) -> dict[str, Any]:
+        """A race's view with its rounds, which the page fetches."""
+        asked = {"data": [view["run"], 0], "component_id": self._page.named["race"], "fn_name": "fetch"}
+        body = {**asked, "session_hash": self._session}
+        found = httpx.post(f"{self._url}/component_server", json=body, timeout=60).raise_for_status()
+        return {**view, "rounds": [json.dumps(round_) for round_ in found.json()]}
+
     def _send(self, path: str, event: dict[str, Any], changed: dict[str, Any]) -> None:
         data = self._page.values(event, **changed)
         body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
@@ -116,11 +123,12 @@ class Tab:
 
 
 def under_way(view: dict[str, Any]) -> bool:
-    """Whether a race's view has rounds: all of them at the end, the latest ones before."""
-    return bool(view["rounds"] or any(view.get("news", ())))
+    """Whether a race's view has rounds, which the page fetches."""
+    return view["count"] > 0
 
 
 def tokens_of(view: dict[str, Any], lane: int) -> list[int]:
-    """The output ids of one lane in a race's view that has ended."""
-    rounds = [round_ for chunk in view["rounds"] for round_ in json.loads(chunk) if round_["lane"] == lane]
-    return [token["id"] for round_ in rounds for token in round_["tokens"] if token["kind"] != "rejected"]
+    """The output ids of one lane in the value of a race or a batch."""
+    rounds = map(json.loads, view["rounds"])
+    tokens = [token for round_ in rounds if round_["lane"] == lane for token in round_["tokens"]]
+    return [token["id"] for token in tokens if token["kind"] != "rejected"]

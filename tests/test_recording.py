@@ -56,7 +56,7 @@ def test_any_recording_can_be_replayed(recording: Recording) -> None:
     """Guards the figures against odd but possible traces: no time, no rounds after the prefill, nothing kept."""
     value = replay_value(recording)
     json.dumps(value, allow_nan=False)
-    rounds = [r for text in value["rounds"] for r in json.loads(text)]
+    rounds = [json.loads(text) for text in value["rounds"]]
     assert [r["seconds"] for r in rounds] == sorted(r["seconds"] for r in rounds)
     for lane, trace in enumerate(recording.traces):
         shown = [t for r in rounds if r["lane"] == lane for t in r["tokens"]]

@@ -112,7 +112,7 @@ def main() -> None:
     found["other"] = [ended.phase, tokens_of(ended.result.value, 0), store.find(other).place]
     with Tab(Page(url)) as tab:
         *_, view = tab.run(prompt=WRITING, max__tokens=16)
-        found["page"] = [view["phase"], view["message"], tokens_of(view, 1)]
+        found["page"] = [view["phase"], view["message"], tokens_of(tab.whole(view), 1)]
     page.close()
     print("FOUND " + json.dumps(found), flush=True)
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
+from specdemo.analysis.speedup import FEWEST
+from specdemo.analysis.wording import LEVEL
+
+SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
+"""The player's speeds."""
+SHARED = {"speeds": SPEEDS, "level": LEVEL, "settled": {"tokens": FEWEST, "seconds": 0.15}}
+"""What scripts need of Python; ``settled``: with less decoding, the speed-up of a run under way is noise."""
 WEB = Path(__file__).parent / "web"
 SCRIPTS = (
     "dom.js",
@@ -31,7 +39,8 @@ STYLES = ("race.css", "race-tree.css", "race-player.css", "batch.css", "advice.c
 
 def race_scripts() -> list[str]:
     """The text of each script, in the order of loading."""
-    return [(WEB / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    shared = f"window.SpecDemoShared = {json.dumps(SHARED)};"
+    return [shared, *((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)]
 
 
 def race_css() -> str:

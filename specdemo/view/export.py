@@ -35,12 +35,10 @@ const value = JSON.parse(document.getElementById("recording").textContent);
 window.SpecDemoPlayer.mount(document.querySelector(".race-root")).update(value);
 """
 PAGE_CSS = """
-body { margin: 0; background: #ffffff; color: #1b1b22; }
-.dark body { background: #131318; color: #ececf2; }
-.dark { color-scheme: dark; }
+body { margin: 0; background: var(--race-card); color: var(--race-ink); }
 main { max-width: 1280px; margin: 0 auto; padding: 22px 24px 40px; }
 @media (max-width: 520px) { main { padding: 14px 14px 32px; } }
-h1 { margin: 0 0 10px; font: 600 15px/1.4 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+h1 { margin: 0 0 10px; font: 600 15px/1.4 var(--race-font); }
 """
 
 
@@ -89,9 +87,14 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{PAGE_CSS}{race_css()}</style>\n</head>\n<body>\n"
         '<main><h1>Speculative decoding, token by token</h1><div class="race-root"></div></main>\n'
-        f'<script type="application/json" id="recording">{script_json(replay_value(recording))}</script>\n<script>'
+        f'<script type="application/json" id="recording">{script_json(_value(recording))}</script>\n<script>'
     )
     return before, "</script>\n" + "".join(f"<script>{s}</script>\n" for s in scripts) + "</body>\n</html>\n"
+
+
+def _value(recording: Recording) -> dict[str, Any]:
+    value = replay_value(recording)
+    return {**value, "rounds": [json.loads(text) for text in value["rounds"]]}
 
 
 def script_json(value: Any) -> str:

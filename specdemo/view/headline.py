@@ -7,8 +7,9 @@ from typing import Any
 
 from specdemo.analysis.lanes import compared, plain_elsewhere
 from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
-from specdemo.analysis.wording import pace, ratio, span, trend_of
+from specdemo.analysis.wording import claim, pace, ratio, span, trend_of
 from specdemo.trace import Trace
+from specdemo.view.lane_headers import lane_names
 from specdemo.view.progress_text import counted
 
 
@@ -25,39 +26,38 @@ def headline(
     if any(t.server is not None and t.server.incomplete for t in traces):
         return _words("no speed-up: an answer broke off")
     speeds = [t.metrics().tokens_per_second for t in traces]
+    known = [speed for speed in speeds if speed is not None]
     short = any(not t.complete and (t.metrics().emitted or 0) < FEWEST for t in traces)
-    if short or None in speeds:
+    if short or len(known) < len(traces):
         why = "Stopped too early for a speed" if short else "Too few tokens for a speed"
         return _words(f"{why}{'-up' if len(traces) > 1 else ''}")
-    if len(traces) == 1:
-        return _words("tokens per second", f"{speeds[0]:.{1 if speeds[0] < 99.95 else 0}f}")
-    baseline, lane = compared(traces)
-    first, second = traces.index(baseline), traces.index(lane)
-    found = (
-        speedup_over_repeats([each[second] / each[first] for each in repeats])
-        if repeats
-        else speedup_of(baseline, lane)
-    )
-    fewest = min(t.metrics().emitted or 0 for t in (baseline, lane))
-    few = (
-        f"Only {counted(fewest, 'token was', 'tokens were')} decoded: too few to be sure."
-        if fewest < FEWEST
-        else None
-    )
+    chosen = compared(traces)
+    if chosen is None:
+        return _words("tokens per second", f"{known[0]:.{1 if known[0] < 99.95 else 0}f}")
+    first, second = map(traces.index, chosen)
+    shown = known[second] / known[first]
+    one = speedup_of(*chosen) or Speedup(shown)
+    found = speedup_over_repeats([each[second] / each[first] for each in repeats]) if repeats else one
+    fewest = min(t.metrics().emitted or 0 for t in chosen)
+    decoded = counted(fewest, "token was", "tokens were")
+    few = f"Only {decoded} decoded: too few to be sure." if fewest < FEWEST else None
     trend = trend_of(found.ratio)
     figure = {"faster": ratio(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
-    text = _compared(traces, headers, first, second, found)
-    if len(traces) > 2 and speeds[second] == max(s for n, s in enumerate(speeds) if n != first):
+    names = lane_names(headers, second, first)
+    text = _against_elsewhere(traces, chosen, trend) or claim(trend, *names)
+    if len(traces) > 2 and known[second] == max(s for n, s in enumerate(known) if n != first):
         text = f"{text}, the fastest of {len(traces) - 1} others"
     if trend != "even" and (few or found.open):  # said, but not in large type
-        names = _names(traces, headers, second, first)
         text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {ratio(found.ratio)}"
         figure, trend = "", "even"
+    detail = ""
+    if found.runs > 1 and found.low is not None and found.high is not None:
+        detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {ratio(shown)}"
     return {
         "figure": figure,
         "trend": trend,
         "text": text,
-        "detail": _range(found, speeds[second] / speeds[first]) if found.runs > 1 else "",
+        "detail": detail,
         "doubt": found.doubt or few,
     }
 
@@ -69,40 +69,21 @@ def headline_text(said: dict[str, Any]) -> str:
     return " ".join(filter(None, (f"{text[0].upper()}{text[1:]}{detail}.", said["doubt"])))
 
 
-def _range(found: Speedup, shown: float) -> str:
-    return f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {ratio(shown)}"
-
-
 def _words(text: str, figure: str = "") -> dict[str, Any]:
     return {"figure": figure, "trend": "even", "text": text, "detail": "", "doubt": None}
 
 
-def _compared(
-    traces: Sequence[Trace], headers: Sequence[dict[str, Any]], first: int, second: int, found: Speedup
-) -> str:
-    """What the figure means."""
-    trend = trend_of(found.ratio)
-    baseline, lane = traces[first], traces[second]
-    names = _names(traces, headers, first, second)
-    claim = f"{names[1]} is as fast as {names[0]}" if trend == "even" else f"{trend} than {names[0]}: {names[1]}"
-    if baseline.quantization != lane.quantization:
-        return claim
+def _against_elsewhere(traces: Sequence[Trace], chosen: tuple[Trace, Trace], trend: str) -> str | None:
+    """What the figure means where there is a plain lane of other weights too: the speed over both."""
+    baseline, lane = chosen
     other = plain_elsewhere(traces, lane)
-    if other is not None:
-        own = {"faster": "over", "slower": "slower than", "even": "As fast as"}[trend]
-        speeds = [t.metrics().tokens_per_second for t in (other, lane)]
-        return f"{own} {_weights(lane)} plain, {pace(speeds[1] / speeds[0], f'{_weights(other)} plain')}"
-    if names == ["Plain", "Speculative"]:
-        return "As fast as plain" if trend == "even" else f"{trend} with speculation"
-    return claim
-
-
-def _names(traces: Sequence[Trace], headers: Sequence[dict[str, Any]], *places: int) -> list[str]:
-    """The lanes there; where their weights differ a speed-up has two causes, and the names tell both."""
-    both = [headers[n] for n in places]
-    if len({traces[n].quantization for n in places}) == 1:
-        return [header["title"] for header in both]
-    return [f"{header['title']} with {header.get('weights', 'other weights')}" for header in both]
+    if other is None or baseline.quantization != lane.quantization:
+        return None
+    own = {"faster": "over", "slower": "slower than", "even": "As fast as"}[trend]
+    over_other = speedup_of(other, lane)
+    if over_other is None:
+        return None
+    return f"{own} {_weights(lane)} plain, {pace(over_other.ratio, f'{_weights(other)} plain')}"
 
 
 def _weights(trace: Trace) -> str:

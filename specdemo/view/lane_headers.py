@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from specdemo.analysis.wording import claim
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -36,7 +37,32 @@ def lane_headers(
             header["detail"] += "" if served else f", {header['weights']}"
     for header, name in zip(headers, _distinct([h["title"] for h in headers], list(lanes), headers), strict=True):
         header["title"] = name
+    _add_claims(headers, lanes)
     return headers
+
+
+def _add_claims(headers: Sequence[dict[str, Any]], lanes: Sequence[Settings]) -> None:
+    """Add to the lanes that a headline may compare while they run: with which lane, and what is then said.
+
+    That is what :func:`specdemo.analysis.lanes.compared` chooses of lanes that have ended.
+    """
+    places = [(header.get("weights"), settings.server) for header, settings in zip(headers, lanes, strict=True)]
+    plain = [n for n, settings in enumerate(lanes) if settings.strategy == "autoregressive"]
+    own = [next((p for p in plain if p != n and places[p] == place), None) for n, place in enumerate(places)]
+    drafting = [n for n in range(len(lanes)) if n not in plain and (n or own[n] is not None)]
+    for n in drafting or range(1, len(lanes)):
+        baseline = own[n] or 0
+        names = lane_names(headers, n, baseline)
+        said = {trend: claim(trend, *names) for trend in ("faster", "slower", "even")}
+        headers[n]["claims"] = {"baseline": baseline, **said}
+
+
+def lane_names(headers: Sequence[dict[str, Any]], *places: int) -> list[str]:
+    """The lanes there; where their weights differ a speed-up has two causes, and the names tell both."""
+    both = [headers[n] for n in places]
+    if len({header.get("weights") for header in both}) == 1:
+        return [header["title"] for header in both]
+    return [f"{header['title']} with {header.get('weights', 'other weights')}" for header in both]
 
 
 def _distinct(titles: list[str], lanes: list[Settings], headers: list[dict[str, Any]]) -> list[str]:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from heapq import merge
-from itertools import count
 from typing import Any
+from uuid import uuid4
 
 from specdemo.analysis.diagnosis import explain_race
 from specdemo.drafters import DRAFTERS
-from specdemo.losslessness.compare import compare
 from specdemo.recording import Recording
 from specdemo.rounds import Round
 from specdemo.server_record import LEVELS, ServerRecord
@@ -21,19 +20,10 @@ from specdemo.view.figures import figure_rows
 from specdemo.view.headline import headline
 from specdemo.view.lane_headers import engine_note, lane_headers, trace_headers
 from specdemo.view.server_lanes import complete_header
+from specdemo.view.verdict import verdict
 
-ROUND_FIELDS = (
-    "index",
-    "drafted",
-    "accepted",
-    "seconds",
-    "draft_seconds",
-    "verify_seconds",
-    "other_seconds",
-    "stop",
-    "source",
-)
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
+ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
 TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds", "parent")
 SHOWN_PROMPT = 200
 """Characters of a prompt in a list of runs."""
@@ -42,21 +32,21 @@ HINTS = {
     False: "Several tokens are drafted; the target checks them in one pass.",
 }
 """What stands in a lane before a run, by whether it is plain."""
-GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
-_run_numbers = count(1)
 
 
 @dataclass(slots=True)
 class RaceView:
-    """The value of the race view: what the browser has been sent so far.
+    """The value of the race view.
 
-    ``rounds`` grows by one string an update, a bundle: the JSON of all rounds since the last one.
-
-    ``replaces`` is set where a server's final report replaced the rounds that streamed: it names their run.
+    Attributes:
+        run: its name, which nobody can guess.
+        rounds: of all lanes, the JSON of each; there are only ever more of them.
+        replaces: set where a server's final report replaced the rounds that streamed: it names their run.
+        question: the prompt, and what else a reader needs to know, as :func:`question` says it.
     """
 
     lanes: list[dict[str, Any]]
-    run: str = field(default_factory=lambda: f"r{next(_run_numbers)}")
+    run: str = field(default_factory=lambda: uuid4().hex)
     phase: str = "running"
     message: str | None = None
     headline: dict[str, Any] | None = None
@@ -66,25 +56,20 @@ class RaceView:
     rounds: list[str] = field(default_factory=list)
     replaces: str | None = None
     question: dict[str, Any] | None = None
-    """What was asked: the prompt, and what else a reader needs to know, as :func:`question` says it."""
 
     def value(self) -> dict[str, Any]:
         """Plain data for the component, apart from later changes."""
-        value = {f.name: getattr(self, f.name) for f in fields(self)} | {"rounds": list(self.rounds)}
-        if self.replaces is None:
-            del value["replaces"]
-        return value
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"rounds": list(self.rounds)}
 
     def settle(self, traces: Sequence[Trace]) -> None:
         """Replace the rounds that streamed by those that servers reported at the end; the text is the same."""
         if any(trace.server for trace in traces):
-            self.replaces, self.run = self.run, f"r{next(_run_numbers)}"
-            self.rounds.clear()
-            self.add(in_order(traces))
+            self.replaces, self.run = self.run, uuid4().hex
+            self.rounds = round_texts(in_order(traces))
 
     def add(self, news: Iterable[tuple[int, Round]]) -> None:
         """More rounds for the browser, each with its lane."""
-        self.rounds.append(bundled(news))
+        self.rounds += round_texts(news)
 
     def show_prompt(self, lanes: Sequence[Settings], pieces: Sequence[str]) -> None:
         """Show the prompt's tokens in lanes whose drafter copies: the view points at what was copied."""
@@ -103,14 +88,14 @@ class RaceView:
         self.lanes = [dict(header) for header in self.lanes]  # headers that were sent must not change
         for header, trace in zip(self.lanes, traces, strict=True):
             if trace.server is not None:
-                complete_header(header, trace)
+                complete_header(header, trace, trace.server)
             if (note := engine_note(trace)) is not None:
                 header["detail"] += f", {note}"
         self.headline = headline(traces, self.lanes, repeats) | {"run": self.run}
         titles = [header["title"] for header in self.lanes]
         if len(traces) < 2:
             return
-        self.verdict = _verdict(traces, titles)
+        self.verdict = verdict(traces, titles)
         broken = any(t.server is not None and t.server.incomplete for t in traces)
         local = {t.prompt_ids for t in traces if t.server is None}
         if len(local) < 2 and not broken:  # speeds of different texts, or of half an answer, explain nothing
@@ -157,34 +142,6 @@ def summary(recording: Recording) -> dict[str, Any]:
     }
 
 
-class NewsFeed:
-    """What the browser is sent of a run: all of a value but its rounds, and of these the latest bundles.
-
-    Gradio compares, copies and serialises the whole value several times at every update, in the browser, so that a
-    value that grows makes updates that take ever longer. A bundle has its place by its number, so that an update
-    changes one place. ``race-feed.js`` puts the rounds together, and asks for all of them if it missed some.
-    """
-
-    PLACES = 8
-
-    def __init__(self) -> None:
-        self._missed = False
-
-    def ask(self) -> None:
-        """Send all rounds with the next value."""
-        self._missed = True
-
-    def sent(self, value: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        """The value to send for the view's value; ``whole``: with all of its rounds."""
-        if whole or self._missed:
-            self._missed = False
-            return value
-        rounds, news = value["rounds"], [None] * self.PLACES
-        for number in range(max(0, len(rounds) - self.PLACES), len(rounds)):
-            news[number % self.PLACES] = [number, rounds[number]]
-        return {**value, "rounds": [], "news": news}
-
-
 def in_order(traces: Sequence[Trace]) -> Iterator[tuple[int, Round]]:
     """The rounds of all lanes in the order of their lanes' clocks, each with its lane."""
     lanes = ([(r.seconds, lane, r) for r in trace.rounds] for lane, trace in enumerate(traces))
@@ -199,7 +156,7 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     view.phase = "done" if all(t.complete for t in traces) else "stopped"
     if recording.prompt_pieces is not None:
         view.show_prompt(settings, recording.prompt_pieces)
-    view.add(in_order(traces))
+    view.rounds = round_texts(in_order(traces))
     view.conclude(traces, recording.repeats)
     places = [recording.hardware.label] if recording.hardware else []
     places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
@@ -247,46 +204,10 @@ def _setting_text(value: Any) -> str:
     return "automatic" if value is None else str(value)
 
 
-PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
-
-
-def _verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
-    """The verdict on all lanes; each is compared with the first lane of the same weights and prompt.
-
-    Quantised weights are another model, and a server may put a prompt into another template. Where the comparisons
-    differ, the text names each with its lane, and the gravest is the verdict's kind.
-    """
-    judged, against = {}, {}
-    for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
-        first = next(t for t in traces[: number + 1] if _comparable(t, trace))
-        if first is not trace:
-            judged[title] = compare(first, trace)
-            if first is not traces[0]:
-                against[title] = f" (against {titles[traces.index(first)]})"
-    if not judged:
-        weights = len({t.quantization for t in traces}) > 1
-        differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
-        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
-    kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
-    texts = list(dict.fromkeys(j.text for j in judged.values()))
-    if len(texts) > 1 or len(judged) < len(traces) - 1:
-        texts = [f"{title}: {j.text}{against.get(title, '')}" for title, j in judged.items()]
-        texts += [
-            f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
-            for title, trace in zip(titles, traces, strict=True)
-            if trace.quantization == traces[0].quantization and not _comparable(traces[0], trace)
-        ]
-    return {"kind": kind, "text": "; ".join(texts)}
-
-
-def _comparable(left: Trace, right: Trace) -> bool:
-    known = left.prompt_ids and right.prompt_ids  # a server may keep its ids
-    return left.quantization == right.quantization and (not known or left.prompt_ids == right.prompt_ids)
-
-
-def bundled(news: Iterable[tuple[int, Round]]) -> str:
-    """Rounds with their lanes as the browser takes them: one string of JSON."""
-    return json.dumps([_event(*each) for each in news], ensure_ascii=False, separators=(",", ":"))
+def round_texts(news: Iterable[tuple[int, Round]]) -> list[str]:
+    """Rounds with their lanes as the browser takes them: the JSON of each."""
+    compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return [compact(_event(*each)) for each in news]
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:

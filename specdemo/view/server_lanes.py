@@ -42,13 +42,12 @@ def server_header(settings: Settings, name: str, *, alone: bool) -> dict[str, An
     }
 
 
-def complete_header(header: dict[str, Any], trace: Trace) -> None:
+def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) -> None:
     """Add to the header of a lane what its server reported; it has ended, and has at least its first round."""
-    record = trace.server
     if record.gamma:
         header["detail"] += f", γ\u00a0{record.gamma}"
     header["server"] = {"line": _line(record, trace.settings), "notes": _notes(record)}
-    header["told"] = _head_figures(trace)
+    header["reported"] = _head_figures(trace)
     header["broken"] = record.incomplete is not None
 
 

@@ -11,7 +11,7 @@ from specdemo.losslessness.compare import compare
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup
 from specdemo.trace import Trace
-from specdemo.view import race_value
+from specdemo.view.verdict import verdict
 
 SPECULATIVE = Settings(gamma=2)
 
@@ -142,12 +142,12 @@ def test_a_lane_is_judged_against_the_first_of_its_own_weights() -> None:
     """Guards against blaming speculation for what quantisation changed."""
     quantised, whole = [5, 6, 7, 1, 1, 1], IDS
     lanes = [trace(whole), trace(quantised, PLAIN, "int8"), trace(quantised, PLAIN, "int8")]
-    verdict = race_value._verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
+    found = verdict(lanes, ["Plain 1", "Plain 2", "Speculative"])
     said = "Speculative: identical output, checked at all 6 tokens (against Plain 2)"
-    assert verdict == {"kind": "identical", "text": said}
-    assert race_value._verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
+    assert found == {"kind": "identical", "text": said}
+    assert verdict(lanes[:2], ["Plain 1", "Plain 2"])["kind"] == "partial"
     broken = [*lanes[:2], trace(whole, PLAIN, "int8")]
-    assert race_value._verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
+    assert verdict(broken, ["Plain 1", "Plain 2", "Speculative"])["kind"] == "diverged"
 
 
 def test_the_reason_compares_with_plain_decoding_of_the_same_weights() -> None:

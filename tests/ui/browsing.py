@@ -70,6 +70,22 @@ def shown_tokens(page: Page, lane: int) -> list[list[str]]:
     )
 
 
+def wait_for_frames(page: Page) -> None:
+    """Until what the page set out to do with its next frame is done."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def wait_for_chart(page: Page, points: int = 1) -> None:
+    """Until the chart, which draws a few times a second, shows more points of each of the first two lanes."""
+    page.wait_for_function(CHART_HAS, arg=points, timeout=RUN_MS)
+
+
+CHART_HAS = """(points) => {
+  const { data } = document.querySelector("[data-role=chart]");
+  return data?.length > 1 && data.slice(0, 2).every((series) => series.x.length > points);
+}"""
+
+
 def drivable(path: Path) -> str:
     """The address of a saved page as a test can drive it: Playwright evaluates texts, which the page forbids."""
     text = path.read_text(encoding="utf-8")

@@ -179,9 +179,9 @@ def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
     assert re.fullmatch(r"vLLM · client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
     assert drafted["server"]["line"].endswith("rounds from the server's own record")
     figures = traces[1].metrics()
-    assert drafted["told"]["tau"] == figures.mean_acceptance_length
-    assert drafted["told"]["passes"] == figures.rounds + 1
-    assert drafted["told"]["tokens"] == 24
+    assert drafted["reported"]["tau"] == figures.mean_acceptance_length
+    assert drafted["reported"]["passes"] == figures.rounds + 1
+    assert drafted["reported"]["tokens"] == 24
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_lane_shows_its_level(options: dict, said: str, known: bool) -> None:
     view.settle(traces)
     view.conclude(traces)
     assert view.lanes[1]["server"]["line"].endswith(said)
-    told = view.lanes[1]["told"]
+    told = view.lanes[1]["reported"]
     assert (told["acceptance_rate"] is not None) is known
     assert told["tokens_per_second"] > 0
 

@@ -20,8 +20,8 @@ import specdemo
 from specdemo import Recording, Settings, TraceError
 from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
-from specdemo.view.assets import SCRIPTS, WEB
-from specdemo.view.export import FORMULA, replay_html, script_json
+from specdemo.view.assets import race_scripts
+from specdemo.view.export import FORMULA, script_json
 from specdemo.view.race_value import replay_value
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -144,8 +144,7 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     data, *scripts = page.scripts
     assert data[0]["type"] == "application/json"
     assert json.loads(data[1])["replay"]["title"] == HOSTILE[0]
-    own = [(WEB / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    assert [text for _, text in scripts][1:-1] == own
+    assert [text for _, text in scripts][1:-1] == race_scripts()
     assert "plotly.js v" in scripts[0][1][:200]
     assert not any("src" in attributes for attributes, _ in page.scripts)
     assert not {"img", "link", "iframe", "object", "a"} & set(page.tags)
@@ -164,18 +163,3 @@ def test_a_list_of_traces_is_enough_and_nothing_is_refused(tmp_path: Path) -> No
     with pytest.raises(TraceError, match="at least one trace"):
         specdemo.export_html([], tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
-
-
-def test_the_figures_of_the_page_are_those_of_the_run() -> None:
-    """Guards against figures that are computed twice: the table is made of the traces' own metrics."""
-    plain = Settings(strategy="autoregressive", max_new_tokens=12)
-    traces = [
-        specdemo.run(endless_pair("llama"), prompt_ids(4), s)
-        for s in (plain, Settings(gamma=3, max_new_tokens=12))
-    ]
-    rows = {row["label"]: row["values"] for row in replay_value(Recording(tuple(traces)))["figures"]}
-    metrics = [trace.metrics(traces[0]) for trace in traces]
-    assert rows["tokens/s"] == [f"{m.tokens_per_second:.1f}" for m in metrics]
-    assert rows["rounds after the prefill"] == [str(m.rounds) for m in metrics]
-    assert rows["c, draft cost"] == ["–", f"{metrics[1].draft_cost:.3f}"]
-    assert replay_html(Recording(tuple(traces))).count("</html>") == 1

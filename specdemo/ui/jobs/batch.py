@@ -27,7 +27,8 @@ from specdemo.ui.jobs.worker import gathered, in_thread
 from specdemo.view.figures import batch_figures
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
-from specdemo.view.race_value import GRAVITY, bundled
+from specdemo.view.race_value import round_texts
+from specdemo.view.verdict import GRAVITY
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
@@ -120,7 +121,7 @@ class BatchJob(Job):
                 for news in updates:
                     for row, round_ in news:
                         rounds[row].append(round_)
-                    view.rounds.append(bundled((number * len(ids) + row, round_) for row, round_ in news))
+                    view.rounds += round_texts((number * len(ids) + row, round_) for row, round_ in news)
                     share = _share(rounds, settings.max_new_tokens)
                     yield view.state(message, (number + share) / len(self.contenders))
             batches.append(decoding.traces())

@@ -34,9 +34,7 @@ from specdemo.ui.tabs.batch import MOST_ROWS
 from specdemo.ui.tabs.losslessness import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.ui.tabs.sweep import BUDGET, GAMMAS, LONGEST_BUDGET, MOST_REPEATS, VIEWS
-
-SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
-"""The player's speeds."""
+from specdemo.view.assets import SPEEDS
 
 LONGEST_LINK = 16_000
 """Characters. Browsers take more, but the programs in which links are sent on do not."""

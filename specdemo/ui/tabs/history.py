@@ -8,6 +8,7 @@ import gradio as gr
 
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.tabs.recordings_panel import GONE, IN_TURN, Desk
+from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.view.race_value import replay_value
 
 CONNECT = """
@@ -19,7 +20,9 @@ show();
 """
 
 
-def create_history(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk) -> gr.HTML:
+def create_history(
+    view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk, streams: RoundStreams
+) -> gr.HTML:
     """Build the list in the current layout, empty until there is a run; one that is chosen is replayed."""
     runs = gr.HTML(
         value=None,
@@ -40,7 +43,7 @@ def create_history(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, 
         if chosen is None:
             gr.Warning(GONE)
             return [gr.skip(), gr.skip(), recordings.history(session)]
-        return [replay_value(chosen), gr.update(visible=True), recordings.history(session)]
+        return [streams.offer(replay_value(chosen)), gr.update(visible=True), recordings.history(session)]
 
     runs.select(look_back, None, [view, saves, runs], **IN_TURN)
     return runs

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
+from fastapi import Response
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.event_options import QUIET
@@ -22,21 +23,21 @@ from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.panel.request import panel_request
 from specdemo.ui.tabs.history import create_history
 from specdemo.ui.tabs.recordings_panel import Desk, create_recordings, create_saves
+from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.headline import headline
 from specdemo.view.lane_headers import trace_headers
-from specdemo.view.race_value import NewsFeed, idle_value, summary
+from specdemo.view.race_value import idle_value, summary
 
 CONNECT = """
 const root = element.querySelector(".race-root");
-const ask = () => trigger("retry");
 const receive = () => {
   const { value } = props;
   // The lanes that are set may arrive late, when something else is shown already.
   if (value?.phase === "idle" && root.dataset.shows) return;
   if (value && value.phase !== "idle") root.dataset.shows = value.run;
-  window.SpecDemoFeed.mount(root).receive(value, ask);
+  window.SpecDemoFeed.mount(root).receive(value, server.fetch);
   window.SpecDemoCaption.mount(root).update(value);
 };
 watch("value", receive);
@@ -63,19 +64,25 @@ def create_race_tab(
 
     Returns the button that takes over a recording's settings, and the visitors' recordings.
     """
+    chosen = panel_request([component.value for component in controls.inputs()]).lanes
+    streams = RoundStreams()
+
+    def fetch(asked: list[Any]) -> Response:
+        return streams.fetch(asked)
+
     view = gr.HTML(
-        value=None,
+        value=idle_value([lane.settings for lane in chosen]),
         html_template='<div class="race-root"></div>',
         js_on_load=CONNECT,
+        server_functions=[fetch],
         apply_default_css=False,
         padding=False,
         elem_id="race",
     )
     recordings, desk = SessionRecordings(limits().kept), Desk()
-    feeds: dict[str, NewsFeed] = {}  # of the runs under way, by session
     saves, use = create_saves(recordings, desk)
-    history = create_history(view, saves, recordings, desk)
-    create_recordings(view, saves, recordings, desk)
+    history = create_history(view, saves, recordings, desk, streams)
+    create_recordings(view, saves, recordings, desk, streams)
 
     repeated = gr.HTML(
         value=None, html_template="", js_on_load=REPEATED, visible="hidden", elem_id="race-repeated"
@@ -88,22 +95,13 @@ def create_race_tab(
         return race_job(panel.prompt, panel.lane_requests())
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
-        feed = feeds[session] = NewsFeed()
-        try:
-            for state in states:
-                updates: Updates = {view: feed.sent(race_value(state), whole=state.ended)}
-                if state.ended and state.result is not None and state.result.recording is not None:
-                    recordings.finish(session, state.result.recording, summary(state.result.recording))
-                    paces.learn_race(state.result.recording.traces)
-                    updates[last] = (state.result.job, state.result.value["run"])
-                yield updates
-        finally:
-            if feeds.get(session) is feed:
-                del feeds[session]
-
-    def send_all(request: gr.Request) -> None:
-        if (feed := feeds.get(request.session_hash or "")) is not None:
-            feed.ask()
+        for state in states:
+            updates: Updates = {view: streams.offer(race_value(state))}
+            if state.ended and state.result is not None and state.result.recording is not None:
+                recordings.finish(session, state.result.recording, summary(state.result.recording))
+                paces.learn_race(state.result.recording.traces)
+                updates[last] = (state.result.job, state.result.value["run"])
+            yield updates
 
     def begin(session: str) -> Updates:
         recordings.begin(session)
@@ -158,5 +156,4 @@ def create_race_tab(
     inputs, shown = [*controls.inputs(), last], [view, repeated, last]
     connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
     controls.row.stop.click(leave, controls.pair.inputs(), None, **QUIET)  # a run also waits for its pair
-    view.retry(send_all, None, None, **QUIET)
     return use, recordings

@@ -22,6 +22,7 @@ from specdemo.recording import Recording
 from specdemo.trace import Trace
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
@@ -144,7 +145,9 @@ def create_saves(recordings: SessionRecordings, desk: Desk) -> tuple[gr.Row, gr.
     return row, use
 
 
-def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk) -> None:
+def create_recordings(
+    view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk, streams: RoundStreams
+) -> None:
     """Build the gallery and the place to open a file, and wire both to the view."""
     with gr.Column(elem_id="recordings"):
         gr.HTML(
@@ -170,7 +173,7 @@ def create_recordings(view: gr.HTML, saves: gr.Row, recordings: SessionRecording
         if recordings.running(session):
             return [gr.update(), gr.update(), _notice(RUNNING), None]
         recordings.keep(session, recording)
-        return [replay_value(recording), gr.update(visible=True), None, None]
+        return [streams.offer(replay_value(recording)), gr.update(visible=True), None, None]
 
     def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:
         def show_shipped(request: gr.Request) -> list[Any]:

@@ -5,7 +5,7 @@
  *
  * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} Contender
  * @typedef {{run: string, phase: string, prompts: string[], contenders: Contender[], speedup: ?number,
- *   verdict: ?{kind: string, text: string}, why: ?string, figures: object[], rounds: string[]}} Batch
+ *   verdict: ?{kind: string, text: string}, why: ?string, figures: object[], rounds: string[]}} Batch  `rounds`: the JSON of each
  */
 (function () {
   "use strict";
@@ -15,7 +15,7 @@
   /** Of the verdict, no part is bold. */
   const NO_LEAD = /^/;
 
-  const { Notice, make, setText, setData, parseRounds, keptTokens, mounting } = window.SpecDemoDom;
+  const { Notice, complete, make, setText, setData, mounting } = window.SpecDemoDom;
   const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
   const { Area } = window.SpecDemoArea;
 
@@ -34,7 +34,7 @@
 
     add(round) {
       if (round.index === 0) this.prefill = round.seconds;
-      else this.emitted += keptTokens(round);
+      else this.emitted += round.kept;
       this.last = round;
       this.text.add(round, this.marksRounds && round.index > 0);
     }
@@ -83,10 +83,10 @@
       if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
       this.frame.hidden = !value;
       if (!value) return;
-      if (value.run !== this.run || value.rounds.length < this.seen) this.begin(value);
+      if (value.run !== this.run) this.begin(value);
       const running = value.phase === "running" || value.phase === "loading";
       setData(this.frame, "phase", value.phase);
-      parseRounds(value.rounds.slice(this.seen)).forEach((round) => this.addRound(round));
+      value.rounds.slice(this.seen).map((text) => complete(JSON.parse(text))).forEach((round) => this.addRound(round));
       this.seen = value.rounds.length;
       this.cells((cell) => cell.text.flush());
       this.cells((cell, contender) => cell.refresh(this.leaders[contender][cell.last?.index], running));

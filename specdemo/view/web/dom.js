@@ -7,7 +7,7 @@
  * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
  *   acceptance: ?number, seconds: number, parent: (number|undefined)}} Token
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
- *   source: ?number, tokens: Token[]}} Round
+ *   source: ?number, tokens: Token[], kept: number, streamed: boolean, pieces: boolean}} Round
  */
 (function () {
   "use strict";
@@ -78,19 +78,43 @@
     }
   }
 
-  /** The rounds in a list of rounds, or of bundles: the JSON of a list of rounds each. */
-  const parseRounds = (items) => items.flatMap((item) => (typeof item === "string" ? JSON.parse(item).map(whole) : [item]));
-
-  /** A round with what its tokens have in common, which is sent once. */
-  function whole(round) {
+  /** Adds to a round what is sent once for all of its tokens, and what is counted of it. */
+  function complete(round) {
     const { index, seconds } = round;
     round.tokens = round.tokens.map((token) => ({ round: index, seconds, ...token }));
+    const output = round.tokens.filter((token) => token.kind !== "rejected");
+    round.kept = output.length;
+    // A server streams chunks, not rounds; without ids they are pieces of text, not tokens.
+    round.streamed = output.some((token) => token.kind === "streamed");
+    round.pieces = output.some((token) => token.id === undefined);
     return round;
   }
 
   const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
 
-  const keptTokens = (round) => round.tokens.filter((token) => token.kind !== "rejected").length;
+  /** The head of a card: the line, and its title. @returns {[HTMLElement, HTMLElement]} */
+  function cardHead(parent, text) {
+    const head = make("div", "race-card-head", parent);
+    return [head, make("h3", "", head, text)];
+  }
+
+  /** A checkbox with its label. @returns {[HTMLElement, HTMLInputElement]} */
+  function toggle(parent, role, text, className = "race-toggle") {
+    const label = make("label", className, parent);
+    const box = make("input", "", label, null, { type: "checkbox", "data-role": role });
+    label.append(text);
+    return [label, box];
+  }
+
+  /** A button that does something. */
+  function button(parent, className, text, act) {
+    const made = make("button", className, parent, text, { type: "button" });
+    made.addEventListener("click", act);
+    return made;
+  }
+
+  /** Whether a key was pressed together with one that changes its meaning. */
+  const modified = (event) => event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
 
   /** A function that gives the view of a root element, and makes it at the first call. */
   function mounting(View) {
@@ -102,6 +126,6 @@
   }
 
   window.SpecDemoDom = {
-    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, counted, keptTokens, mounting,
+    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, complete, cardHead, toggle, button, modified, counted, mounting,
   };
 })();

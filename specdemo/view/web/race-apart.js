@@ -9,7 +9,7 @@
   "use strict";
 
   const KEY = "specdemo-take-apart";
-  const { counted, make } = window.SpecDemoDom;
+  const { button, cardHead, counted, make, toggle } = window.SpecDemoDom;
   const { formatProbability, isTree, visible } = window.SpecDemoTokens;
   let opened = false;
 
@@ -91,10 +91,8 @@
       if (isTree(round)) return;
       const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
       const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
-      const head = make("div", "race-card-head");
-      make("h3", "", head, `Round ${round.index}, taken apart`);
-      const close = make("button", "apart-close", head, "Close", { type: "button" });
-      close.addEventListener("click", () => { this.card.hidden = true; });
+      const [head] = cardHead(null, `Round ${round.index}, taken apart`);
+      button(head, "apart-close", "Close", () => this.close());
       const steps = make("div", "apart-steps");
       const step = (title, text) => {
         const part = make("div", "apart-step", steps);
@@ -110,11 +108,9 @@
       chips(step("1 Draft", guess), drafted, "k-guess");
       chips(step("2 Check", check), drafted, "k-guess", judgement);
       chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
-      const label = make("label", "race-toggle");
-      const box = make("input", "", label, null, { type: "checkbox", "data-role": "apart-off" });
+      const [label, box] = toggle(null, "apart-off", "do not open this by itself again");
       box.checked = stored.off;
       box.addEventListener("change", () => { stored.off = box.checked; });
-      label.append("do not open this by itself again");
       this.card.replaceChildren(head, steps, label);
       this.card.hidden = false;
     }

@@ -8,7 +8,7 @@
 (function () {
   "use strict";
 
-  const { ARROWS, make } = window.SpecDemoDom;
+  const { ARROWS, make, modified } = window.SpecDemoDom;
   const { records, roundElements } = window.SpecDemoTokens;
   const KEYS = { ...ARROWS, Home: 1, End: -1 };
   /** Tokens after which a part of the text ends, with the next line. */
@@ -136,7 +136,7 @@
         event.stopPropagation();
         tip.hide();
       }
-      if (!KEYS[event.key] || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+      if (!KEYS[event.key] || modified(event)) return;
       event.preventDefault();
       const element = this.keyTarget(event.key);
       if (!element) return;

@@ -25,51 +25,34 @@
   };
 
   const { LATE, OPTIONS, axis, baseLayout, literal, onTheme, readColours } = window.SpecDemoPlot;
-  const { make, setText } = window.SpecDemoDom;
+  const { button, make, setText } = window.SpecDemoDom;
 
-  /** Turns the rounds of one lane into points of lane clock, tokens, and tokens per second. */
-  class Series {
-    constructor() {
-      this.ends = [];
-      this.oldest = 0;
-      this.points = { x: [], tokens: [], rate: [] };
-      this.step = STEP;
-      this.drawn = 0;
-    }
-
-    /** @param {number} clock lane clock at a round's end  @param {number} tokens of the output until then */
-    add(clock, tokens) {
-      this.ends.push([clock, tokens]);
-      if (this.ends.length === 1 || clock - this.points.x.at(-1) >= this.step - 1e-9) this.point();
-    }
-
-    /** Speed is measured between the ends of two rounds: all tokens of a round appear at its end. */
-    point() {
-      const { ends, points } = this;
-      const [clock, tokens] = ends.at(-1);
-      while (this.oldest + 2 < ends.length && ends[this.oldest + 1][0] <= clock - WINDOW) this.oldest++;
-      const [from, before] = ends[this.oldest];
-      points.x.push(clock);
-      points.tokens.push(tokens);
-      points.rate.push(clock > from ? (tokens - before) / (clock - from) : null);
-    }
-
-    /** The last point, where the lane ended. */
-    close() {
-      if (this.ends.length > 1 && this.ends.at(-1)[0] - this.points.x.at(-1) > 1e-6) this.point();
-    }
-
-    /** Drops every second point of a line that has too many; true if it did. */
-    thin() {
-      if (this.points.x.length <= MOST) return false;
-      for (const key in this.points) this.points[key] = this.points[key].filter((_, i, all) => i % 2 === 0 || i === all.length - 1);
-      this.step *= 2;
-      return true;
-    }
+  /**
+   * The line of one lane: lane clock, and tokens or tokens per second. Speed is measured between the ends of two
+   * rounds, since all tokens of a round appear at its end.
+   *
+   * @param {Round[]} rounds of the lane; a server's pieces of text are not counted
+   */
+  function lineOf(rounds, form) {
+    const line = { x: [], y: [] };
+    let output = 0;
+    /** Of the rounds' ends: lane clock, and tokens of the output until then. */
+    const ends = rounds.some((round) => round.pieces) ? [] : rounds.map((round) => [round.seconds, output += round.kept]);
+    const step = Math.max(STEP, (ends.at(-1)?.[0] || 0) / MOST);
+    let oldest = 0;
+    ends.forEach(([clock, tokens], i) => {
+      if (i && i < ends.length - 1 && clock - line.x.at(-1) < step - 1e-9) return;
+      while (oldest + 2 <= i && ends[oldest + 1][0] <= clock - WINDOW) oldest++;
+      const [from, before] = ends[oldest];
+      line.x.push(clock);
+      line.y.push(form === "tokens" ? tokens : clock > from ? (tokens - before) / (clock - from) : null);
+    });
+    return line;
   }
 
   /** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
   function roundUp(value) {
+    if (!value) return 0;
     const power = 10 ** Math.floor(Math.log10(value));
     const step = [1, 1.5, 2, 3, 4, 6, 8, 10].find((s) => s * power >= value * 0.9999);
     return step * power;
@@ -79,7 +62,7 @@
   function lineStyles(lanes, colours) {
     const distinct = [colours.hero, colours.accepted, colours.corrected, colours.bonus];
     let next = 0;
-    return lanes.map((lane) => lane.gamma > 0
+    return lanes.map(({ spec }) => spec.gamma > 0
       ? { color: distinct[next++ % distinct.length], dash: "solid", width: 2.5 }
       : { color: colours.plain, dash: "5px,4px", width: 2 });
   }
@@ -93,7 +76,7 @@
     };
   }
 
-  /** One chart in `host`, under a heading. `begin`, `add` and `finish` only store what is to be drawn. */
+  /** One chart in `host`, under a heading. It draws what the lanes hold. */
   class Chart {
     constructor({ plot, title }) {
       this.host = plot;
@@ -108,7 +91,7 @@
       this.show("tokens");
       new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(plot);
       new IntersectionObserver((entries) => this.scrolled(entries.at(-1).isIntersecting)).observe(plot);
-      onTheme(() => this.recolour());
+      onTheme(() => this.plotted && this.schedule(true));
     }
 
     /** The switch between the two forms. */
@@ -116,9 +99,9 @@
       const group = make("div", "race-forms", null, null, { role: "group", "aria-label": "What the chart shows" });
       this.title.after(group);
       this.buttons = Object.keys(FORMS).map((form) => {
-        const button = make("button", "", group, FORMS[form].name, { type: "button", "data-form": form });
-        button.addEventListener("click", () => this.show(form));
-        return button;
+        const made = button(group, "", FORMS[form].name, () => this.show(form));
+        made.dataset.form = form;
+        return made;
       });
     }
 
@@ -126,41 +109,20 @@
     show(form) {
       this.form = form;
       setText(this.title, FORMS[form].title);
-      for (const button of this.buttons) button.setAttribute("aria-pressed", button.dataset.form === form);
-      this.fitY();
+      for (const each of this.buttons) each.setAttribute("aria-pressed", each.dataset.form === form);
       this.schedule(true);
     }
 
-    /** The y axis begins anew: the two forms have little in common. */
-    fitY() {
-      this.ranges.y = this.over ? 1 : 20;
-      this.stale = true;
-      for (const series of this.series) series.drawn = 0;
-    }
-
-    /** Forgets the last run. @param {{title: string, gamma: number}[]} lanes */
+    /** Forgets the last run. @param {{spec: LaneSpec, rounds: Round[]}[]} lanes whose rounds are drawn from now on */
     begin(lanes) {
       this.lanes = lanes;
-      this.series = lanes.map(() => new Series());
-      this.ranges = { x: 1, y: 20 };
-      this.stale = true;
       this.over = false;
       this.schedule();
     }
 
-    add(lane, clock, tokens, ended) {
-      this.series[lane].add(clock, tokens);
-      if (ended) this.series[lane].close();
-      this.schedule();
-    }
-
-    /** Draws the ends of the lanes, without delay, on an axis that fits the whole run. */
+    /** Draws without delay, on axes that fit the whole run. */
     finish() {
       this.over = true;
-      this.series.forEach((series) => series.close());
-      const last = Math.max(0, ...this.series.map((series) => series.points.x.at(-1) || 0));
-      if (last) this.ranges.x = last * 1.02;
-      this.fitY();
       this.schedule(true);
     }
 
@@ -177,57 +139,35 @@
         this.timer = setTimeout(() => this.draw(), LATE);
       } else if (this.width && (this.seen || this.over)) { // else `resized` or `scrolled` comes back here
         const began = performance.now();
-        if (this.series.filter((series) => series.thin()).length) this.fitY();
-        if (this.growRanges() || this.stale || !this.plotted) this.drawAll();
-        else this.extend();
-        this.series.forEach((series) => { series.drawn = series.points.x.length; });
+        this.plot();
         this.lastDraw = performance.now();
         this.took = this.lastDraw - began;
       }
     }
 
-    /** Makes room for new points; true if an axis had to change. */
-    growRanges() {
-      const { x, y } = this.ranges;
-      for (const { points, drawn } of this.series) {
-        for (let i = drawn; i < points.x.length; i++) {
-          const value = points[this.form][i] * 1.08;
-          if (points.x[i] > this.ranges.x) this.ranges.x = roundUp(points.x[i] * 1.05);
-          if (value > this.ranges.y) this.ranges.y = this.over ? value : roundUp(value);
-        }
-      }
-      return x !== this.ranges.x || y !== this.ranges.y;
-    }
-
-    /** Draws everything: at the beginning and the end of a run, and where an axis grows. */
-    drawAll() {
-      this.colours = readColours(this.host);
-      const styles = lineStyles(this.lanes, this.colours);
-      const lines = this.series.map(({ points }, i) => ({
-        type: "scatter", mode: "lines", name: literal(this.lanes[i].title), x: points.x.slice(),
-        y: points[this.form].slice(), line: styles[i], hovertemplate: FORMS[this.form].hover,
+    plot() {
+      const colours = readColours(this.host);
+      const styles = lineStyles(this.lanes, colours);
+      const points = this.lanes.map(({ rounds }) => lineOf(rounds, this.form));
+      const lines = points.map((line, i) => ({
+        type: "scatter", mode: "lines", name: literal(this.lanes[i].spec.title), ...line, line: styles[i],
+        hovertemplate: FORMS[this.form].hover,
       }));
-      const heads = this.series.map(({ points }, i) => ({
-        type: "scatter", mode: "markers", x: points.x.slice(-1), y: points[this.form].slice(-1), hoverinfo: "skip",
-        cliponaxis: false, marker: { size: 7, color: styles[i].color },
+      const heads = points.map(({ x, y }, i) => ({
+        type: "scatter", mode: "markers", x: x.slice(-1), y: y.slice(-1), hoverinfo: "skip", cliponaxis: false,
+        marker: { size: 7, color: styles[i].color },
       }));
-      const layout = makeLayout(this.colours, this.ranges);
+      const layout = makeLayout(colours, this.ranges(points));
       layout.xaxis.showticklabels = layout.yaxis.showticklabels = lines.length > 0;
       window.Plotly.react(this.host, lines.concat(heads), layout, OPTIONS);
       this.plotted = true;
-      this.stale = false;
     }
 
-    /** Adds the new points to the lines, and moves the dots at their ends. */
-    extend() {
-      const count = this.series.length;
-      const grew = this.series.map((series, i) => i).filter((i) => this.series[i].drawn < this.series[i].points.x.length);
-      if (!grew.length) return;
-      const fresh = (key) => grew.map((i) => this.series[i].points[key].slice(this.series[i].drawn))
-        .concat(grew.map((i) => this.series[i].points[key].slice(-1)));
-      const most = grew.map(() => 1e6).concat(grew.map(() => 1));
-      window.Plotly.extendTraces(this.host, { x: fresh("x"), y: fresh(this.form) },
-        grew.concat(grew.map((i) => count + i)), { x: most, y: most });
+    /** The ends of the axes: of the whole run at its end, and with room to grow before. */
+    ranges(points) {
+      const [x, y] = ["x", "y"].map((name) => Math.max(0, ...points.flatMap((line) => line[name])));
+      if (this.over && x) return { x: x * 1.02, y: Math.max(1, y * 1.08) };
+      return { x: Math.max(1, roundUp(x * 1.05)), y: Math.max(20, roundUp(y * 1.08)) };
     }
 
     resized(width) {
@@ -241,13 +181,6 @@
     scrolled(seen) {
       this.seen = seen;
       if (seen) this.schedule();
-    }
-
-    /** Draws the same points in the colours of a new theme. */
-    recolour() {
-      if (!this.plotted || readColours(this.host).ink === this.colours.ink) return;
-      this.stale = true;
-      this.schedule(true);
     }
   }
 

@@ -8,7 +8,6 @@
 (function () {
   "use strict";
 
-  const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4, 8];
   /** What the button calls what it will do next, by the state of what is played. */
   const PLAY = { playing: "Pause", paused: "Play", over: "Play again" };
   const { make, setText } = window.SpecDemoDom;
@@ -42,7 +41,7 @@
       this.speed = make("select", "race-speed-choice", controls, null, {
         "aria-label": "Speed of the replay", title: "Speed; 1× is real time", "data-role": "speed",
       });
-      for (const times of SPEEDS) make("option", "", this.speed, times + "×", { value: times });
+      for (const times of window.SpecDemoShared.speeds) make("option", "", this.speed, times + "×", { value: times });
       this.slow = wide(controls, "slow", "Watch at 0.25×", "Play from the beginning at a quarter of the speed");
       this.apart = wide(controls, "apart", "Take a round apart", "Show draft, check and outcome of the round played last");
       this.facts = make("details", "race-card race-facts", null, null, { "data-role": "facts" });
@@ -75,6 +74,7 @@
 
     /** @param {number} clock  @param {number} length in lane seconds */
     showTime(clock, length) {
+      this.seek.max = length || 1;
       this.seek.value = clock;
       setText(this.time, `${clock.toFixed(2)} of ${length.toFixed(2)} s`);
       this.seek.setAttribute("aria-valuetext", this.time.textContent);

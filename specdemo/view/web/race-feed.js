@@ -1,60 +1,54 @@
 /*
- * Receives the race view's value from the server and hands it to the player, once a frame.
+ * Fetches the rounds of a race as they come, and hands them to the player with the value they belong to.
  *
- * A plain script that defines `window.SpecDemoFeed`; it is loaded after race-player.js. While a run goes on the server
- * sends only its latest bundles of rounds, each with its number: Gradio copies and compares the whole value at every
- * update. The rounds before them are kept here. Who was too slow for some asks for all of them.
+ * A plain script that defines `window.SpecDemoFeed`; it is loaded after race-player.js. The server's values say how many
+ * rounds there are (specdemo/ui/tabs/round_streams.py). Each is fetched once; a page that was hidden, busy or slow
+ * fetches more of them at once, and values that were overtaken meanwhile are not shown.
  *
- * @typedef {{run: string, phase: string, rounds: string[], news: ?Array<?[number, string]>}} Sent  `rounds`: all
- *   bundles, or none; `news`: the latest ones with their numbers, in any order
+ * @typedef {{run: string, phase: string, count: number}} Sent
  */
 (function () {
   "use strict";
 
-  const { parseRounds, mounting } = window.SpecDemoDom;
+  /** Milliseconds until a request that failed is sent again. */
+  const AGAIN = 1000;
+  const { mounting } = window.SpecDemoDom;
+
+  const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
 
   class Feed {
     constructor(root) {
       this.player = window.SpecDemoPlayer.mount(root);
-      this.begin(null);
-      this.value = null;
-      this.frame = 0;
-    }
-
-    begin(run) {
-      this.run = run;
+      this.value = this.run = null;
       this.rounds = [];
-      this.bundles = 0;
+      this.busy = false;
     }
 
-    /** @param {?Sent} value  @param {function} ask for all rounds, since some were missed */
-    receive(value, ask) {
-      if (value?.run !== this.run) this.begin(value?.run);
-      if (value && !this.take(value)) ask();
-      this.value = value ? { ...value, rounds: this.rounds } : null;
-      if (document.hidden) this.show(); // there are no frames then
-      else this.frame ||= requestAnimationFrame(() => this.show());
+    /** Shows a value as soon as its rounds are here. @param {?Sent} value  @param {([run, from]) => Promise<Round[]>} fetch */
+    async receive(value, fetch) {
+      this.value = value;
+      if (this.busy) return; // whoever is busy goes on with the newest value
+      this.busy = true;
+      for (let shown; shown !== this.value;) {
+        shown = this.value;
+        await this.follow(shown, fetch);
+        await frame();
+        this.player.update(shown && { ...shown, rounds: this.rounds });
+      }
+      this.busy = false;
     }
 
-    /** Adds the bundles that are new; false if some are missing. */
-    take({ rounds, news }) {
-      const numbered = rounds.map((bundle, number) => [number, bundle]);
-      for (const slot of news || []) if (slot) numbered.push(slot);
-      numbered.sort((a, b) => a[0] - b[0]);
-      for (const [number, bundle] of numbered) {
-        if (number > this.bundles) return false;
-        if (number === this.bundles) {
-          this.rounds.push(...parseRounds([bundle]));
-          this.bundles++;
+    /** Fetches the rounds of a value that are not here. */
+    async follow(value, fetch) {
+      if (value?.run !== this.run) [this.run, this.rounds] = [value?.run, []];
+      while (value?.count > this.rounds.length && value === this.value) {
+        try {
+          this.rounds.push(...await fetch([this.run, this.rounds.length]));
+          return; // the server may have forgotten a run of long ago
+        } catch {
+          await new Promise((resolve) => setTimeout(resolve, AGAIN));
         }
       }
-      return true;
-    }
-
-    show() {
-      cancelAnimationFrame(this.frame);
-      this.frame = 0;
-      this.player.update(this.value);
     }
   }
 

@@ -8,7 +8,7 @@
 (function () {
   "use strict";
 
-  const { ARROWS, make } = window.SpecDemoDom;
+  const { ARROWS, make, modified } = window.SpecDemoDom;
   const FIGURES = ".specdemo-race :is([title], [data-formula]):not(button, select, q)";
   const ID = "race-formula";
 
@@ -64,7 +64,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
     const by = ARROWS[event.key];
-    if (by && event.target.matches?.(FIGURES) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    if (by && event.target.matches?.(FIGURES) && !modified(event)) {
       go(event.target, by);
       event.preventDefault(); // the player has the arrows elsewhere
     }

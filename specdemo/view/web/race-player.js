@@ -2,21 +2,24 @@
  * The player of the race view: it hands the view the rounds that the lanes had finished at a moment of their clocks.
  *
  * A plain script that defines `window.SpecDemoPlayer`; it is loaded after race.js and knows nothing of Gradio. A
- * value without `replay` is a run that happens now, and is handed on at once. When a person pauses such a run, the
- * rounds so far are played like a recording that still grows, until the player has caught up with the run; when the
- * run ends, the player holds all of it, to be seen again.
+ * value without `replay` is a run that happens now, which the view follows. When a person pauses it the player holds
+ * it: its rounds are played like a recording that still grows, until they have caught up with the run. A run that has
+ * ended is held too, to be seen again.
+ *
+ * @typedef {{run: string, replaces: ?string, phase: string, rounds: Round[], replay: ?Replay}} Value  what else it
+ *   has is shown by race.js
  */
 (function () {
   "use strict";
 
   /** Seconds that may pass between two frames; with more, the page was hidden, and the clock must stand still. */
   const LONGEST_FRAME = 0.25;
-  const HELD = { running: "Paused; decoding goes on behind it", over: "" };
+  const PAUSED = "Paused; decoding goes on behind it";
 
-  const { ARROWS, OVER, parseRounds, mounting } = window.SpecDemoDom;
+  const { ARROWS, OVER, complete, modified, mounting } = window.SpecDemoDom;
 
-  /** The rounds of a value after the first `known`, by lane clock. The sort keeps the order within each lane. */
-  const roundsOf = (value, known = 0) => parseRounds(value.rounds).slice(known).sort((a, b) => a.seconds - b.seconds);
+  /** By lane clock; the order within each lane stays. */
+  const byClock = (rounds) => rounds.sort((a, b) => a.seconds - b.seconds);
 
   const latest = (rounds) => rounds.reduce((most, round) => Math.max(most, round.seconds), 0);
 
@@ -30,42 +33,39 @@
       this.view.tree.card.after(this.parts.bar, this.apart.card);
       this.view.frame.append(this.parts.facts);
       this.value = null;
-      this.live = null;
+      /** Whether the player decides what is shown: of a recording, or of a run that is paused or over. */
       this.held = false;
+      /** All that are known, in the order in which they are shown, and how many of them are. */
       this.rounds = [];
+      this.shown = 0;
       this.frame = 0;
       /** How the next recording begins, where a link says so: its speed, and whether it waits for Play. */
       this.opening = null;
-      this.show(false);
+      this.showBar();
       this.listen();
     }
 
-    /** Shows a run as it is, or begins to play a recording. */
+    /** Shows a run as it is, or begins to play a recording. @param {?Value} value */
     update(value) {
-      if (value && this.held && [value.run, value.replaces].includes(this.value.run)) {
-        this.grow(value);
-      } else if (!value?.replay) {
-        this.leave();
-        this.live = value;
-        this.view.update(value);
-        this.stand();
-      } else if (this.value?.run !== value.run) {
-        this.open(value);
-      } else {
-        this.render(true);
-      }
+      const before = this.value?.run;
+      const known = Boolean(value) && value.run === before;
+      const held = this.held && value && !value.replay && [value.run, value.replaces].includes(before);
+      if (!known) this.rounds = [];
+      this.value = value;
+      // A lane whose clock is behind may still send rounds of a moment that is already shown. They come next, so that
+      // a step back never shows more than before.
+      this.rounds.push(...byClock((value?.rounds || []).slice(this.rounds.length).map(complete)));
+      this.length = latest(this.rounds);
+      if (value?.replay) known ? this.render() : this.open();
+      else if (held && !["stopped", "error"].includes(value.phase)) this.grow(known);
+      else this.follow();
     }
 
-    open(value) {
+    /** Begins to play a recording. */
+    open() {
       this.leave();
-      this.live = null;
-      this.take(value);
-      this.shown = null;
-      this.shownUntil = 0;
-      this.parts.describe(value.replay);
-      this.show(true);
+      this.hold();
       if (this.view.frame.getBoundingClientRect().top < 0) this.view.frame.scrollIntoView();
-      this.view.update(null); // removes the run before, which may have the same name
       this.moveTo(0);
       const { speed = "1", waits = false } = this.opening || {};
       this.opening = null;
@@ -75,89 +75,44 @@
       else this.play();
     }
 
-    /** Sets the rounds to be played. Those in `before` come first, and the rest of the value's rounds after them. */
-    take(value, before = []) {
-      this.value = value;
-      this.rounds = [...before, ...roundsOf(value, before.length)];
-      this.length = latest(this.rounds);
-      this.parts.seek.max = this.length || 1;
+    /** Shows a run as it happens, and stands under one that has ended. */
+    follow() {
+      this.leave();
+      this.view.update(this.value && { ...this.value, rounds: this.rounds });
+      if (OVER.has(this.value?.phase) && this.hold()) this.apart.greet(this.rounds);
     }
 
-    /** Ends the replay. */
-    leave() {
-      this.value = null;
-      this.held = false;
-      this.pause();
-      this.setSpeed("1");
-      this.show(false);
-    }
-
-    show(shown) {
-      this.parts.bar.hidden = !shown;
-      this.parts.facts.hidden = !shown || this.held;
-      this.apart.close();
-    }
-
-    /** Stands under a run that has just ended, to show it again. */
-    stand() {
-      if (!OVER.has(this.live?.phase) || !this.hold()) return;
-      this.apart.greet(this.rounds);
-    }
-
-    // ---- a run that happens now, and is paused -------------------------------------------------------------------
-
-    /** Whether more rounds may come. */
-    get growing() {
-      return this.held && !OVER.has(this.value.phase);
-    }
-
-    /** Pauses the view of a run that happens now; true if there is one. What is shown does not change. */
+    /** Takes over what is shown, which does not change; false if there is nothing to hold. */
     hold() {
-      if (this.value || !this.live?.rounds.length) return false;
+      if (this.held || !this.rounds.length) return false;
       this.held = true;
-      this.take(this.live);
+      byClock(this.rounds);
       this.shown = this.rounds.length;
       this.clock = this.shownUntil = this.length;
-      this.parts.describe({ label: HELD[this.growing ? "running" : "over"] });
-      this.show(true);
-      this.showState();
+      this.showBar();
       return true;
     }
 
-    /** Takes more rounds of the paused run: a person can step to them, but nothing moves by itself. */
-    grow(value) {
-      this.live = value;
-      if (value.phase === "stopped" || value.phase === "error") {
-        this.release();
-        return;
-      }
-      if (value.run !== this.value.run) { // its rounds were sent anew, now that the server has reported them
-        this.take(value);
-        this.shown = null;
-        this.parts.describe({ label: HELD.over });
-        this.moveTo(this.clock);
-        return;
-      }
-      // A lane whose clock is behind may still send rounds of a moment that is already shown. They come next, so
-      // that a step back never shows more than before.
-      this.take(value, this.rounds);
-      if (!this.growing) this.parts.describe({ label: HELD.over });
-      this.showState();
+    /** Has more rounds of the held run: a person can step to them, but nothing moves by itself. */
+    grow(known) {
+      this.showBar();
+      if (known) return;
+      this.shown = null; // its rounds were sent anew, now that the server has reported them
+      this.moveTo(this.clock);
     }
 
-    /** Shows the run as it happens again. Its rounds may have come in another order, of which the view saw nothing. */
-    release() {
-      const { live } = this;
-      this.take(live, live.run === this.value.run ? this.rounds : []);
-      this.leave();
-      this.view.update({ ...live, rounds: this.rounds });
-      this.stand();
+    leave() {
+      this.held = false;
+      this.pause();
+      this.setSpeed("1");
+      this.showBar();
+      this.apart.close();
     }
 
     /** Plays, or pauses what plays or happens now. */
     toggle() {
       if (this.playing) this.pause();
-      else if (this.value) this.play();
+      else if (this.held) this.play();
       else if (this.hold() && !this.growing) this.play(); // a run that is over is played again
     }
 
@@ -169,15 +124,20 @@
 
     // ---- the clock -----------------------------------------------------------------------------------------------
 
+    /** Whether more rounds of what is held may come. */
+    get growing() {
+      return this.held && !OVER.has(this.value.phase);
+    }
+
     get playing() {
       return this.frame !== 0;
     }
 
     play() {
-      if (!this.value || this.playing) return;
+      if (!this.held || this.playing) return;
       if (this.shown === this.rounds.length) {
         if (this.growing) {
-          this.release();
+          this.follow();
           return;
         }
         this.moveTo(0);
@@ -209,13 +169,13 @@
     moveTo(seconds) {
       this.clock = within(seconds, this.length);
       let shown = this.clock < this.shownUntil ? 0 : this.shown || 0;
-      while (shown < this.rounds.length && this.rounds[shown].seconds <= this.clock) shown++;
+      while (shown < this.rounds.length && this.rounds[shown].seconds <= this.clock + 1e-9) shown++; // a slider rounds
       this.set(shown);
     }
 
     /** One round forward or back. */
     step(by) {
-      if (!this.value) return;
+      if (!this.held) return;
       this.pause();
       const shown = within(this.shown + by, this.rounds.length);
       this.clock = shown ? this.rounds[shown - 1].seconds : 0;
@@ -230,19 +190,20 @@
     }
 
     set(shown) {
-      const changed = shown !== this.shown;
-      this.shown = shown;
-      if (changed) this.shownUntil = latest(this.rounds.slice(0, shown));
-      this.render(changed);
+      if (shown === this.shown) this.showState();
+      else {
+        this.shown = shown;
+        this.shownUntil = latest(this.rounds.slice(0, shown));
+        this.render();
+      }
       if (shown < this.rounds.length || !this.playing) return;
-      if (this.growing) this.release(); // the player has caught up with the run
+      if (this.growing) this.follow(); // the player has caught up with the run
       else this.pause();
     }
 
     /** Hands the view the rounds so far; figures and verdict are shown only at the end. */
-    render(changed) {
+    render() {
       this.showState();
-      if (!changed) return;
       const over = this.shown === this.rounds.length;
       const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
       this.view.update({ ...this.value, ...ends, seenAgain: !this.growing, rounds: this.rounds.slice(0, this.shown) });
@@ -250,14 +211,22 @@
 
     // ---- the controls --------------------------------------------------------------------------------------------
 
+    showBar() {
+      const { parts, held, value } = this;
+      parts.bar.hidden = !held;
+      parts.facts.hidden = !held || !value.replay;
+      if (held) parts.describe(value.replay || { label: this.growing ? PAUSED : "" });
+      this.showState();
+    }
+
     showState() {
       const { parts } = this;
-      const end = Boolean(this.value) && this.shown === this.rounds.length;
+      const end = this.held && this.shown === this.rounds.length;
       // What happens now and is not held can only be paused.
-      parts.showPlay(this.playing || !this.value ? "playing" : end && !this.growing ? "over" : "paused");
+      parts.showPlay(this.playing || !this.held ? "playing" : end && !this.growing ? "over" : "paused");
       parts.back.disabled = !this.shown;
       parts.forward.disabled = end;
-      if (this.value) parts.showTime(this.clock, this.length);
+      if (this.held) parts.showTime(this.clock, this.length);
     }
 
     listen() {
@@ -284,8 +253,8 @@
     onKey(event) {
       const { target } = event;
       const { frame } = this.view;
-      if (!this.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-      if (!frame.contains(target) && (this.held || target !== document.body)) return;
+      if (!this.held || event.defaultPrevented || modified(event)) return;
+      if (!frame.contains(target) && (!this.value.replay || target !== document.body)) return;
       if (!frame.getClientRects().length || target.closest('[data-role="tokens"], .tree-scroll, select')) return;
       if (ARROWS[event.key]) this.step(ARROWS[event.key]);
       else if (event.key === " " && !target.closest("button, summary, input[type=checkbox]")) this.toggle();

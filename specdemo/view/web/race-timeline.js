@@ -21,13 +21,14 @@
   ];
 
   const { OPTIONS, LATE, axis, baseLayout, literal, onTheme, readColours } = window.SpecDemoPlot;
-  const { keptTokens } = window.SpecDemoDom;
 
   const secondsOf = (rounds, phase) => rounds.reduce((sum, round) => sum + round[`${phase.key}_seconds`], 0);
 
-  /** The rounds, or so many consecutive ones at a time that there are few enough. */
+  /** How many consecutive rounds are drawn as one stretch, so that there are few enough. */
+  const sizeOf = (rounds) => Math.ceil(rounds.length / MOST) || 1;
+
   function stretches(rounds) {
-    const size = Math.ceil(rounds.length / MOST) || 1;
+    const size = sizeOf(rounds);
     return Array.from({ length: Math.ceil(rounds.length / size) }, (_, i) => rounds.slice(i * size, (i + 1) * size));
   }
 
@@ -41,7 +42,7 @@
   function quote(rounds) {
     if (rounds.length > 1) {
       const drafted = rounds.reduce((sum, round) => sum + round.drafted, 0);
-      const kept = rounds.reduce((sum, round) => sum + keptTokens(round), 0);
+      const kept = rounds.reduce((sum, round) => sum + round.kept, 0);
       return `${kept} tokens` + (drafted ? `, ${drafted} drafted` : "");
     }
     const { isBranch } = window.SpecDemoTokens; // loaded later
@@ -60,27 +61,21 @@
       this.begin([]);
     }
 
-    /** Forgets the last run. @param {{title: string}[]} lanes */
+    /** Forgets the last run. @param {{spec: LaneSpec, rounds: Round[]}[]} lanes */
     begin(lanes) {
       this.lanes = lanes;
-      this.rounds = lanes.map(() => []);
       clearTimeout(this.timer);
       this.drawn = false; // what was drawn stays, hidden, until the next run is drawn: removing it takes long
     }
 
-    /** Stores a round; nothing is drawn before the end. */
-    add(lane, round) {
-      this.rounds[lane].push(round);
-    }
-
     /** Whether the durations of a lane's phases are known; a server does not report them. */
-    known(lane) {
-      return this.rounds[lane].some((round) => round.draft_seconds !== undefined);
+    known({ rounds }) {
+      return rounds.some((round) => round.draft_seconds !== undefined);
     }
 
-    /** Draws the stored rounds as soon as Plotly is there; true if there is anything to see. */
+    /** Draws the lanes' rounds as soon as Plotly is there; true if there is anything to see. */
     draw() {
-      if (!this.lanes.some((_, lane) => this.known(lane))) return false;
+      if (!this.lanes.some(this.known)) return false;
       this.host.style.height = `${ROW_HEIGHT * this.lanes.length + AXIS_HEIGHT}px`;
       // The chart is drawn at the same moment: the page may answer between the two.
       this.timer = setTimeout(() => (window.Plotly ? this.plot() : this.draw()), window.Plotly ? 0 : LATE);
@@ -95,7 +90,7 @@
 
     /** Rounds in each stretch of the lane with the most. */
     get size() {
-      return Math.max(1, ...this.rounds.map((rounds) => Math.ceil(rounds.length / MOST)));
+      return Math.max(1, ...this.lanes.map(({ rounds }) => sizeOf(rounds)));
     }
 
     bars(phase, colours) {
@@ -104,7 +99,7 @@
         marker: { color: phase.colour(colours), opacity: phase.opacity, line: { width: 0 } },
         hovertemplate: "%{customdata[0]}, " + phase.name + ": %{customdata[1]} ms<br>%{customdata[2]}<extra></extra>",
       };
-      this.rounds.forEach((rounds, lane) => stretches(rounds).forEach((some) => {
+      this.lanes.forEach(({ rounds }, lane) => stretches(rounds).forEach((some) => {
         const seconds = secondsOf(some, phase);
         if (!seconds) return;
         // The phases of a stretch follow one another, and the last one ends with it.
@@ -119,7 +114,7 @@
 
     /** The width for the lanes' titles, at most a third of the whole. */
     margin() {
-      const longest = Math.max(...this.lanes.map((lane) => lane.title.length));
+      const longest = Math.max(...this.lanes.map(({ spec }) => spec.title.length));
       return Math.max(MARGIN, Math.min(TITLE_WIDTH * longest + 12, this.host.clientWidth / 3));
     }
 
@@ -132,13 +127,13 @@
       return {
         ...baseLayout(colours),
         barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: this.margin(), r: 18, t: 2, b: 26 },
-        annotations: this.lanes.flatMap((_, lane) => (this.known(lane) || !this.rounds[lane].length ? [] : [{
-          x: 0, y: lane, xanchor: "left", showarrow: false, text: "the server does not say",
+        annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
+          x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
           font: { size: 12, color: colours.dim },
         }])),
         xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
         yaxis: axis(colours, {
-          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map((lane) => literal(this.shortened(lane.title))),
+          tickvals: this.lanes.map((_, i) => i), ticktext: this.lanes.map(({ spec }) => literal(this.shortened(spec.title))),
           range: [this.lanes.length - 0.45, -0.55], showgrid: false, zeroline: false,
         }),
       };

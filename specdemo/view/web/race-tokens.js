@@ -7,7 +7,7 @@
 (function () {
   "use strict";
 
-  const { make, setHidden } = window.SpecDemoDom;
+  const { make, setHidden, toggle } = window.SpecDemoDom;
   const KINDS = {
     target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
     bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
@@ -104,31 +104,16 @@
 
   // ---- copying -------------------------------------------------------------------------------------------------
 
-  /** The selected part of the output, without rejected tokens. @param {Range} range */
-  function keptText(area, range) {
-    let text = "";
-    for (const element of area.querySelectorAll(".t:not(.t-rejected)")) {
-      if (!range.intersectsNode(element)) continue;
-      const part = document.createRange();
-      part.selectNodeContents(element);
-      if (range.compareBoundaryPoints(Range.START_TO_START, part) > 0) {
-        part.setStart(range.startContainer, range.startOffset);
-      }
-      if (range.compareBoundaryPoints(Range.END_TO_END, part) < 0) part.setEnd(range.endContainer, range.endOffset);
-      text += part.toString();
-    }
-    return text;
-  }
-
-  /** A copy from inside one lane gives its output; any other selection is copied by the browser as usual. */
+  /** A copy from inside one lane leaves rejected tokens out; any other selection is copied by the browser as usual. */
   function onCopy(event) {
     const selection = document.getSelection();
     if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
     const range = selection.getRangeAt(0);
     const node = range.commonAncestorContainer;
-    const area = (node.nodeType === 1 ? node : node.parentElement).closest(AREA);
-    if (!area) return;
-    event.clipboardData.setData("text/plain", keptText(area, range));
+    if (!(node.nodeType === 1 ? node : node.parentElement).closest(AREA)) return;
+    const part = range.cloneContents();
+    for (const dropped of part.querySelectorAll(".t-rejected, .race-prompt")) dropped.remove();
+    event.clipboardData.setData("text/plain", part.textContent);
     event.preventDefault();
   }
 
@@ -146,6 +131,10 @@
     return text.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)).replace(/[\n\r\t]/g, (c) => marks[c]);
   }
 
+  /** The probabilities that are known, with their names. */
+  const numbers = (named, mark, format = formatProbability) => Object.entries(named)
+    .filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${format(value)}`).join(mark);
+
   function roundLine(token, drafted, tree) {
     if (!token.round) return "round 0, the prompt’s own pass";
     if (token.kind === "streamed") return "";
@@ -155,8 +144,6 @@
 
   /** The lines of a token's tooltip; each is a list of strings and of quoted texts. */
   function tipLines({ token, dropped, drafted, tree, from, untested: dismissed, ends }) {
-    const numbers = (named, mark) => Object.entries(named).filter(([, value]) => typeof value === "number")
-      .map(([name, value]) => `${name} ${formatProbability(value)}`).join(mark);
     const text = token.text ? { quote: token.text } : ends ? "end of text"
       : unnamed(token) ? "a drafted token" : "part of a character";
     const lines = [
@@ -222,24 +209,19 @@
       this.box.hidden = false;
       if (byKey) this.spoken.textContent = this.box.innerText;
       this.place();
-      this.tell(records.get(element).token.seconds);
-      this.name(element);
+      this.announce(element);
     }
 
-    /** Tells the view which token is pointed at. */
-    name(element) {
-      this.frame.dispatchEvent(new CustomEvent("race-token", { detail: element }));
-    }
-
-    /** Tells the view which moment is pointed at, for the other places where it is shown. */
-    tell(seconds) {
+    /** Says which token is pointed at, and which moment that is, for the other places where these are shown. */
+    announce(element) {
+      const seconds = element && records.get(element).token.seconds;
       this.frame.dispatchEvent(new CustomEvent("race-moment", { detail: seconds }));
+      this.frame.dispatchEvent(new CustomEvent("race-token", { detail: element }));
     }
 
     hide() {
       if (!this.element) return;
-      this.tell(null);
-      this.name(null);
+      this.announce(null);
       this.element.classList.remove("current");
       this.source?.classList.remove("source");
       this.element.closest(AREA)?.removeAttribute("aria-describedby");
@@ -275,10 +257,8 @@
       entry.append(" " + meaning);
       entry.hidden = kind === "streamed"; // until there is one
     }
-    const label = make("label", "race-toggle", legend);
-    const box = make("input", "", label, null, { type: "checkbox", "data-role": "show-rejected" });
+    const [, box] = toggle(legend, "show-rejected", "show rejected");
     box.checked = true;
-    label.append("show rejected");
     box.addEventListener("change", () => {
       tip.hide();
       frame.classList.toggle("hide-rejected", !box.checked);
@@ -311,6 +291,6 @@
   }
 
   window.SpecDemoTokens = {
-    Figures, Tip, buildLegend, formatProbability, isBranch, isTree, onCopy, records, roundElements, visible,
+    Figures, Tip, buildLegend, formatProbability, isBranch, isTree, numbers, onCopy, records, roundElements, untested, visible,
   };
 })();

@@ -7,8 +7,8 @@
 (function () {
   "use strict";
 
-  const { counted, make, setData, setHidden, setText } = window.SpecDemoDom;
-  const { formatProbability, isTree, records, visible } = window.SpecDemoTokens;
+  const { button, cardHead, counted, make, setData, setHidden, setText, toggle } = window.SpecDemoDom;
+  const { formatProbability, isTree, numbers, records, untested, visible } = window.SpecDemoTokens;
   const SVG = "http://www.w3.org/2000/svg";
   /** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
   const WIDE = { width: 138, height: 46, gap: 20 };
@@ -42,15 +42,10 @@
     return { nodes, rows: Math.max(...taken) + 1, depth: taken.length - 1 };
   }
 
-  const untested = (token) => token.kind === "rejected" && typeof token.acceptance !== "number";
-
   /** A probability with at most five characters, so that two fit into a box. */
   const brief = (p) => (p > 0 && p < 0.01 ? "<0.01" : p.toFixed(2));
 
-  function numbers({ p, q }, format) {
-    return Object.entries({ p, q }).filter(([, value]) => typeof value === "number")
-      .map(([name, value]) => `${name} ${format(value)}`).join(" · ");
-  }
+  const odds = ({ p, q }, format = formatProbability) => numbers({ p, q }, " · ", format);
 
   const sizeOf = (round) => (round.tokens.length < MANY ? WIDE : SMALL);
 
@@ -67,8 +62,8 @@
     }
     if (untested(token)) element.dataset.untested = "";
     make("bdi", "", element, visible(token.text) || "∅");
-    make("small", "", element, size === WIDE ? numbers(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
-    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, numbers(token, formatProbability)]
+    make("small", "", element, size === WIDE ? odds(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
+    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, odds(token)]
       .filter(Boolean).join("\n");
   }
 
@@ -120,21 +115,14 @@
     constructor(frame, legend) {
       this.card = make("section", "race-card race-tree", null, null, { "data-role": "tree", "aria-label": "Draft tree of a round" });
       this.card.hidden = true;
-      const head = make("div", "race-card-head", this.card);
-      this.title = make("h3", "", head);
-      const close = make("button", "apart-close", head, "Close", { type: "button" });
+      const [head, title] = cardHead(this.card);
+      this.title = title;
+      button(head, "apart-close", "Close", () => this.toggle(false));
       this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
       this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
       this.key = make("p", "tree-key", this.card);
-      const toggle = (role, label) => {
-        const line = make("label", "race-toggle tree-toggle", legend);
-        const input = make("input", "", line, null, { type: "checkbox", "data-role": role });
-        line.append(label);
-        line.hidden = true;
-        return [line, input];
-      };
-      const [branches, shown] = toggle("show-branches", "show dropped branches");
-      const [opens, open] = toggle("show-tree", "draw the tree");
+      const [branches, shown] = toggle(legend, "show-branches", "show dropped branches", "race-toggle tree-toggle");
+      const [opens, open] = toggle(legend, "show-tree", "draw the tree", "race-toggle tree-toggle");
       this.toggles = [branches, opens];
       this.open = open;
       shown.addEventListener("change", () => frame.classList.toggle("show-branches", shown.checked));
@@ -142,7 +130,6 @@
         this.refresh();
         if (open.checked) this.card.scrollIntoView({ block: "nearest" });
       });
-      close.addEventListener("click", () => this.toggle(false));
       frame.addEventListener("race-token", ({ detail }) => this.point(detail));
       this.scroll.addEventListener("scroll", () => this.showEdges(), { passive: true });
       new ResizeObserver(() => this.showEdges()).observe(this.scroll);

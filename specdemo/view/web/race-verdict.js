@@ -2,8 +2,10 @@
  * What stands above the lanes of a race: the speed-up, how sure it is, the verdict on the outputs, and *Repeat ×5*.
  *
  * A plain script that defines `window.SpecDemoVerdict`; it is loaded before race.js. While lanes run, the speed-up is
- * reckoned here from what they have emitted; when they have ended, the value's headline says it.
+ * computed here from what they have emitted; when they have ended, the value's headline says it.
  *
+ * @typedef {{baseline: number, faster: string, slower: string, even: string}} Claims  of a lane: which other it is
+ *   compared with, and what is said of its speed
  * @typedef {{run: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
  * @typedef {{run: ?string, phase: string, message: string, headline: ?Headline}} Repeated
  */
@@ -17,12 +19,8 @@
   const WAITS = {
     idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
   };
-  /** With less decoding than this the speed-up is noise. */
-  const SETTLED = { tokens: 16, seconds: 0.15 };
-  /** Speeds that differ by no more are said to be the same, as in specdemo/analysis/wording.py. */
-  const LEVEL = 0.05;
-
   const { OVER, Notice, make, setText, setData, setHidden } = window.SpecDemoDom;
+  const { level, settled } = window.SpecDemoShared;
 
   const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
   const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
@@ -31,39 +29,18 @@
   const repetitions = new Map();
   const heroes = new Set();
 
-  function trendOf(ratio) {
-    return ratio > 1 + LEVEL ? "faster" : ratio < 1 / (1 + LEVEL) ? "slower" : "even";
-  }
-
-  /** The speed-up of lanes that still run: the fastest lane that drafts, against the plain one of its weights. */
+  /** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
   function live(lanes) {
-    if (!lanes.every(({ tally }) => {
-      const seconds = tally.clock - tally.prefill;
-      return tally.speed !== null && tally.emitted >= SETTLED.tokens && seconds >= SETTLED.seconds;
-    })) return null;
-    const speed = (lane) => lane.tally.speed;
-    const drafts = (lane) => lane.spec.gamma > 0 || Boolean(lane.spec.server);
-    const plain = (lane) => lanes.find((other) => other !== lane && other.spec.gamma === 0 && other.spec.weights === lane.spec.weights);
-    const drafting = lanes.filter((lane, i) => drafts(lane) && (i > 0 || plain(lane)));
-    const others = drafting.length ? drafting : lanes.slice(1);
-    if (!others.length) return { figure: formatSpeed(speed(lanes[0])), text: "tokens per second", trend: "even" };
-    const fastest = others.reduce((a, b) => (speed(b) > speed(a) ? b : a));
-    const first = plain(fastest) || lanes[0];
-    const ratio = speed(fastest) / speed(first);
-    const trend = trendOf(ratio);
+    const { tokens, seconds } = settled;
+    const known = ({ tally }) => tally.speed !== null && tally.emitted >= tokens && tally.seconds >= seconds;
+    if (!lanes.length || !lanes.every(known)) return null;
+    const compared = lanes.filter(({ spec }) => spec.claims);
+    if (!compared.length) return { figure: formatSpeed(lanes[0].tally.speed), text: "tokens per second", trend: "even" };
+    const { tally, spec } = compared.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
+    const ratio = tally.speed / lanes[spec.claims.baseline].tally.speed;
+    const trend = ratio > 1 + level ? "faster" : ratio < 1 / (1 + level) ? "slower" : "even";
     const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];
-    return { figure, text: compareText(first.spec, fastest.spec, trend), trend };
-  }
-
-  function compareText(first, second, trend) {
-    const claim = (a, b) => trend === "even" ? `${b} is as fast as ${a}` : `${trend} than ${a}: ${b}`;
-    if (first.weights !== second.weights) { // the speed-up then has two causes, and the text must name both
-      return claim(`${first.title} with ${first.weights}`, `${second.title} with ${second.weights}`);
-    }
-    if (first.title === "Plain" && second.title === "Speculative") {
-      return trend === "even" ? "As fast as plain" : trend + " with speculation";
-    }
-    return claim(first.title, second.title);
+    return { figure, text: spec.claims[trend], trend };
   }
 
   class Hero {

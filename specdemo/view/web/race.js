@@ -2,21 +2,16 @@
  * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it.
  *
  * A plain script that defines `window.SpecDemoRace`. It knows nothing of Gradio, so the same file serves the app and
- * exported pages.
+ * exported pages. It counts what playback at a moment needs; what is said of a run that has ended is in its value.
  *
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
  *   weights?: string, prompt?: string[], server?: {line: string, notes: string[]},
- *   told?: Object<string, ?number>}} LaneSpec  `server`: texts about a lane that ran on a server; `told`: the figures
- *   that the server reported at the end, some of which cannot be counted here
+ *   reported?: Object<string, ?number>, claims?: Claims}} LaneSpec  `server`: texts about a lane that ran on a server;
+ *   `reported`: the figures that the server gave at the end, some of which cannot be counted here
  */
 (function () {
   "use strict";
 
-  const IDLE_LANES = [
-    { title: "Plain", detail: "target only", gamma: 0, hint: "The target writes one token in each pass." },
-    { title: "Speculative", detail: "draft and target", gamma: 1,
-      hint: "The draft guesses several tokens; the target checks them in one pass." },
-  ];
   const STATS = [
     ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs"],
     ["tokens", "tokens", "tokens of the output so far"],
@@ -35,86 +30,53 @@
   /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
   const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
 
-  const {
-    OVER, Notice, make, setText, setData, setHidden, setLead, parseRounds, keptTokens, mounting,
-  } = window.SpecDemoDom;
+  const { OVER, cardHead, make, setText, setData, setHidden, setLead, mounting } = window.SpecDemoDom;
   const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
   const { Area } = window.SpecDemoArea;
   const { Hero, formatSpeed, formatRatio } = window.SpecDemoVerdict;
 
   // ---- figures -------------------------------------------------------------------------------------------------
 
-  /** What is counted of one lane. Round 0 is the prefill, which is no part of the decoding speed. */
-  class Tally {
-    clock = 0;
-    prefill = 0;
-    passes = 0;
-    kept = 0;
-    emitted = 0;
-    decodeRounds = 0;
-    drafted = 0;
-    accepted = 0;
-    stop = null;
-    /** A server streams chunks, not rounds; without ids they are pieces of text, not tokens. */
-    streamed = false;
-    pieces = false;
-    /** The figures of a server, once the run has ended. */
-    told = null;
-
-    count(round) {
-      const kept = keptTokens(round);
-      this.passes += 1;
-      this.kept += kept;
-      this.clock = round.seconds;
-      this.stop = round.stop || this.stop;
-      this.streamed ||= round.tokens.some((token) => token.kind === "streamed");
-      this.pieces ||= round.tokens.some((token) => token.kind !== "rejected" && token.id === undefined);
-      if (round.index === 0) {
-        this.prefill = round.seconds;
-        return;
-      }
-      this.decodeRounds += 1;
-      this.emitted += kept;
-      this.drafted += round.drafted;
-      this.accepted += round.accepted;
-    }
-
-    /** Decoded tokens per second, or null while there is nothing to measure. */
-    get speed() {
-      if (this.told) return this.told.tokens_per_second;
-      const seconds = this.clock - this.prefill;
-      return this.emitted && seconds > 0 && !this.pieces ? this.emitted / seconds : null;
-    }
-
-    /** The figures by name; null where only the server knows them and has not reported them. */
-    figures() {
-      if (this.told) return this.told;
-      const counted = this.passes > 0;
-      const rounds = this.streamed ? 0 : this.decodeRounds;
-      return {
-        seconds: counted ? this.clock : null,
-        tokens: counted && !this.pieces ? this.kept : null,
-        passes: counted && !this.streamed ? this.passes : null,
-        tau: rounds ? this.emitted / rounds : null,
-        acceptance_rate: this.drafted && !this.streamed ? this.accepted / this.drafted : null,
-      };
-    }
+  /**
+   * What is counted of one lane. Round 0 is the prefill, which is no part of the decoding speed.
+   *
+   * @param {Round[]} rounds  @param {?Object<string, ?number>} reported figures of a server, which count instead
+   */
+  function tallyOf(rounds, reported) {
+    const decoded = rounds.filter((round) => round.index > 0);
+    const [emitted, drafted, accepted] = ["kept", "drafted", "accepted"].map((name) => decoded.reduce((sum, round) => sum + round[name], 0));
+    const streamed = rounds.some((round) => round.streamed);
+    const pieces = rounds.some((round) => round.pieces);
+    const clock = rounds.at(-1)?.seconds ?? null;
+    const seconds = clock - (rounds[0]?.seconds ?? 0);
+    const passes = decoded.length;
+    // A figure is null where only the server knows it and has not reported it.
+    const figures = {
+      tokens_per_second: emitted && seconds > 0 && !pieces ? emitted / seconds : null,
+      seconds: clock,
+      tokens: rounds.length && !pieces ? rounds[0].kept + emitted : null,
+      passes: rounds.length && !streamed ? passes + 1 : null,
+      tau: passes && !streamed ? emitted / passes : null,
+      acceptance_rate: drafted && !streamed ? accepted / drafted : null,
+      gamma: passes ? drafted / passes : null,
+      ...reported,
+    };
+    return { emitted, seconds, streamed, stop: rounds.at(-1)?.stop, speed: figures.tokens_per_second, figures };
   }
 
   /** The texts of a lane's figures. */
-  function laneFigures(tally, spec, first) {
+  function laneFigures({ figures, speed }, spec, first) {
     const written = (value, format) => (typeof value === "number" ? format(value) : NOTHING);
-    const { seconds, tokens, passes, tau, acceptance_rate } = tally.figures();
-    const rated = tally.speed !== null && first.speed !== null;
+    const { seconds, tokens, passes, tau, acceptance_rate, gamma } = figures;
     return {
-      tokens_per_second: written(tally.speed, formatSpeed),
+      tokens_per_second: written(speed, formatSpeed),
       seconds: written(seconds, (s) => s.toFixed(2) + " s"),
       tokens: written(tokens, String),
       passes: written(passes, String),
       tau: written(tau, (t) => t.toFixed(2)),
       acceptance_rate: written(spec.gamma > 0 ? acceptance_rate : null, (share) => Math.round(100 * share) + " %"),
-      gamma: tally.decodeRounds ? (tally.drafted / tally.decodeRounds).toFixed(1) : NOTHING,
-      ratio: rated ? formatRatio(tally.speed / first.speed) : NOTHING,
+      gamma: written(gamma, (tokens) => tokens.toFixed(1)),
+      ratio: written(speed && first.speed && speed / first.speed, formatRatio),
     };
   }
 
@@ -133,7 +95,8 @@
      * @param {?string} over title of the lane whose speed its own is divided by; null if that is not shown
      */
     constructor(spec, number, series, over, tip) {
-      this.tally = new Tally();
+      /** @type {Round[]} what is shown of it */
+      this.rounds = [];
       this.stats = {};
       this.series = series;
       this.card = make("section", "race-lane", null, null, { "data-lane": number, "data-series": series });
@@ -181,6 +144,11 @@
       this.served.replaceChildren(clock, ...notes.map((note) => make("p", "race-note", null, note)));
     }
 
+    /** Counts the rounds; figures that a server reported are of the whole run. */
+    count(over) {
+      this.tally = tallyOf(this.rounds, over && this.spec.reported);
+    }
+
     /** Shows the figures, and whether the lane still runs. */
     refresh(first, running) {
       const figures = laneFigures(this.tally, this.spec, first.tally);
@@ -195,8 +163,7 @@
   /** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
   function buildChartCard(parent, heading, className, role) {
     const card = make("section", "race-card", parent);
-    const head = make("div", "race-card-head", card);
-    const title = make("h3", "", head, heading);
+    const [head, title] = cardHead(card, heading);
     const keys = make("div", "race-lines", head);
     head.append(window.SpecDemoPng.button());
     const ground = make("div", "race-plot", card);
@@ -210,6 +177,7 @@
   class View {
     constructor(root) {
       this.root = root;
+      this.lanes = [];
       this.frame = make("div", "specdemo-race");
       this.frame.addEventListener("copy", onCopy);
       this.tip = new Tip(this.frame);
@@ -245,23 +213,24 @@
       this.figures = new Figures(this.after, "figures");
     }
 
-    /** Shows `value`, and adds those of its rounds that are new. */
+    /** Shows `value`, and adds those of its rounds that are new. Before its lanes are known, those before stand empty. */
     update(value) {
       if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
       const rounds = value?.rounds || [];
-      const specs = value?.lanes?.length ? value.lanes : IDLE_LANES;
-      const run = value ? String(value.run) : null;
+      const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
+      const run = value ? value.run : null;
       if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
-      if (rounds.length < this.seen) this.rewind(specs, rounds);
+      if (rounds.length < this.seen) this.rewind(rounds);
       this.lanes.forEach((lane, i) => lane.describe(specs[i]));
-      parseRounds(rounds.slice(this.seen)).forEach((round) => this.addRound(round));
+      rounds.slice(this.seen).forEach((round) => this.addRound(round));
+      this.chart.schedule();
       this.seen = rounds.length;
       this.lanes.forEach((lane) => lane.text.flush());
       const phase = value ? value.phase : "idle";
       setData(this.frame, "phase", phase);
       setHidden(this.below, phase === "idle");
       setHidden(this.legend, !specs.some((spec) => spec.gamma > 0));
-      this.refreshLanes(specs, phase);
+      this.refreshLanes(phase);
       this.hero.show(value, phase, this.lanes);
       this.showWhy(value?.why, phase, value?.seenAgain);
       if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
@@ -269,12 +238,9 @@
       this.over = OVER.has(phase);
     }
 
-    /** Clears the page for a new run. */
+    /** Makes the lanes of a new run. */
     begin(run, specs) {
-      this.tip.hide();
       this.run = run;
-      this.seen = 0;
-      this.over = false;
       let series = 0;
       // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
       this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
@@ -285,46 +251,42 @@
       this.keys.replaceChildren();
       this.tree.begin(this.lanes);
       for (const lane of this.lanes) lineKey(this.keys, lane.spec.title, "", lane.series);
-      this.chart.begin(run === null ? [] : specs);
-      this.timeline.begin(specs);
+      this.reset();
+    }
+
+    /** Forgets all rounds but the lanes' texts. */
+    reset() {
+      this.tip.hide();
+      this.seen = 0;
+      this.over = false;
       this.after.hidden = true;
+      this.chart.begin(this.lanes);
+      this.timeline.begin(this.lanes);
+      this.tree.forget();
+      for (const lane of this.lanes) lane.rounds = [];
     }
 
     addRound(round) {
       const lane = this.lanes[round.lane];
-      if (!lane) return;
-      this.count(lane, round);
+      lane.rounds.push(round);
       this.tree.add(round);
-      const streamed = round.tokens.some((token) => token.kind === "streamed"); // a chunk is no round
-      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !streamed);
-    }
-
-    count({ tally }, round) {
-      tally.count(round);
-      if (!tally.pieces) this.chart.add(round.lane, tally.clock, tally.kept, Boolean(round.stop));
-      this.timeline.add(round.lane, round);
+      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !round.streamed); // a chunk is no round
     }
 
     /** Goes back to the first rounds of the same run: a lane's text only loses its end. */
-    rewind(specs, rounds) {
-      this.tip.hide();
-      this.over = false;
-      this.after.hidden = true;
-      this.chart.begin(specs);
-      this.timeline.begin(specs);
-      this.tree.forget();
-      for (const lane of this.lanes) lane.tally = new Tally();
-      for (const round of parseRounds(rounds)) {
-        this.count(this.lanes[round.lane], round);
+    rewind(rounds) {
+      this.reset();
+      for (const round of rounds) {
+        this.lanes[round.lane].rounds.push(round);
         this.tree.add(round);
       }
-      for (const lane of this.lanes) lane.text.keep(lane.tally.passes);
+      for (const lane of this.lanes) lane.text.keep(lane.rounds.length);
       this.seen = rounds.length;
     }
 
     /** The figures of all lanes; those that servers report count once the run has ended. */
-    refreshLanes(specs, phase) {
-      this.lanes.forEach((lane, i) => { lane.tally.told = OVER.has(phase) ? specs[i].told || null : null; });
+    refreshLanes(phase) {
+      this.lanes.forEach((lane) => lane.count(OVER.has(phase)));
       this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running"));
       setHidden(this.frame.querySelector('[data-kind="streamed"]'), !this.lanes.some((lane) => lane.tally.streamed));
     }
