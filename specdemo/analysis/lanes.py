@@ -40,9 +40,9 @@ def compared(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
         return None
     drafting = [t for t in traces if not is_plain(t)]
     others = [t for t in drafting if t is not traces[0] or plain_of(traces, t)] or drafting or traces[1:]
-    lane = max(others, key=lambda t: t.metrics().tokens_per_second)
+    lane = max(others, key=lambda t: t.metrics().tokens_per_second or 0.0)
     baseline = plain_of(traces, lane) or traces[0]
     if baseline is lane:  # the only one that drafts comes first, and no plain lane has its weights
-        lane = max(traces[1:], key=lambda t: t.metrics().tokens_per_second)
+        lane = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
         baseline = traces[0]
     return baseline, lane

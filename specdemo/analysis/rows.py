@@ -199,6 +199,10 @@ def figures_of(
     costs = [] if figures or not gamma else [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
     shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
+    expected = leviathan = None
+    if gamma and c is not None and v is not None:
+        expected = expected_speedup(tokens_per_round(shares), gamma, c, v)
+        leviathan = None if sums.alpha is None else leviathan_speedup(sums.alpha, gamma, c)
     return {
         "settings": contender.settings(shared),
         "method": contender.method,
@@ -215,8 +219,8 @@ def figures_of(
         **over_repeats("tokens_per_second", map(speed, by_repeat(runs))),
         **speedup_fields(pairs),
         "predicted_speedup": middle(predicted_speedup(shares, lengths, *cost) for cost in costs),
-        "expected_speedup": expected_speedup(tokens_per_round(shares), gamma, c, v) if costs else None,
-        "leviathan_speedup": leviathan_speedup(sums.alpha, gamma, c) if costs and sums.alpha is not None else None,
+        "expected_speedup": expected,
+        "leviathan_speedup": leviathan,
         "draft_cost": c,
         "verify_cost": v,
         "overhead_cost": o,
