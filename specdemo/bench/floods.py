@@ -90,11 +90,11 @@ class Flood:
     http: httpx.AsyncClient
     answers: Counter[str] = field(default_factory=Counter)
 
-    async def post(self, path: str, body: dict[str, Any] | bytes, **more: Any) -> httpx.Response | None:
+    async def post(self, path: str, body: dict[str, Any] | bytes) -> httpx.Response | None:
         """Send JSON; None where no answer came."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        kind = {"content-type": "application/json"}
-        return await self._answered(self.http.post(self.url + path, content=content, headers=kind, **more))
+        kinds = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        return await self._answered(self.http.post(self.url + path, content=content, headers=kinds))
 
     async def follow(self, path: str) -> None:
         """Read a stream to its end."""
@@ -196,6 +196,10 @@ async def _quiet_event(flood: Flood) -> None:
     await flood.post("/run/predict", {**body, "session_hash": uuid4().hex})
 
 
+async def _agent(flood: Flood) -> None:
+    await flood.post("/mcp/", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+
+
 async def _config(flood: Flood) -> None:
     await flood.follow("/../config")
 
@@ -217,6 +221,7 @@ FLOODS: dict[str, tuple[int, Callable[[Flood], Awaitable[None]]]] = {
     "races of a million lanes": (8, _million_lanes),
     "events of fresh sessions": (64, _quiet_event),
     "the page's description": (16, _config),
+    "agents (MCP)": (60, _agent),
 }
 """By name: so many at once, each again as soon as it has ended."""
 

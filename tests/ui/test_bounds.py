@@ -52,6 +52,9 @@ class Events:
     def __init__(self) -> None:
         self.event_queue_per_concurrency_id: dict[str, Any] = {}
         self.active_jobs: list[Any] = [None]
+        self.pending_messages_per_session: dict[str, Any] = {"open": None}
+        self.pending_event_ids_session = {"open": {"answered"}}
+        self.event_ids_to_events = {"running": None}
         self.default_concurrency_limit = 1
 
     def add(self, address: str, group: str) -> None:
@@ -217,12 +220,12 @@ def test_who_is_deep_in_debt_is_refused_and_what_is_built_anew_costs(monkeypatch
         async with client(bound(body=10**7, upload=10**8, shared=True)) as http:
             monkeypatch.setattr(gate.asyncio, "sleep", wait)
             sent = [(await http.post("call/run", content=b"1" + b" " * 4_000_000)).status_code for _ in range(3)]
-            paths = ("/", "/config", "/assets/x.js")
+            paths = ("/", "/config", "/gradio_api/mcp/schema", "/assets/x.js")
             asked = [(await http.get(f"http://app{path}")).status_code for path in paths]
             return [*sent, *asked]
 
-    assert asyncio.run(statuses()) == [200, 429, 429, 200, 200, 200]
-    assert len(waited) == 5, "the first, two before they are read, two pages; none for an asset"
+    assert asyncio.run(statuses()) == [200, 429, 429, 200, 200, 200, 200]
+    assert len(waited) == 6, "the first, two before they are read, three pages; none for an asset"
 
 
 def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +265,7 @@ def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.Monk
         ("queue/join", {"fn_index": 3}, "saves", 1),
         ("run/predict", {"fn_index": 4, "session_hash": "s"}, "other", EVENTS),
         ("queue/join", {"fn_index": 99}, "other", EVENTS),
+        ("mcp/", {"method": "tools/list"}, "mcp", 4),
     ],
 )
 def test_an_address_has_its_share_of_events_and_waits_for_it(
@@ -316,6 +320,29 @@ def test_events_that_come_at_once_have_no_more_places() -> None:
     assert max(most) == 4
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("queue/data?session_hash=open", 200),
+        ("queue/data?session_hash=zz1", 404),
+        ("queue/data", 404),
+        ("call/run/running", 200),
+        ("call/v2/run/answered", 200),
+        ("call/run/zz1", 404),
+    ],
+)
+def test_who_listens_for_what_there_is_not_is_told_so(path: str, status: int) -> None:
+    """Gradio would begin an answer, cut it off, and write eighty lines into the log."""
+
+    async def ask() -> httpx.Response:
+        async with client(bound()) as http:
+            return await http.get(path)
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == status
+    assert status == 200 or "no event of this name" in answer.json()["detail"]
+
+
 def test_requests_that_stay_open_are_bounded_by_address() -> None:
     """Heartbeats and streams; whoever has too many is told so, and others are not."""
 
@@ -332,10 +359,10 @@ def test_requests_that_stay_open_are_bounded_by_address() -> None:
             beats = [asyncio.create_task(one.get(f"heartbeat/{n}")) for n in range(OPEN)]
             while sum(len(each._requests) for each in gates(app)) < OPEN:
                 await asyncio.sleep(0.01)
-            found = [(await http.get("queue/data")).status_code for http in (one, other)]
+            found = [(await http.get("queue/data?session_hash=open")).status_code for http in (one, other)]
             over.set()
             await asyncio.gather(*beats)
-            return [*found, (await one.get("queue/data")).status_code]
+            return [*found, (await one.get("queue/data?session_hash=open")).status_code]
 
     assert asyncio.run(play()) == [429, 200, 200]
 
@@ -729,6 +756,37 @@ def test_a_private_page_answers_to_its_own_names_alone(
     answer = asyncio.run(ask())
     assert answer.status_code == status
     assert status == 200 or "SPECDEMO_HOSTS" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("environment", "headers", "status"),
+    [
+        ({}, {}, 200),
+        ({}, {"origin": "http://127.0.0.1:7860"}, 200),
+        ({}, {"origin": "http://evil.example"}, 403),
+        ({}, {"origin": "http://127.0.0.1.evil.example:7860"}, 403),
+        ({}, {"origin": "null"}, 403),
+        ({}, {"origin": "https://desk.lan", "x-forwarded-host": "desk.lan:443"}, 200),
+        ({"SPECDEMO_HOSTS": "desk.lan"}, {"origin": "https://Desk.lan"}, 200),
+        ({"SPECDEMO_PUBLIC": "1"}, {"origin": "https://other.example"}, 200),
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
+def test_a_private_page_takes_nothing_from_other_pages(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], headers: dict[str, str], status: int, method: str
+) -> None:
+    """Else any page that is open in the browser could fill the disk, and press Run."""
+    for name in ("SPACE_ID", "SPECDEMO_PUBLIC", "SPECDEMO_HOSTS", "GRADIO_SERVER_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    async def ask() -> int:
+        async with client(Middleware(Addresses, hosts=own_hosts())) as http:
+            host = {"host": "127.0.0.1:7860"}
+            return (await http.request(method, "upload", content=b"x", headers=host | headers)).status_code
+
+    assert asyncio.run(ask()) == (405 if (status, method) == (200, "OPTIONS") else status)
 
 
 @pytest.mark.parametrize(

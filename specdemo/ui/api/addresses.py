@@ -23,9 +23,11 @@ WHERE = {b"host": HOST, b"x-forwarded-host": HOST, b"x-forwarded-proto": re.comp
 """Headers that tell Gradio where the page is, and each value of theirs. Whoever sends another place gets links to
 it in their own answer, nobody else does: so any proxy may say it, as one must where it serves the page by https.
 """
+PLACES = (b"host", b"x-forwarded-host")
 MOST = 255
 """Bytes of such a header."""
 NOT_HERE = f"This page does not answer to this name. Open it as localhost or by an address, or name it in {HOSTS}."
+NOT_FROM_THERE = f"Another page asked for this. If it is this page under another name, name it in {HOSTS}."
 _HEADER = b"x-specdemo-agent"
 _SECRET = secrets.token_hex().encode()
 
@@ -76,6 +78,7 @@ class Addresses:
         app: what answers requests otherwise.
         hosts: as of :func:`own_hosts`. The pages of strangers in the browser can let their own names lead here
             (DNS rebinding), and would then be taken for this page by the browser; an address they cannot take.
+            Nor may they send anything here under their own name, which the browser gives as the ``Origin``.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None = None) -> None:
@@ -87,6 +90,9 @@ class Addresses:
             if not all(self._is_own(value) for name, value in scope["headers"] if name == b"host"):
                 await JSONResponse({"detail": NOT_HERE}, 421)(scope, receive, send)
                 return
+            if self._is_foreign(scope):
+                await JSONResponse({"detail": NOT_FROM_THERE}, 403)(scope, receive, send)
+                return
             said = [value for name, value in scope["headers"] if name == _HEADER]
             headers = [header for header in scope["headers"] if _stays(*header)]
             if "/gradio_api/mcp" in scope["path"]:  # of either transport
@@ -96,16 +102,30 @@ class Addresses:
                 scope["client"] = (said[0].removeprefix(_SECRET + b" ").decode(), 0)
         await self._app(scope, receive, send)
 
+    def _is_foreign(self, scope: Scope) -> bool:
+        """Whether a browser sent this for a page of another name, whatever its port; programs give no origin."""
+        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        if self._hosts is None or not origins:
+            return False
+        called = [v for name, value in scope["headers"] if name in PLACES for v in value.split(b",")]
+        own = {*self._hosts, *map(_name, called)}
+        return not all(_name(origin.partition(b"://")[2]) in own - {""} for origin in origins)
+
     def _is_own(self, host: bytes) -> bool:
         """Whether the page is called by this; no name of another can be an address."""
-        found = HOST.fullmatch(host)
-        name = found[1].decode().lower() if found else ""
+        name = _name(host)
         return self._hosts is None or name in self._hosts or name.endswith(".localhost") or _is_address(name)
 
 
 def _entries(variable: str, otherwise: str = "") -> list[str]:
     """What a variable lists, with commas between."""
     return [entry.strip() for entry in os.environ.get(variable, otherwise).split(",") if entry.strip()]
+
+
+def _name(host: bytes) -> str:
+    """Of a host, without its port; empty if it is none."""
+    found = HOST.fullmatch(host.strip())
+    return found[1].decode().lower() if found else ""
 
 
 def _is_address(name: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,6 +39,9 @@ PURSES = 4_096
 """Addresses of which it is known what they spent lately."""
 COST_BYTES, COST_FILE_BYTES = 25_000, 50_000
 """A request that sends something costs 1, and 1 more for every so many bytes, of JSON or of a file."""
+MCP, MCP_COST, MCP_AT_ONCE = "/gradio_api/mcp", 5, 4
+"""Where agents come in, what one request of theirs costs, and how many of one address are answered at once: Gradio
+describes all tools anew for each, on the event loop."""
 BUILT = {"": 2, "/config": 2, "/gradio_api/info": 2, "/gradio_api/openapi.json": 5}
 """What is built anew whenever it is asked for, and its cost."""
 SECONDS = 60.0
@@ -57,6 +61,7 @@ TOO_LARGE = "This request is too large: at most {most:,} bytes are taken here."
 TOO_SLOW = "This request took too long to arrive. Send it again."
 TOO_MUCH_AT_ONCE = "Too much is being sent here at once. Try again in a minute."
 BUSY = "Too much from your network is under way here. Try again in a minute."
+NO_STREAM = "There is no event of this name, or its answer was fetched already."
 FULL = "Too many files were uploaded here lately. Try again in an hour."
 
 
@@ -108,7 +113,8 @@ class Gate:
             if scope["method"] in ("POST", "PUT", "PATCH"):
                 await self._pass_body(request, scope, receive, send)
             else:
-                await self._wait(request, BUILT.get(scope["path"].rstrip("/"), 0))
+                await self._wait(request, _cost(scope["path"]))
+                _check_stream(scope)
                 await self._app(scope, receive, send)
         except Refused as refusal:
             status, sentence = refusal.args
@@ -117,7 +123,7 @@ class Gate:
             self._requests.remove(request)
 
     async def _pass_body(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._wait(request, 1)
+        await self._wait(request, max(1, _cost(scope["path"])))
         try:
             async with asyncio.timeout(SECONDS):
                 body = await self._read(request, receive)
@@ -131,8 +137,10 @@ class Gate:
                 await self._app(scope, receive, send)
             return
         fields = checked_fields(body, scope["path"])
-        if self._shared and any(step in scope["path"] for step in EVENT_STEPS):
-            await self._enter(request, page, _event(page, scope["path"], fields))
+        if self._shared and MCP in scope["path"]:
+            await self._enter(request, page, "mcp", MCP_AT_ONCE)
+        elif self._shared and any(step in scope["path"] for step in EVENT_STEPS):
+            await self._enter(request, page, *_places(page, _event(page, scope["path"], fields)))
         await self._app(scope, receive, send)
 
     async def _wait(self, request: Request, cost: float, most: float | None = None) -> None:
@@ -178,14 +186,12 @@ class Gate:
             raise Refused(413, TOO_LARGE.format(most=most))
         return b"".join(chunks)
 
-    async def _enter(self, request: Request, page: Any, event: Any) -> None:
-        """Until the address has a place for one more event, or for one more of those that take turns with it.
+    async def _enter(self, request: Request, page: Any, group: Hashable, most: int) -> None:
+        """Until the address has a place for one more event, of which at most so many may be of this group.
 
         Raises:
             Refused: it had none for long.
         """
-        queued = event is not None and event.queue
-        group, most = (event.concurrency_id, _at_once(page, event)) if queued else ("", EVENTS)
         until = monotonic() + PATIENCE
         while (mine := self._events(request.address, page)).total() >= EVENTS or mine[group] >= most:
             if monotonic() > until:
@@ -228,11 +234,39 @@ def _event(page: Any, path: str, fields: dict[str, Any]) -> Any:
     return next((event for event in page.fns.values() if event.api_name == name), None)
 
 
-def _at_once(page: Any, event: Any) -> int:
-    """How many events of the group of this one an address may have; a part of those that run at once."""
+def _places(page: Any, event: Any) -> tuple[Hashable, int]:
+    """The group of an event, and how many of it an address may have: a part of those that run at once."""
+    if event is None or not event.queue:
+        return "", EVENTS
     limit = event.concurrency_limit
     limit = page._queue.default_concurrency_limit if limit == "default" else limit
-    return EVENTS if limit is None else max(1, limit // PART)
+    return event.concurrency_id, EVENTS if limit is None else max(1, limit // PART)
+
+
+def _cost(path: str) -> int:
+    """Of an answer that is built anew whenever it is asked for; 0 for any other."""
+    return MCP_COST if MCP in path else BUILT.get(path.rstrip("/"), 0)
+
+
+def _check_stream(scope: Scope) -> None:
+    """
+    Raises:
+        Refused: it asks for the messages of a session or a call that there is not; Gradio would begin an
+            answer, cut it off, and log the trace.
+    """
+    queue, path = scope["app"].blocks._queue, scope["path"].rstrip("/")
+    if path.endswith("/gradio_api/queue/data"):
+        (name,) = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[-1:]
+        known = name in queue.pending_messages_per_session
+    elif "/gradio_api/call/" in path:
+        name = path.rpartition("/")[2]
+        sessions = queue.pending_event_ids_session.values()
+        known = name in queue.event_ids_to_events or any(name in events for events in sessions)
+        known = known or name in queue.pending_messages_per_session
+    else:
+        return
+    if not known:
+        raise Refused(404, NO_STREAM)
 
 
 def _sizes(paths: set[str]) -> tuple[list[int], set[str]]:
