@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ from specdemo.ui.panel.lane_controls import whole
 from specdemo.ui.panel.run_row import RunRow
 from specdemo.ui.panel.server_choice import server_of
 
-BUSY = "The run could not begin: too many are waiting, or a value is not valid. Check the panel, then try again."
+REFUSED = "{refused}"
+"""Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""
 Updates = dict[Any, Any]
 """New values by component."""
 Show = Callable[[Iterator[JobState], str], Iterator[Updates]]
@@ -105,11 +107,10 @@ def connect(
 
         return executed
 
-    def refuse(start: Start) -> Callable[[gr.Request], Updates]:
-        def refused(request: gr.Request) -> Updates:
-            return next(start.show(iter([JobState("error", BUSY)]), request.session_hash or ""))
-
-        return refused
+    def refusal(start: Start) -> str:
+        """Shows that a job did not begin, in the browser alone: the server may be out of reach."""
+        shown = next(start.show(iter([JobState("error", REFUSED)]), ""))
+        return f"() => SpecDemoNotices.refused({json.dumps([shown.get(c, gr.skip()) for c in outputs])})"
 
     def over(request: gr.Request, *pair: str) -> Updates:
         session = request.session_hash or ""
@@ -129,7 +130,7 @@ def connect(
         done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is an event that could not be sent or queued.
         # Gradio's ``then`` follows only on what went well.
-        refused = done.failure(refuse(start), None, list(outputs), **QUIET)
+        refused = done.failure(None, None, list(outputs), js=refusal(start), **QUIET)
         row.ended.extend(event.then(over, models, free, **QUIET) for event in (done, refused))
     if models is not None:
         models.change(follow, models, buttons, **QUIET)

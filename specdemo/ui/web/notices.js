@@ -1,5 +1,6 @@
 /*
- * Sentences above the page's lower edge: what of a link could not be used, and requests that failed.
+ * Sentences above the page's lower edge: what of a link could not be used, and requests that failed. Why a job did not
+ * begin is said where the job would be shown.
  *
  * A plain script that defines `window.SpecDemoNotices`. It must be loaded before Gradio's scripts: their client says
  * nothing when an event that does not wait in a queue fails, so all of its requests pass through here.
@@ -18,6 +19,13 @@
     429: "Too many requests were sent from here: wait a minute and try again.",
     503: "The server is busy: wait a minute and try again.",
   };
+
+  const UNREACHABLE = "Connection lost: the server could not be reached. Try again in a moment.";
+  /** Stands in what the page shows of a job that did not begin. */
+  const REFUSED = "{refused}";
+  /** Markup for a toast that is not to be seen; see page.css. */
+  const SAID = '<span class="said-elsewhere"></span>';
+  let refusal = UNREACHABLE;
 
   const box = () => document.querySelector(".link-notices");
 
@@ -50,17 +58,39 @@
     return own || SENTENCES[answer.status] || `The server answered with an error (${answer.status}): reload the page and try again.`;
   }
 
+  /** The sentence as markup, which is how Gradio takes it. */
+  const escaped = (sentence) => sentence.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+  /** Whether a request would have begun a job: what follows where such an event fails shows the sentence. */
+  function beginsJob(body) {
+    const number = JSON.parse(body).fn_index;
+    return window.gradio_config.dependencies.some((event) => event.trigger_after === number && event.js?.includes(REFUSED));
+  }
+
+  /** The values of what shows that a job did not begin, with the sentence that says why: as text, or in markup. */
+  function refused(values) {
+    const said = (value) => (value === REFUSED ? refusal : value.replace(REFUSED, () => escaped(refusal)));
+    return JSON.parse(JSON.stringify(values), (_, value) => (typeof value === "string" ? said(value) : value));
+  }
+
   const send = window.fetch;
   window.fetch = async (asked, ...options) => {
-    const answer = await send(asked, ...options);
     const { pathname } = new URL(asked.url || asked, location.href);
-    if (answer.ok || !(QUEUED.test(pathname) || DIRECT.test(pathname))) return answer;
+    const [queued, direct] = [QUEUED, DIRECT].map((address) => address.test(pathname));
+    const answer = await send(asked, ...options).catch((error) => {
+      if (direct) add([UNREACHABLE]);
+      if (!queued) throw error;
+      return new Response(JSON.stringify({ detail: UNREACHABLE }), { status: 502 });
+    });
+    if (answer.ok || !(queued || direct)) return answer;
     const sentence = await sentenceOf(answer);
-    if (DIRECT.test(pathname)) add([sentence]);
-    // Gradio takes the sentence of a queued event from here, as markup.
-    const escaped = sentence.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-    return new Response(JSON.stringify({ detail: escaped, error: escaped }), { status: answer.status });
+    if (direct) add([sentence]);
+    const job = queued && beginsJob(options[0].body);
+    if (job) refusal = sentence;
+    const detail = job ? SAID : escaped(sentence);
+    // Gradio has words of its own for some statuses.
+    return new Response(JSON.stringify({ detail, error: detail }), { status: 500 });
   };
 
-  window.SpecDemoNotices = { add, show, putAside };
+  window.SpecDemoNotices = { add, show, putAside, refused };
 })();
