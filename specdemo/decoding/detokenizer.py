@@ -10,6 +10,9 @@ from transformers import PreTrainedTokenizerBase
 CONTEXT = 8
 """Prompt tokens decoded with the first of the output, at least: more than a character has bytes."""
 UNFINISHED = "�"
+MOST_PENDING, MOST_AGAIN = 16, 64
+"""Tokens that wait for the rest of a character, and those before them that are decoded once more. Bytes without
+end that are no characters would else be read again with every token."""
 
 
 class Detokenizer:
@@ -41,7 +44,7 @@ class Detokenizer:
             return _nameless(token_id)
         self._pending.append(token_id)
         read = self._decode([*self._before, *self._pending])
-        if read.endswith(UNFINISHED):
+        if read.endswith(UNFINISHED) and len(self._pending) < MOST_PENDING:
             return ""
         added = self._added(read)
         if added is None:
@@ -51,7 +54,8 @@ class Detokenizer:
         elif not added:  # an end token, which changes nothing behind it
             self._pending.pop()
             return ""
-        self._before, self._pending = self._pending, []
+        self._before = self._pending if len(self._pending) <= MOST_AGAIN else self._pending[-CONTEXT:]
+        self._pending = []
         self._text, self._begins = self._decode(self._before), []
         return added
 
@@ -75,12 +79,23 @@ class Detokenizer:
         begin = max(len(ids) - CONTEXT, 0)
         # It begins with text, whose first space is left out; with byte fallback all bytes in a row read together.
         while begin and (self._is_byte(ids[begin]) or not self._decode([ids[begin]])):
+            beyond = len(ids) - begin - MOST_AGAIN
+            # A character has four bytes at most.
+            if beyond > 3 or (beyond > 0 and not self._is_inside(ids[begin])):
+                break
             begin -= 1
         return list(ids[begin:])
 
     def _is_byte(self, token_id: int) -> bool:
         """Whether a token is one byte that a vocabulary of characters falls back to, such as ``<0xE4>``."""
-        return str(self._tokenizer.convert_ids_to_tokens(int(token_id))).startswith("<0x")
+        return self._name(token_id).startswith("<0x")
+
+    def _is_inside(self, token_id: int) -> bool:
+        """Whether it is such a byte, and not the first of its character in UTF-8."""
+        return self._name(token_id)[:4].upper() in ("<0X8", "<0X9", "<0XA", "<0XB")
+
+    def _name(self, token_id: int) -> str:
+        return str(self._tokenizer.convert_ids_to_tokens(int(token_id)))
 
     def _decode(self, ids: Sequence[int], named: bool = False) -> str:
         return (self._backend or self._tokenizer).decode(ids, skip_special_tokens=not named)

@@ -117,3 +117,22 @@ def test_the_text_is_what_the_tokenizer_decodes(name: str) -> None:
 
     check()
     assert equal > 100
+
+
+@pytest.mark.parametrize("name", ["byte-level", "byte fallback", "slow"])
+def test_bytes_without_end_are_shown_and_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, longest = TOKENIZERS[name], 0
+    (byte,) = [i for n, i in tokenizer.get_vocab().items() if n in ("<0x80>", "Ģ")]
+    detokenizer = Detokenizer(tokenizer, [*ids_of(tokenizer, "你") * 300, *[byte] * 3])
+    decode = detokenizer._decode
+
+    def measured(ids: list[int], named: bool = False) -> str:
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return decode(ids, named)
+
+    monkeypatch.setattr(detokenizer, "_decode", measured)
+    text = "".join(detokenizer.push(token) for token in [*[byte] * 300, *ids_of(tokenizer, "好")] * 2)
+    assert 550 < text.count("�") <= 606
+    assert text.endswith("好") or name == "byte fallback"  # where bytes in a row read together, or not at all
+    assert longest < 100
