@@ -224,7 +224,8 @@ def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
     sums = _of_server(trace.server) if streamed else totals(rounds)
     output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
     usual = usual_draft(rounds)
-    draft_cost, verify_cost = _costs(rounds, usual, baseline)
+    costs = costs_of(rounds, usual, counts_of(baseline.rounds)) if baseline is not None else None
+    draft_cost, verify_cost = costs[:2] if costs else (None, None)
     ttft = trace.rounds[0].seconds if trace.rounds else None
     seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
     decode_seconds = seconds - (ttft or 0.0)
@@ -333,20 +334,33 @@ def _of_trees(rounds: Sequence[Round]) -> dict[str, Any]:
     }
 
 
-def _costs(
-    rounds: Sequence[RoundCounts], usual: int, baseline: Measurable | None
-) -> tuple[float | None, float | None]:
-    """(c, v(γ)) over the rounds of the usual length, by medians, which a single hiccup does not move."""
-    if baseline is None or not usual:
-        return None, None
-    single = counts_of(baseline.rounds)
-    full = [r for r in rounds if r.drafted == usual]
-    steps = [r.verify_seconds for r in single if r.verify_seconds is not None]
-    drafts = [r.draft_seconds / r.drafted for r in full if r.draft_seconds is not None]
-    verifications = [r.verify_seconds for r in full if r.verify_seconds is not None]
-    if not steps or not drafts or not verifications:  # a server tells no times by phase
-        return None, None
-    return ratio(median(drafts), median(steps)), ratio(median(verifications), median(steps))
+def costs_of(
+    rounds: Iterable[RoundCounts], drafted: int, single: Sequence[RoundCounts]
+) -> tuple[float, float, float, float] | None:
+    """(c, v(γ), o, o₀): draft step, verify, other time of a round and of a plain step, all in target steps.
+
+    By medians, which a single hiccup does not move; None where nothing of this length was drafted or timed, as on
+    a server, which tells no times by phase.
+
+    Args:
+        rounds: of a lane that drafts.
+        drafted: γ; rounds of another length do not count.
+        single: plain steps.
+    """
+    if not drafted:
+        return None
+    full = [r for r in rounds if r.drafted == drafted]
+    timed = (
+        [r.draft_seconds / drafted for r in full if r.draft_seconds is not None],
+        [r.verify_seconds for r in full if r.verify_seconds is not None],
+        [r.other_seconds for r in full if r.other_seconds is not None],
+        [r.other_seconds for r in single if r.other_seconds is not None],
+        [r.verify_seconds for r in single if r.verify_seconds is not None],
+    )
+    if not all(timed):
+        return None
+    draft, verify, other, plain_other, step = map(median, timed)
+    return (draft / step, verify / step, other / step, plain_other / step) if step else None
 
 
 def ratio(amount: float | None, of: float | None) -> float | None:

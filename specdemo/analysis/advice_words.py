@@ -185,15 +185,10 @@ def _loops(report: AdviceReport, best: Row) -> str:
 def _doubt(report: AdviceReport, best: Row) -> str:
     """What speaks against the figure that is told, as in a race."""
     top = _top(report, best)
-    said = []
-    if top.verify_cost is not None and top.verify_cost < LEAST_CHECK:
-        said.append(
-            f"Checking several tokens took {top.verify_cost:.2f} of a plain step, which no target can do: the "
-            "machine was busy; measure again."
-        )
+    said = [report.impossible(top)]
     if top.emitted < FEWEST:
         said.append(f"Only {top.emitted} tokens were timed: too few to be sure.")
-    return " ".join(said)
+    return " ".join(filter(None, said))
 
 
 def _extent(report: AdviceReport, best: Row) -> str:

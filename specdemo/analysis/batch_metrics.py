@@ -115,8 +115,8 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
         fed_needed=needed,
         slots=slots,
         slots_needed=live,
-        padding=_lost(needed, fed),
-        idle_slots=_lost(live, slots),
+        padding=lost(needed, fed),
+        idle_slots=lost(live, slots),
         draft_seconds=times.draft_seconds,
         verify_seconds=times.verify_seconds,
         other_seconds=times.other_seconds,
@@ -200,5 +200,6 @@ def _waited(row: int, rounds: Sequence[dict[int, Round]]) -> float:
     return fsum(own.draft_seconds * (longest - own.drafted) / longest for own, longest in taken if longest)
 
 
-def _lost(needed: int, of: int) -> float | None:
+def lost(needed: int, of: int) -> float | None:
+    """The share that was for nothing."""
     return ratio(of - needed, of)

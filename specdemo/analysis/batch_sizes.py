@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
 
-from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.batch_metrics import BatchMetrics, lost
 from specdemo.analysis.report import Report, paired, speedup_fields
+from specdemo.analysis.wording import listed
 from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
@@ -170,14 +171,10 @@ def _row(size: int, runs: Sequence[SizeRun]) -> SizeRow:
         **speedup_fields(pairs),
         acceptance_rate=share("accepted", "proposed"),
         mean_acceptance_length=share("emitted", "row_rounds"),
-        padding=_lost(share("fed_needed", "fed")),
-        idle_slots=_lost(share("slots_needed", "slots")),
+        padding=lost(*(sum(getattr(f, name) for f in every) for name in ("fed_needed", "fed"))),
+        idle_slots=lost(*(sum(getattr(f, name) for f in every) for name in ("slots_needed", "slots"))),
         other_share=ratio(fsum(f.other_seconds for f in every), fsum(f.seconds - f.ttft for f in every)),
     )
-
-
-def _lost(used: float | None) -> float | None:
-    return None if used is None else 1 - used
 
 
 def _trend(rows: Sequence[SizeRow], crossover: int | None) -> str:
@@ -203,17 +200,12 @@ def _trend(rows: Sequence[SizeRow], crossover: int | None) -> str:
     elif max(pays) < min(loses):
         claim = f"drafting pays below {_rows(crossover)} and not from there on"
     else:
-        claim = f"drafting pays with {_these(pays)} and not with {_listed(loses)}"
+        claim = f"drafting pays with {_these(pays)} and not with {listed(loses)}"
     return f"{claim}: {ends}."
 
 
 def _these(sizes: Sequence[int]) -> str:
-    return _rows(sizes[0]) if len(sizes) == 1 else f"{_listed(sizes)} rows"
-
-
-def _listed(sizes: Sequence[int]) -> str:
-    *some, last = (str(size) for size in sizes)
-    return f"{', '.join(some)} and {last}" if some else last
+    return _rows(sizes[0]) if len(sizes) == 1 else f"{listed(sizes)} rows"
 
 
 def _rows(count: int) -> str:

@@ -21,9 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
-
-import numpy as np
+from math import exp, fsum, log, log1p, sqrt
+from statistics import fmean
 
 from specdemo.analysis.contenders import Contender
 
@@ -80,45 +79,41 @@ class Race:
     def __init__(self, contenders: Sequence[Contender], error: float = ERROR) -> None:
         self.contenders = tuple(contenders)
         self._least = log(max(len(self.contenders) - 1, 1) / error)
-        self._logs = np.full((len(self.contenders), 64), np.nan)
-        self._kinds: list[str] = []
+        self._blocks: list[tuple[str, dict[int, float]]] = []  # kind, and log of speed-up by place
         self.leader = PLACE_OF_PLAIN
         self.dropped: dict[int, Dropped] = {}
-        first = (
-            PLACE_OF_PLAIN,
-            *(n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST),
-        )
-        self.entered = list(dict.fromkeys(first))
+        first = (n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST)
+        self.entered = list(dict.fromkeys((PLACE_OF_PLAIN, *first)))
 
     @property
     def blocks(self) -> int:
         """Finished ones."""
-        return len(self._kinds)
-
-    @property
-    def running(self) -> list[int]:
-        """Those that the next block runs: plain decoding, and who is in the race and does not rest."""
-        resting = set() if self.blocks % REST == 0 else self.resting
-        return [n for n in self.entered if n == PLACE_OF_PLAIN or (n not in self.dropped and n not in resting)]
-
-    @property
-    def resting(self) -> set[int]:
-        """Those that trail far, though not beyond doubt: they run in every ``REST``-th block only.
-
-        Who runs next is decided before it runs, so that no proof depends on it.
-        """
-        logs = self._logs[:, : self.blocks]
-        places = [n for n in self.live if n not in (PLACE_OF_PLAIN, self.leader)]
-        if self.blocks < SCOUTING or not places:
-            return set()
-        count, mean, variance = _moments(logs[self.leader] - logs[places])
-        error = np.maximum(np.sqrt(variance), USUAL) / np.sqrt(np.maximum(count, 1))
-        return {n for n, far in zip(places, mean > FAR * error, strict=True) if far}
+        return len(self._blocks)
 
     @property
     def live(self) -> list[int]:
         """Those that may be the fastest."""
         return [n for n in self.entered if n not in self.dropped]
+
+    @property
+    def running(self) -> list[int]:
+        """Those that the next block runs: plain decoding, and who is in the race and does not rest."""
+        resting = self.resting if self.blocks % REST else set()
+        return list(dict.fromkeys((PLACE_OF_PLAIN, *(n for n in self.live if n not in resting))))
+
+    @property
+    def resting(self) -> set[int]:
+        """Those that trail far, though not beyond doubt.
+
+        Who runs next is decided before it runs, so that no proof depends on it.
+        """
+        found = set()
+        for place in self.live:
+            leads = self._leads(place, self.leader, None)
+            if self.blocks >= SCOUTING and len(leads) and place not in (PLACE_OF_PLAIN, self.leader):
+                error = max(sqrt(_variance(leads)), USUAL) / sqrt(len(leads))
+                found |= {place} if fmean(leads) > FAR * error else set()
+        return found
 
     @property
     def decided(self) -> bool:
@@ -132,110 +127,81 @@ class Race:
             speedups: of each contender that ran, over the block's plain run.
             kind: of its prompt.
         """
-        if self.blocks == self._logs.shape[1]:
-            self._logs = np.concatenate([self._logs, np.full_like(self._logs, np.nan)], axis=1)
-        for place, speedup in {**speedups, PLACE_OF_PLAIN: 1.0}.items():
-            self._logs[place, self.blocks] = log(speedup)
-        self._kinds.append(kind)
-        self.leader = self._leader(self._measured(), self._logs[:, : self.blocks])
-        gone = self._drop()
+        self._blocks.append((kind, {place: log(s) for place, s in {**speedups, PLACE_OF_PLAIN: 1.0}.items()}))
+        self.leader = self._best(self.live)
+        kinds = {kind for kind, _ in self._blocks}
+        gone = []
+        for place in self.live:
+            found, proven = self._compared(place, self.leader)
+            # Who is ahead on the prompts of some kind stays.
+            if proven and not any(self._compared(place, self.leader, kind)[0].lead < 1 for kind in kinds):
+                gone.append(found)
+                self.dropped[place] = found
         if self.blocks >= SCOUTING:
             self.entered += self._waiting()
         return gone
 
     def behind(self, place: int, by: int, kind: str | None = None) -> Dropped:
         """How sure it is that ``by`` is faster than the one at ``place``, on all prompts or on those of a kind."""
-        logs = self._of_kind(kind)
-        count, mean, variance = _moments(logs[by] - logs[place])
-        evidence = float(log_evidence(count, mean, variance)) if mean > 0 else 0.0
-        lead = exp(float(mean)) if count else 1.0
-        return Dropped(place, by, int(count), lead, 1 - exp(-max(evidence, 0.0)))
+        return self._compared(place, by, kind)[0]
 
     def best_of_kind(self, kind: str) -> int:
         """The leader on the prompts of one kind."""
-        return self._leader(self._measured(), self._of_kind(kind))
+        return self._best(self.live, kind)
 
-    def _of_kind(self, kind: str | None) -> np.ndarray:
-        """(contenders, blocks) of the prompts of a kind, None for all."""
-        chosen = [place for place, other in enumerate(self._kinds) if kind in (None, other)]
-        return self._logs[:, chosen]
+    def _compared(self, place: int, by: int, kind: str | None = None) -> tuple[Dropped, bool]:
+        """How the two stand on the blocks that both ran, and whether the lead is proven."""
+        found = self._leads(place, by, kind)
+        count, mean = len(found), fmean(found) if found else 0.0
+        evidence = log_evidence(count, mean, _variance(found)) if mean > 0 else 0.0
+        return Dropped(place, by, count, exp(mean), 1 - exp(-max(evidence, 0.0))), evidence >= self._least
 
-    def _measured(self) -> list[int]:
-        return [n for n in self.live if n == PLACE_OF_PLAIN or np.isfinite(self._logs[n, : self.blocks]).any()]
+    def _leads(self, place: int, by: int, kind: str | None) -> list[float]:
+        """log of the speed of ``by`` over the other's, in each block that both ran."""
+        return [b[by] - b[place] for of, b in self._blocks if kind in (None, of) and place in b and by in b]
 
-    def _leader(self, places: list[int], logs: np.ndarray) -> int:
+    def _best(self, places: Sequence[int], kind: str | None = None) -> int:
         """Who has run most often and leads begins; whoever beats it on common blocks takes its place."""
-        if not places or not logs.shape[1]:
+        logs = {n: [b[n] for of, b in self._blocks if kind in (None, of) and n in b] for n in places}
+        tried = [n for n, values in logs.items() if values]
+        if not tried:
             return PLACE_OF_PLAIN
-        some = logs[places]
-        counts = np.isfinite(some).sum(axis=1)
-        means = np.nansum(some, axis=1) / np.maximum(counts, 1)
-        best = int(np.lexsort((means, counts))[-1])
-        for _ in places:
-            common, leads, _ = _moments(some - some[best])
-            leads = np.where(common >= min(SETTLED, counts[best]), leads, 0.0)
-            ahead = int(np.argmax(leads))
+        best = max(tried, key=lambda n: (len(logs[n]), fmean(logs[n])))
+        for _ in tried:
+            common = {n: self._leads(best, n, kind) for n in tried}
+            leads = {n: fmean(some) for n, some in common.items() if len(some) >= min(SETTLED, len(logs[best]))}
+            ahead = max(leads, key=leads.__getitem__)
             if leads[ahead] <= 0:
                 break
             best = ahead
-        return places[best]
-
-    def _drop(self) -> list[Dropped]:
-        """Drop what the leader beats beyond doubt, unless it is ahead on prompts of some kind."""
-        leader, logs = self.leader, self._logs[:, : self.blocks]
-        places = np.array([n for n in self.live if n != leader])
-        if not places.size:
-            return []
-        count, mean, variance = _moments(logs[leader] - logs[places])
-        proven = (mean > 0) & (log_evidence(count, mean, variance) >= self._least)
-        gone = []
-        for place in places[proven].tolist():
-            if not self._ahead_somewhere(place, leader):
-                gone.append(self.behind(place, leader))
-                self.dropped[place] = gone[-1]
-        return gone
-
-    def _ahead_somewhere(self, place: int, leader: int) -> bool:
-        """Whether it leads on the prompts of one kind, at least as far as was measured."""
-        kinds = set(self._kinds)
-        if len(kinds) < 2:
-            return False
-        some = (self._of_kind(kind) for kind in kinds)
-        return any(_moments(logs[place] - logs[leader])[1] > 0 for logs in some)
+        return best
 
     def _waiting(self) -> list[int]:
         """The γ beside the best one of each family that is still near, which were not tried yet."""
         found = []
-        awake = set(self.live) - self.resting
-        for family in {self.contenders[n].family for n in awake} - {""}:
+        for family in {self.contenders[n].family for n in {*self.live} - self.resting} - {""}:
             line = [n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None]
-            tried = [n for n in line if n in self.live and np.isfinite(self._logs[n, : self.blocks]).any()]
-            if not tried:
-                continue
-            at = line.index(self._leader(tried, self._logs[:, : self.blocks]))
-            found += [n for n in line[max(at - 1, 0) : at + 2] if n not in self.entered]
+            tried = [n for n in line if n in self.live and any(n in block for _, block in self._blocks)]
+            if tried:
+                at = line.index(self._best(tried))
+                found += [n for n in line[max(at - 1, 0) : at + 2] if n not in self.entered]
         return sorted(found)
 
 
-def log_evidence(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def log_evidence(count: int, mean: float, variance: float) -> float:
     """log of the test martingale against a mean of 0, for ``count`` differences; 0 for fewer than two.
 
     With T² = n·mean²/variance, ν = n − 1 and r = 1 + n·EFFECT² it is
     r^{−1/2} · [(1 + T²/ν) / (1 + T²/(νr))]^{n/2}.
     """
-    count = np.asarray(count, dtype=float)
-    freedom = np.maximum(count - 1, 1)
-    scaled = count * np.square(mean) / np.maximum(variance, RESOLUTION**2) / freedom
+    if count < 2:
+        return 0.0
+    scaled = count * mean**2 / max(variance, RESOLUTION**2) / (count - 1)
     widened = 1 + count * EFFECT**2
-    found = (count * (np.log1p(scaled) - np.log1p(scaled / widened)) - np.log(widened)) / 2
-    return np.where(count >= 2, found, 0.0)
+    return (count * (log1p(scaled) - log1p(scaled / widened)) - log(widened)) / 2
 
 
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count, mean and unbiased variance along the last axis, of the values that are there."""
-    known = np.isfinite(values)
-    count = known.sum(axis=-1)
-    filled = np.where(known, values, 0.0)
-    mean = filled.sum(axis=-1) / np.maximum(count, 1)
-    off = np.where(known, values - mean[..., None], 0.0)
-    return count, mean, np.square(off).sum(axis=-1) / np.maximum(count - 1, 1)
+def _variance(values: Sequence[float]) -> float:
+    """Unbiased; 0 of fewer than two."""
+    mean = fmean(values) if values else 0.0
+    return fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)

@@ -11,18 +11,24 @@ from math import fsum
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from specdemo.analysis.reasons import LEAST_CHECK
 from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
 SCHEMA = 1
 COMMON = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
 """The settings that stand in every line of the CSV."""
+MOST_OF_TAU = 1.05
+"""A round costs a plain step at least, so no speed-up is above τ; by so much steps may differ by chance."""
+BUSY = ": the machine was busy; measure again."
 
 
 class Run(Protocol):
     """A finished run, or a finished batch."""
 
-    repeat: int
+    @property
+    def repeat(self) -> int:
+        """From 0."""
 
     @property
     def work(self) -> int:
@@ -131,6 +137,15 @@ class Report:
         def base(self) -> Settings: ...
         @property
         def complete(self) -> bool: ...
+
+    def impossible(self, row: Any) -> str | None:
+        """Why a row's times cannot be: the one place that doubts a report's figures."""
+        v, tau = getattr(row, "verify_cost", None), row.mean_acceptance_length
+        if v is not None and v < LEAST_CHECK:
+            return f"Checking several tokens took {v:.2f} of a plain step, which no target can do{BUSY}"
+        if tau and row.speedup and row.speedup > MOST_OF_TAU * tau:
+            return f"{row.speedup:.2f}× is more than {tau:.2f} tokens a round allow{BUSY}"
+        return None
 
     def to_csv(self) -> str:
         """One line for each row; lists are space-separated."""

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import zip_longest
 from math import fsum
-from statistics import median
 from typing import Any
 
 from specdemo.analysis.contenders import PLAIN, Contender
 from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed, speedup_fields
-from specdemo.metrics import Metrics, RoundCounts, Totals, ratio, shares_by_position, totals
+from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
 
@@ -196,7 +195,9 @@ def figures_of(
     figures = [run.figures for run in runs if run.figures is not None]
     sums = _of_server(figures) if figures else totals(steps, gamma)
     pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
-    costs = [] if figures or not gamma else [c for c in (_costs(gamma, *pair) for pair in pairs) if c is not None]
+    counts = ([[s for run in some for s in run.steps] for some in pair] for pair in pairs)
+    every = [costs_of(drafted, gamma or 0, single) for drafted, single in counts]
+    costs = [cost for cost in every if cost is not None]
     c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
     shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
     expected = leviathan = None
@@ -254,18 +255,3 @@ def _of_server(figures: list[Metrics]) -> Totals:
 def _sum(figures: list[Metrics], name: str) -> int | None:
     values = [getattr(m, name) for m in figures]
     return None if None in values else sum(values)
-
-
-def _costs(gamma: int, drafted: list[Run], plain: list[Run]) -> tuple[float, float, float, float] | None:
-    """(c, v, o, o₀) of one repeat, by medians, which a single hiccup does not move; None without full rounds."""
-    full = [s for run in drafted for s in run.steps if s.drafted == gamma]
-    singles = [s for run in plain for s in run.steps]
-    step = median(s.verify_seconds for s in singles) if singles else 0.0
-    if not full or not step:
-        return None
-    return (
-        median(s.draft_seconds for s in full) / gamma / step,
-        median(s.verify_seconds for s in full) / step,
-        median(s.other_seconds for s in full) / step,
-        median(s.other_seconds for s in singles) / step,
-    )

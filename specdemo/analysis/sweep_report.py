@@ -8,6 +8,7 @@ from functools import cached_property
 from specdemo.analysis.contenders import PLAIN, SERVER, Contender
 from specdemo.analysis.report import Report, by_repeat, middle, speed
 from specdemo.analysis.rows import Row, figures_of
+from specdemo.analysis.wording import listed
 from specdemo.settings import Settings
 
 AS_GOOD = 0.99
@@ -154,7 +155,7 @@ class SweepReport(Report):
         if len(gammas) < 2:
             return ""
         between = [row.gamma for row in self.rows if gammas[0] <= row.gamma <= gammas[-1]]
-        joined = f"{gammas[0]} to {gammas[-1]}" if between == gammas and len(gammas) > 2 else _listed(gammas)
+        joined = f"{gammas[0]} to {gammas[-1]}" if between == gammas and len(gammas) > 2 else listed(gammas)
         return f" γ {joined} are level; {gammas[0]} is the smallest."
 
     def _edge(self) -> str:
@@ -168,17 +169,15 @@ class SweepReport(Report):
         return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
 
     def _doubt(self) -> str:
-        """A warning where there was one repeat, or where those of a greedy run differ and it matters."""
+        """A warning where times cannot be, where there was one repeat, or where those of a greedy run differ."""
+        if impossible := self.impossible(self.best):
+            return f" {impossible}"
         if self.repeats == 1:
             return " It was measured once: repeat it to see how sure that is."
         rivals = [r for r in self.rows if r.speedup is not None and r.speedup_high >= self.best.speedup_low]
         if not self.settings.greedy or all(r.speedup_high < RESTLESS * r.speedup_low for r in rivals):
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
-
-
-def _listed(gammas: list[int]) -> str:
-    return f"{', '.join(map(str, gammas[:-1]))} and {gammas[-1]}"
 
 
 def _spread(low: float | None, high: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LEVEL = 0.05
 """Speeds that differ by no more are said to be the same: repeats of one run differ by as much."""
 
@@ -37,6 +39,12 @@ def claim(trend: str, lane: str, baseline: str) -> str:
     if (baseline, lane) == ("Plain", "Speculative"):
         return "As fast as plain" if trend == "even" else f"{trend} with speculation"
     return f"{lane} is as fast as {baseline}" if trend == "even" else f"{trend} than {baseline}: {lane}"
+
+
+def listed(things: Iterable[object], word: str = "and") -> str:
+    """``1``, ``1 and 2``, ``1, 2 and 3``."""
+    *some, last = map(str, things)
+    return f"{', '.join(some)} {word} {last}" if some else last
 
 
 def _digits(value: float) -> int:

@@ -181,8 +181,8 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
     if first.strategy == "speculative":
         able = [s for s in DRAFTERS.values() if s.batchable]
         if not spec.batchable:
-            raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_listed(able)}.")
-        others = _listed([s for s in offered_with(()) if s.batchable])
+            raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_names(able)}.")
+        others = _names(s for s in offered_with(()) if s.batchable)
         if drafts and pair.draft_tokenizer is not None:
             raise SettingsError(
                 "drafter",
@@ -198,5 +198,5 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
     check_batches(pair, drafting=drafts)
 
 
-def _listed(specs: Iterable[DrafterSpec]) -> str:
+def _names(specs: Iterable[DrafterSpec]) -> str:
     return " or ".join(repr(spec.name) for spec in specs)

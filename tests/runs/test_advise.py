@@ -66,7 +66,7 @@ def test_its_files_hold_its_rows(report: AdviceReport) -> None:
 
 def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     chosen = Contender("model", 4)
-    steps = [s for r in report.runs if r.contender == chosen for s in r.steps]
+    steps = [s for r in report.counted if r.contender == chosen for s in r.steps]
     row = next(row for row in report.rows if row.method == "draft model" and row.gamma == 4)
     assert row.acceptance_rate == sum(s.accepted for s in steps) / sum(s.drafted for s in steps)
     traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
@@ -131,13 +131,8 @@ def test_generators_are_read_once() -> None:
     ("asked", "message"),
     [
         ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
-        ({"budget_seconds": "long"}, "budget_seconds"),
         ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
-        ({"methods": "model"}, "methods: give a list"),
-        ({"methods": 5}, "methods: give a list"),
         ({"methods": [["model"]]}, "methods: give a list"),
-        ({"kinds": 5}, "kinds: give a text for each of the 2 prompts"),
-        ({"kinds": [1, 2]}, "kinds: give a text for each of the 2 prompts"),
         ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
         ({"settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
         ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
@@ -254,7 +249,7 @@ def test_timings_that_cannot_be_are_doubted() -> None:
     assert "The rule 'typical' is lossy" in lossy.recommendation
 
 
-def test_who_is_resting_though_its_figure_is_higher_is_said_to_be_so_on_common_prompts() -> None:
+def test_a_higher_figure_on_easier_prompts_does_not_lead() -> None:
     """The other γ ran on the two easiest prompts only, on which the leader was far faster."""
     found = made_up({MODEL: (3, 0.4, 1.2), Contender("model", 8): (3, 0.4, 1.2)}, prompts=6)
     runs = []

@@ -94,7 +94,6 @@ def test_sampled_rows_draw_alike_in_batches_of_every_size() -> None:
         ({1: 2.0, 4: 0.9, 8: 0.8}, 4, "Drafting pays below 4 rows and not from there on: 2.00× with 1 row"),
         ({1: 0.9, 2: 0.8}, 1, "Drafting does not pay at any size tried: 0.90× with 1 row, 0.80× with 2 rows."),
         ({1: 2.0, 2: 0.9, 4: 1.2, 8: 0.9}, 8, "Drafting pays with 1 and 4 rows and not with 2 and 8: 2.00× with"),
-        ({1: 0.9, 2: 1.2, 4: 0.8}, 4, "Drafting pays with 2 rows and not with 1 and 4: 0.90× with 1 row"),
         ({4: 1.5}, None, "Drafting pays: 1.50× with 4 rows."),
         ({2: (0.4, 1.01, 3.0)}, None, "With 2 rows it is open, since the repeats lie on both sides of 1×: 1.01×"),
         (
@@ -158,12 +157,9 @@ def test_files_hold_what_is_shown(figures: BatchMetrics) -> None:
     [
         ({"sizes": []}, "sizes: there are none"),
         ({"sizes": [0, 1]}, "sizes: must be whole numbers from 1 to 256, not 0"),
-        ({"sizes": 2.5}, r"sizes: must be a whole number from 1 to 256, not 2\.5"),
         ({"repeats": True}, "repeats: must be a whole number of at least 1, not True"),
         ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
         ({"settings": Settings(drafter="early_exit")}, "drafter: 'early_exit' has no batch"),
-        ({"settings": Settings(max_new_tokens=1)}, "max_new_tokens: .*give at least 2"),
-        ({"prompts": []}, "prompt: there is none"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_at_once(change: dict[str, object], message: str) -> None:

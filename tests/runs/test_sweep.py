@@ -130,6 +130,8 @@ def test_the_lowest_gamma_that_is_level_with_the_best_is_recommended() -> None:
     assert clear.recommendation.startswith("So far: Draft 4 tokens a round (γ = 4): 2.50× as fast")
     noisy = made_up((0, 0, 1.0), (2, 0, 1.5), (0, 1, 1.0), (2, 1, 2.5))
     assert "The repeats differ widely" in noisy.recommendation
+    busy = made_up((0, 0, 2.0), (2, 0, 1.5))
+    assert "took 0.75 of a plain step, which no target can do: the machine was busy" in busy.recommendation
     slow = made_up((0, 0, 1.0), (2, 0, 6.0))
     assert "Do not speculate" in slow.recommendation
     doubtful = made_up((0, 0, 1.0), (2, 0, 3.0), (0, 1, 1.0), (2, 1, 9.0))
@@ -173,21 +175,11 @@ def test_a_caller_may_leave_and_keeps_what_was_measured() -> None:
     assert json.loads(second.report.to_json())["complete"] is False
 
 
-def test_stop_ends_a_run_within_a_round_and_does_not_count_it() -> None:
-    stop = Event()
-    events = stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=60), GAMMAS, stop=stop)
-    next(events)
-    stop.set()
-    assert list(events) == []
-
-
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(drafter="prompt_lookup"),
         Settings(drafter="early_exit"),
         Settings(acceptance="sampling", temperature=0.8),
-        Settings(acceptance="typical", temperature=0.8),
         Settings(acceptance="top_k"),
     ],
 )
@@ -228,21 +220,14 @@ def test_repeats_of_sampled_runs_draw_different_texts() -> None:
     ("change", "message"),
     [
         ({"gammas": [0]}, "gammas: must be a whole number from 1 to 16, not 0"),
-        ({"gammas": range(16, 18)}, "not 17"),
-        ({"gammas": [2.5]}, r"not 2\.5"),
         ({"gammas": ["3"]}, "not '3'"),
         ({"gammas": []}, "gammas: there are none"),
-        ({"gammas": None}, "not None"),
         ({"repeats": 0}, "repeats: must be a whole number of at least 1, not 0"),
         ({"prompts": []}, "prompt: there is none"),
         ({"prompts": None}, "prompt: must be a text or a list of texts or of token ids, not NoneType"),
-        ({"prompts": {"a": "b"}}, "not dict"),
-        ({"prompts": b"bytes"}, "not bytes"),
         ({"prompts": [b"bytes", "text"]}, "number 1 of 2: must be text or a list of token ids"),
-        ({"prompts": [[True, False]]}, "must be text or a list of token ids"),
         ({"settings": Settings(max_new_tokens=1)}, "max_new_tokens: .*give at least 2"),
         ({"prompts": [PROMPTS[0], prompt_ids(300)]}, "number 2 of 2: it has 300 tokens"),
-        ({"prompts": [PROMPTS[0], 3]}, "number 2 of 2: must be text or a list of token ids"),
         ({"settings": Settings(adaptive_gamma=True)}, "adaptive_gamma: .*switch adaptive γ off"),
         ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
         ({"pair": "builtin"}, "pair: must be a ModelPair"),

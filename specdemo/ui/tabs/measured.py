@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 
@@ -36,13 +36,16 @@ def headline_html(figure: str, slow: bool, sentence: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The components that show a report, and the name of its files."""
+    """The components that show a report, the name of its files, and whether a report was shown."""
 
     area: gr.Column
     headline: gr.HTML
+    chart: gr.HTML
     figures: gr.Row
     plots: list[gr.Plot]
     table: gr.HTML
+    code: dict[str, gr.Code]
+    known: gr.State
     files: gr.Row
     csv: gr.DownloadButton
     json: gr.DownloadButton
@@ -50,7 +53,8 @@ class Results:
 
     def outputs(self) -> list[Any]:
         """All of them, for an event."""
-        return [self.area, self.headline, self.figures, *self.plots, self.table, self.files, self.csv, self.json]
+        shown = [self.area, self.headline, self.chart, self.figures, *self.plots, self.table, *self.code.values()]
+        return [*shown, self.known, self.files, self.csv, self.json]
 
     def shown(self, figure: str, slow: bool, sentence: str, table: str) -> Updates:
         """The area with its headline and table.
@@ -63,14 +67,16 @@ class Results:
             self.area: gr.update(visible=True),
             self.headline: headline_html(figure, slow, sentence),
             self.table: table,
+            self.known: True,
             self.files: gr.update(visible=False),
         }
 
     def saved(self, report: Any, folder: Path) -> Updates:
         """The report's files in ``folder``, which Gradio copies as it sends the update."""
         files = {self.csv: ("csv", report.to_csv()), self.json: ("json", report.to_json())}
-        settings = report.settings
-        how = f"{DRAFTERS[settings.drafter].label} {settings.acceptance} {settings.max_new_tokens} tokens"
+        settings = report.base
+        drafter = "" if "drafter" in report.left_out else f"{DRAFTERS[settings.drafter].label} "
+        how = f"{drafter}{settings.acceptance} {settings.max_new_tokens} tokens"
         name = "-".join(map(slug, ("specdemo", self.file_name, report.pair, how)))
         updates: Updates = {self.files: gr.update(visible=True)}
         for button, (ending, text) in files.items():
@@ -80,7 +86,13 @@ class Results:
         return updates
 
 
-def create_results(area_id: str, prefix: str, file_name: str, figures: Sequence[tuple[str, str, str]]) -> Results:
+def create_results(
+    area_id: str,
+    prefix: str,
+    file_name: str,
+    figures: Sequence[tuple[str, str, str]] = (),
+    engines: Mapping[str, str] | None = None,
+) -> Results:
     """Build the results in the current layout.
 
     Args:
@@ -88,39 +100,44 @@ def create_results(area_id: str, prefix: str, file_name: str, figures: Sequence[
         prefix: begins the other ids.
         file_name: begins the names of the files; the pair and the settings follow.
         figures: name, title and caption of each.
+        engines: that take what was found over, by their names for programs; the area is hidden until there is any.
     """
-    with gr.Column(elem_id=area_id) as area:
+    with gr.Column(elem_id=area_id, visible=not engines) as area:
         headline = gr.HTML(
             value=None, padding=False, elem_id=f"{prefix}-headline", elem_classes="measured-headline"
         )
+        chart = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-chart", visible=bool(engines))
         plots = []
-        with gr.Row(elem_classes="measured-figures") as row:
+        with gr.Row(elem_classes="measured-figures", visible=bool(figures)) as row:
             for name, title, caption in figures:
                 with gr.Column(min_width=300, elem_classes="measured-figure"):
                     gr.HTML(figure_head(title), padding=False)
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
                     gr.HTML(f"<p>{caption}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
+        code = _create_code(prefix, engines) if engines else {}
         with gr.Row(visible=False, elem_classes="measured-files") as files:
             csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id=f"{prefix}-csv")
             json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id=f"{prefix}-json")
-    return Results(area, headline, row, plots, table, files, csv, json, file_name)
+    return Results(area, headline, chart, row, plots, table, code, gr.State(False), files, csv, json, file_name)
 
 
-class Shown(Protocol):
-    """Where reports of one kind are shown."""
-
-    area: gr.Column
-
-    def saved(self, report: Any, folder: Path) -> Updates:
-        """The report's files."""
+def _create_code(prefix: str, engines: Mapping[str, str]) -> dict[str, gr.Code]:
+    """Lines to take away, by engine."""
+    code = {}
+    with gr.Accordion("Lines to take away", open=True, elem_id=f"{prefix}-code"), gr.Tabs():
+        for engine, name in engines.items():
+            with gr.Tab(name):
+                language = "python" if engine == "transformers" else "shell"
+                code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
+    return code
 
 
 def show_measurement(
     status: gr.HTML,
-    results: Shown,
+    results: Results,
     shown: Callable[[Any, Any], Updates],
-    others: Mapping[type, tuple[Shown, Callable[[Any, Any], Updates]]] | None = None,
+    others: Mapping[type, tuple[Results, Callable[[Any, Any], Updates]]] | None = None,
 ) -> Show:
     """Progress at once, figures now and then, files at the end.
 

@@ -30,11 +30,16 @@ from specdemo.ui.panel.prompt_source import (
 )
 from specdemo.ui.panel.request import panel_request
 from specdemo.ui.panel.server_choice import server_of
-from specdemo.ui.tabs.advice_results import create_advice_results, show_advice
 from specdemo.ui.tabs.examples import example_sweep, show_example
 from specdemo.ui.tabs.measured import show_measurement
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
-from specdemo.ui.tabs.sweep_results import Offer, create_sweep_results, show_sweep
+from specdemo.ui.tabs.sweep_results import (
+    Offer,
+    create_advice_results,
+    create_sweep_results,
+    show_advice,
+    show_sweep,
+)
 from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
 from specdemo.view.progress_text import counted
 

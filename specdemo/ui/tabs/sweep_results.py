@@ -1,4 +1,4 @@
-"""What a sweep shows: the recommendation, four figures and a table."""
+"""What a sweep and what advice show: the recommendation, figures or a chart, a table, and lines to take away."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import gradio as gr
 
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.engine_lines import ENGINES
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.ui.tabs.measured import Results, create_results
 from specdemo.ui.tabs.tab_parts import Updates
+from specdemo.view.advice_view import advice_tables, forest
 from specdemo.view.charts import CAPTIONS, accepted_figure, speed_figure, speedup_figure, time_figure
 from specdemo.view.measured_table import NOTHING, Column, number, rate, spread, table_html
 
@@ -103,6 +106,28 @@ def show_sweep(offer: Offer, results: Results, report: SweepReport) -> Updates:
         ),
         results.figures: gr.update(visible=not on_server),  # they go over γ, and a server has one
         **{plot: draw(report) for plot, (_, _, draw) in drawn},
+    }
+
+
+def create_advice_results() -> Results:
+    """Build the results of advice in the current layout, hidden until there are any."""
+    return create_results("advice-results", "advice", "which-setting", engines=ENGINES)
+
+
+def show_advice(offer: Offer, results: Results, report: AdviceReport) -> Updates:
+    """The report in its components, all but the files; ``offer`` has the recommended settings."""
+    best, pays = report.best, report.pays
+    figure = "" if best is None or pays is None else f"{best.speedup:.2f}×" if pays else "plain"
+    return {
+        **results.shown(figure, not pays, report.recommendation, advice_tables(report)),
+        results.chart: forest(report),
+        offer.settings: report.settings(),
+        offer.button: gr.update(
+            value="Use this setting",
+            visible=report.complete and bool(pays) and report.server is None,
+            interactive=True,
+        ),
+        **{component: report.code(engine) for engine, component in results.code.items()},
     }
 
 
