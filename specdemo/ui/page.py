@@ -22,13 +22,15 @@ from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueues
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.links.page import connect_links, connect_use, link_css, link_head
-from specdemo.ui.panel.controls import create_controls
-from specdemo.ui.panel.pair_controls import pair_request
+from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
+from specdemo.ui.panel.panel import create_panel
+from specdemo.ui.state.pairs import pair_request
+from specdemo.ui.state.state import PageState
 from specdemo.ui.tabs.batch import create_batch_tab
 from specdemo.ui.tabs.examples import learn_example
 from specdemo.ui.tabs.losslessness import create_losslessness_tab
-from specdemo.ui.tabs.plans import announce, race_announcement
+from specdemo.ui.tabs.plans import announce
 from specdemo.ui.tabs.race import create_race_tab, race_head
 from specdemo.ui.tabs.sweep import create_sweep_tab
 from specdemo.view.assets import race_css
@@ -73,21 +75,22 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
                     elem_id="title",
                     padding=False,
                 )
-                controls = create_controls()
+                controls = Controls()
+                card = create_panel(controls)
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    use, recordings = create_race_tab(controls, runner, loading, paces)
+                    use, recordings, idle = create_race_tab(controls, runner, loading, paces)
                 with gr.Tab("Which setting?", id="sweep"):
                     notes = [create_sweep_tab(controls, runner)]
                 with gr.Tab("Batch", id="batch"):
                     notes.append(create_batch_tab(controls, runner))
                 with gr.Tab("Losslessness", id="losslessness"):
                     notes.append(create_losslessness_tab(controls, runner))
-        announce(controls, [race_announcement(controls), *notes], paces)
+        announce(controls, notes, paces, idle)
         add_endpoints(runner)
-        connect_pair_card(page, controls.pair, controls.row, [lane.method for lane in controls.lanes], loading)
+        connect_pair_card(page, controls, card, loading)
         connect_links(page, controls, tabs, store)
-        connect_use(page, controls, use, recordings)
+        connect_use(controls, use, recordings)
 
         def leave(request: gr.Request) -> None:
             visitors.forget(request.session_hash or "")
@@ -97,7 +100,7 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
     page.queue(max_size=EVENTS, api_open=False, status_update_rate=STATUS_SECONDS)
     visitors = Visitors(page, [controls.row.signals, recordings, loading], limits())
     close_private(page)
-    store.preload(pair_request(*(c.value for c in controls.pair.inputs())))
+    store.preload(pair_request(PageState()))
     return page
 
 

@@ -4,34 +4,9 @@ from __future__ import annotations
 
 import re
 
-WORDS = {
-    "gamma": "γ",
-    "max_new_tokens": "Length",
-    "length": "Length",
-    "temperature": "Temperature",
-    "top_k": "Top-k",
-    "top_p": "Top-p",
-    "seed": "Seed",
-    "prompt": "Prompt",
-    "acceptance": "Acceptance",
-    "accept_top_k": "Accept among the target's top",
-    "lookup_ngram": "Longest match",
-    "exit_layer": "Layers that draft",
-    "drafter": "Drafts with",
-    "method": "Decodes by",
-    "strategy": "Decodes by",
-    "runs": "Pairs of runs",
-    "tokens": "Tokens a run",
-    "repeats": "Repeats",
-    "rows": "Rows",
-    "target": "Target",
-    "draft": "Draft",
-    "pair": "Model pair",
-    "engine": "Engine",
-    "adaptive_gamma": "Adapt γ",
-    "tree_nodes": "Draft tree",
-}
-"""Labels of controls by the fields of settings and requests."""
+from specdemo.ui.state.state import labels
+
+WORDS = {**labels(), "strategy": "Decodes by"}
 FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
 
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 
-from specdemo.ui.links.fields import Field, link_fields
 from specdemo.ui.links.links import choices_left
+from specdemo.ui.state.state import Parameter, parameters
 
 HOSTILE = [
     "<img src=x onerror=alert(1)> ${1+1} {{2+2}}",
@@ -29,7 +29,7 @@ HOSTILE = [
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60))
 
 
-def values_of(field: Field) -> st.SearchStrategy[Any]:
+def values_of(field: Parameter) -> st.SearchStrategy[Any]:
     """Values that the field's control can hold."""
     if field.name in ("target", "draft"):
         return texts.filter(lambda text: not text.strip().startswith(("//", "\\\\")))
@@ -38,9 +38,11 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
     if field.kind == "switch":
         return st.booleans()
     if field.kind == "choice":
-        return st.sampled_from(field.choices)
+        return st.sampled_from(list(field.choices))
     if field.kind == "several":
-        return st.sets(st.sampled_from(field.choices)).map(lambda s: [name for name in field.choices if name in s])
+        return st.sets(st.sampled_from(list(field.choices))).map(
+            lambda s: [name for name in field.choices if name in s]
+        )
     if field.kind == "whole":
         return st.integers(int(field.least), int(field.most))
     return st.integers(round(field.least * 100), round(field.most * 100)).map(lambda n: n / 100)
@@ -50,8 +52,8 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
 def states(draw: st.DrawFn) -> dict[str, Any]:
     """States that the page can be in: a lane's method is one that the pair offers, and so on."""
     values: dict[str, Any] = {}
-    for field in link_fields():
-        left = choices_left(field, values)
+    for field in parameters():
+        left = choices_left(field.name, values)
         named = values_of(field) if left is None else st.sampled_from([name for _, name in left])
         values[field.name] = draw(named)
         if field.name == "autorun" and values["recording"]:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 import pytest
+from panels import panel
 
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
-from specdemo.ui.panel.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
-from specdemo.ui.panel.request import PanelRequest, panel_request
+from specdemo.ui.state.lanes import OPTIONS
+from specdemo.ui.state.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.ui.tabs.batch import batch_job, sizes_job
 from specdemo.ui.tabs.losslessness import check_job
 from specdemo.ui.tabs.sweep import USED, setting_job, used
 from specdemo.view.lane_headers import engine_note, lane_headers
 
-PAIR = ("builtin", "", "", "int8", "none", "auto", "best")
-SHARED = (0, 0, 1, 0, True, "auto", 64, False)
-OPTIONS = (4, False, "0", "exact", 10, 3, 0)
 
-
-def asked(*methods: tuple, shared: tuple = SHARED) -> PanelRequest:
-    return panel_request((*PAIR, "prompt", *shared, *(value for lane in methods for value in lane)))
-
-
-def lanes(*methods: tuple, shared: tuple = SHARED) -> list[Settings]:
-    return [lane.settings for lane in asked(*methods, shared=shared).lanes]
+def lanes(*chosen: str | dict[str, Any], **shared: Any) -> list[Settings]:
+    return [lane.settings for lane in panel(*chosen, **shared).lanes]
 
 
 def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
     """Guards the panel against a strategy, drafter or rule that only the library knows."""
-    made = lanes(*((name, *OPTIONS) for name in local_methods()))
+    names = list(local_methods())
+    made = [*lanes(*names[:4]), *lanes(*names[4:])]
     assert {s.strategy for s in made} == set(STRATEGIES)
     assert {s.drafter for s in made if s.strategy == "speculative"} == set(DRAFTERS)
     for rule, label in ACCEPTANCE_RULES.items():
@@ -40,12 +36,12 @@ def test_every_way_to_decode_and_every_rule_can_be_chosen() -> None:
 
 
 def test_each_lane_has_its_own_options() -> None:
-    """Guards the order of the inputs."""
+    """Guards what a lane's fields are called."""
     made = lanes(
-        ("plain", *OPTIONS),
-        ("draft", 7, True, "0", "top_k", 5, 3, 0),
-        ("lookup", 9, False, "0", "exact", 10, 2, 0),
-        ("early_exit", 2, False, "12", "exact", 10, 3, 12),
+        "plain",
+        {"method": "draft", "gamma": 7, "adaptive_gamma": True, "acceptance": "top_k", "accept_top_k": 5},
+        {"method": "lookup", "gamma": 9, "lookup_ngram": 2},
+        {"method": "early_exit", "gamma": 2, "tree_nodes": "12", "exit_layer": 12},
     )
     assert made == [
         Settings(strategy="autoregressive", max_new_tokens=64),
@@ -58,14 +54,13 @@ def test_each_lane_has_its_own_options() -> None:
 @pytest.mark.parametrize("method", ["draft", "early_exit", "lookup"])
 def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None:
     """Guards a best γ of chains, sampled, against a panel that meanwhile has trees and another temperature."""
-    sampled = (0.8, 20, 0.9, 0, False, "eager", 64, False)
-    (measured,) = lanes((method, 3, False, "0", "sampling", 10, 2, 4), shared=sampled)
+    lane = {"method": method, "gamma": 3, "acceptance": "sampling", "lookup_ngram": 2, "exit_layer": 4}
+    (measured,) = lanes(lane, temperature=0.8, top_k=20, top_p=0.9, chat=False, engine="eager")
     button, *updates = used(measured, "plain", method)
     assert button["value"] == "Lane 2 now drafts γ = 3"
-    temperature, top_k, top_p, chat, engine = updates[: len(USED)]
-    options = updates[len(USED) + 2 + len(OPTIONS) :]
-    shared = (temperature, top_k, top_p, 0, chat, engine, 64, False)
-    assert lanes((method, *options), shared=shared) == [measured]
+    shared = dict(zip(USED, updates, strict=False))
+    options = dict(zip(OPTIONS, updates[len(USED) + 2 + len(OPTIONS) :], strict=True))
+    assert lanes({"method": method, **options}, **shared) == [measured]
 
 
 @pytest.mark.parametrize(
@@ -88,46 +83,44 @@ def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int)
 
 def test_what_a_tab_measures_of_a_lane_with_a_tree_is_its_chain() -> None:
     """Guards a tab that promises what its job then refuses: no measurement drafts trees of a given size."""
-    panel = (*PAIR, "prompt", *SHARED, "draft", 3, False, "12", "exact", 10, 3, 0)
+    request = panel({"method": "draft", "gamma": 3, "tree_nodes": "12"})
     prompts = ("panel", None, None, None)
     jobs = [
-        setting_job(panel, "gammas", 60, 2, 4, 1, *prompts).lane,
-        batch_job(panel, 2, 1, *prompts),
-        sizes_job(panel, 2, 1, *prompts).lane,
-        check_job(panel, "greedy", "exact", "model", 1, 50, 8),
+        setting_job(request, "gammas", 60, 2, 4, 1, *prompts).lane,
+        batch_job(request, 2, 1, *prompts),
+        sizes_job(request, 2, 1, *prompts).lane,
+        check_job(request, "greedy", "exact", "model", 1, 50, 8),
     ]
     assert {(job.settings.gamma, job.settings.tree_nodes) for job in jobs} == {(3, 0)}
-    assert lanes(panel[-8:])[0].tree_nodes == 12, "the race keeps it"
+    assert request.lanes[0].settings.tree_nodes == 12, "the race keeps it"
 
 
 def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:
     """Guards hidden fields: a plain lane does not care for an empty γ, a lane that is off for anything."""
-    made = lanes(("plain", None, False, "?", "exact", None, None, None), (NO_LANE, 99, True, "?", "?", -1, 0, -5))
+    wrong = dict.fromkeys(OPTIONS, None) | {"tree_nodes": "?"}
+    made = lanes({**wrong, "method": "plain"}, {**wrong, "method": NO_LANE, "acceptance": "?"})
     assert made == [Settings(strategy="autoregressive", max_new_tokens=64)]
 
 
 @pytest.mark.parametrize(
     ("lane", "message"),
     [
-        (("draft", None, False, "0", "exact", 10, 3, 0), "Lane 2, gamma: is empty"),
-        (("draft", 2.5, False, "0", "exact", 10, 3, 0), "Lane 2, gamma: must be a whole number from 1 to 16"),
-        (
-            ("lookup", 4, False, "0", "exact", 10, 99, 0),
-            "Lane 2, lookup_ngram: must be a whole number from 1 to 8",
-        ),
-        (("magic", *OPTIONS), "Lane 2, method: 'magic' is not known"),
+        ({"method": "draft", "gamma": None}, "Lane 2, gamma: is empty"),
+        ({"method": "draft", "gamma": 2.5}, "Lane 2, gamma: must be a whole number from 1 to 16"),
+        ({"method": "lookup", "lookup_ngram": 99}, "Lane 2, lookup_ngram: must be a whole number from 1 to 8"),
+        ({"method": "magic"}, "Lane 2, method: 'magic' is not known"),
     ],
 )
-def test_a_bad_option_names_its_lane(lane: tuple, message: str) -> None:
+def test_a_bad_option_names_its_lane(lane: dict[str, Any], message: str) -> None:
     """Guards the message: with four lanes a person must know where to look."""
     with pytest.raises(SpecDemoError, match=message):
-        lanes(("plain", *OPTIONS), lane)
+        lanes("plain", lane)
 
 
 def test_what_is_wrong_for_all_lanes_names_none() -> None:
     """Guards the shared fields."""
     with pytest.raises(SpecDemoError, match=r"^max_new_tokens: is empty"):
-        lanes(("plain", *OPTIONS), shared=(0, 0, 1, 0, True, "auto", None))
+        lanes("plain", max_new_tokens=None)
 
 
 def test_lanes_of_one_name_are_told_apart() -> None:
@@ -163,7 +156,7 @@ def test_a_pair_offers_what_it_can_do(pair: tuple[set[str], bool], offered: list
 
 def test_lanes_of_other_weights_say_so() -> None:
     """Guards the honest comparison with a quantised target's unquantised baseline."""
-    found = asked(*((method, *OPTIONS) for method in ("plain", UNQUANTIZED, NO_LANE, "draft"))).lane_requests()
+    found = panel("plain", UNQUANTIZED, NO_LANE, "draft", target_weights="int8").lane_requests()
     weights = [lane.pair.target_quantization for lane in found]
     assert weights == ["int8", None, "int8"]
     headers = lane_headers([lane.settings for lane in found], weights)
@@ -176,7 +169,7 @@ def test_lanes_of_other_weights_say_so() -> None:
 
 def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:
     """Guards a lane that runs by another engine than its panel says: the page must say so."""
-    made = lanes(("plain", *OPTIONS), ("draft", *OPTIONS), shared=(0, 0, 1, 0, True, "graphs", 8, False))
+    made = lanes("plain", "draft", engine="graphs", max_new_tokens=8)
     assert [s.engine for s in made] == ["graphs", "graphs"]
     chosen, fell = Trace(made[0], (1,), (), engine="graphs"), Trace(made[1], (1,), (), engine="eager: why")
     automatic = Trace(Settings(), (1,), (), engine="direct")

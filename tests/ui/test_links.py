@@ -17,13 +17,12 @@ from link_states import states, texts
 
 from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
-from specdemo.ui.links.fields import lane_field, link_fields
 from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import from_query
-from specdemo.ui.links.page import ON_A_SERVER, _choices, linked_controls, start_flags
+from specdemo.ui.links.page import ON_A_SERVER, start_flags
 from specdemo.ui.page import build
-from specdemo.ui.panel.pair_controls import CUSTOM
-from specdemo.ui.panel.request import panel_request
+from specdemo.ui.state.request import panel_request
+from specdemo.ui.state.state import CUSTOM, PageState, PairChoice, lane_parameter, parameters
 from specdemo.ui.tabs.recordings_panel import shipped
 
 CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
@@ -47,7 +46,7 @@ def test_every_state_comes_back_from_its_link(state: dict[str, Any]) -> None:
 @settings(max_examples=150)
 @given(
     st.dictionaries(
-        st.one_of(st.sampled_from([f.name for f in link_fields()]), texts),
+        st.one_of(st.sampled_from([f.name for f in parameters()]), texts),
         st.one_of(texts, st.from_regex(r"-?\d+")),
     )
 )
@@ -56,11 +55,11 @@ def test_no_link_gives_anything_but_a_state_of_the_page(query: dict[str, str]) -
     values, notices = from_query(query)
     assert read(whole_query_of(values)) == (values, [])
     assert all(notice.strip() for notice in notices)
-    names = {f.name for f in link_fields()}
+    names = {f.name for f in parameters()}
     taken = {name: text for name, text in query.items() if name in names}
     ignored = [name for name in taken if any(notice.startswith(f"{name}: ") for notice in notices)]
     if len(notices) < 6:
-        for field in link_fields():
+        for field in parameters():
             if field.name in taken and field.name not in ignored and field.kind == "text":
                 assert values[field.name] == taken[field.name], "a good value beside a bad one is taken"
 
@@ -72,26 +71,8 @@ def page() -> gr.Blocks:
 
 def test_every_control_of_the_page_is_in_the_table(page: gr.Blocks) -> None:
     """Guards links against the control that is added next."""
-    linked = linked_controls(page).values()
-    controls = {c.elem_id: c for c in page.blocks.values() if isinstance(c, CONTROLS)}
-    assert {c.elem_id for c in linked} == set(controls)
-
-
-def test_the_table_has_the_controls_own_defaults_and_limits(page: gr.Blocks) -> None:
-    """Guards against a table that says something else than the page."""
-    for field in link_fields():
-        if not field.element:
-            continue
-        control = linked_controls(page)[field.name]
-        default = from_query({})[0][field.name]
-        assert (control.value or "") == default if field.kind == "text" else control.value == default, field.name
-        if isinstance(control, gr.Slider):
-            assert (control.minimum, control.maximum) == (field.least, field.most), field.name
-        if isinstance(control, gr.Dropdown | gr.Radio | gr.CheckboxGroup):
-            offered = {name for _, name in control.choices}
-            assert offered <= set(field.choices), field.name
-            hidden = {name for name in set(field.choices) - offered if not name.isdigit()}  # sizes in between
-            assert hidden <= {"plain_unquantized", "exact", "eagle3"}, "only what another choice brings"
+    controls = {c.elem_id for c in page.blocks.values() if isinstance(c, CONTROLS)}
+    assert {field.element for field in parameters() if field.element} == controls
 
 
 @pytest.mark.parametrize(
@@ -125,23 +106,7 @@ def test_short_links_mean_what_a_person_would_get_by_hand(query: str, name: str,
 def test_a_warm_link_can_be_run_as_it_is() -> None:
     """Exact match means nothing above temperature 0."""
     values, _ = read("temperature=0.7&lane3.method=lookup")
-    lane = (
-        "method",
-        "gamma",
-        "adaptive",
-        "tree-nodes",
-        "acceptance",
-        "accept-top-k",
-        "lookup-ngram",
-        "exit-layer",
-    )
-    shared = [
-        values[n] for n in ("temperature", "top-k", "top-p", "seed", "chat", "engine", "length", "ignore-eos")
-    ]
-    prefixes = ("lane1.", "", "lane3.", "lane4.")
-    pair = ("builtin", "", "", "none", "none", "auto", "best")
-    lanes = (values[prefix + name] for prefix in prefixes for name in lane)
-    made = panel_request((*pair, "prompt", *shared, *lanes)).lanes
+    made = panel_request(PageState.of(values)).lanes
     assert [lane.settings.temperature for lane in made] == [0.7] * 3
 
 
@@ -214,33 +179,22 @@ def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
 ) -> None:
     """Guards whoever follows a link: only what is here starts by itself; on a public page all but servers does."""
     flags = {"page": {"autorun": True}, "notices": ["before"], "start": False}
-    held = ("none", "none", "auto", "best")
     with Hub() as hub:
         hub.add("org/big", checkpoint(tmp_path / "big", "qwen3", layers=1))
         hub.adopt(monkeypatch, tmp_path / "cache")
         store = PairStore()
-        assert start_flags(flags, ("builtin", "", "", *held), LANES, store) == {**flags, "start": True}
-        far = start_flags(flags, (CUSTOM, "org/big", "", *held), LANES, store)
+        assert start_flags(flags, PairChoice(pair="builtin"), LANES, store) == {**flags, "start": True}
+        far = start_flags(flags, PairChoice(pair=CUSTOM, target="org/big"), LANES, store)
         assert not far["start"]
         assert far["notices"][0] == "before"
         assert "must be downloaded; press Run." in far["notices"][1]
-        nowhere = start_flags(flags, (CUSTOM, "org/nowhere", "", *held), LANES, store)
+        nowhere = start_flags(flags, PairChoice(pair=CUSTOM, target="org/nowhere"), LANES, store)
         assert "org/nowhere" in nowhere["notices"][1]
         monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
-        assert start_flags(flags, ("gpt2", "", "", *held), LANES, store)["start"]
+        assert start_flags(flags, PairChoice(pair="gpt2"), LANES, store)["start"]
         for pair, lanes in (("server:llama", LANES), ("builtin", ("plain", "server:llama:plain"))):
-            paid = start_flags(flags, (pair, "", "", *held), lanes, store)
+            paid = start_flags(flags, PairChoice(pair=pair), lanes, store)
             assert (paid["start"], paid["notices"][1:]) == (False, [ON_A_SERVER])
-
-
-def test_lanes_go_with_the_pair_that_a_person_chose_before_the_link_was_read() -> None:
-    """Guards Run against a method that the other pair had."""
-    values, _ = from_query({"lane3.method": "assisted"})
-    chosen = {"pair": "builtin-target", "target": "", "draft": "", "target-weights": "none"}
-    updates = _choices(values, chosen)
-    assert [u["value"] for u in updates] == ["plain", "lookup", "lookup", "none"]
-    assert all(u["value"] in [name for _, name in u["choices"]] for u in updates)
-    assert not any("value" in u for u in _choices(values, {name: values[name] for name in chosen}))
 
 
 def test_a_tabs_former_length_and_gamma_are_read_where_the_link_opens_it() -> None:
@@ -261,8 +215,8 @@ def test_the_settings_of_a_recording_are_a_link_that_can_be_read() -> None:
         assert values["prompt"] == recording.prompt
         for number, trace in enumerate(recording.traces, start=1):
             settings = trace.settings
-            found = {name: values[lane_field(number, name)] for name in ("method", "gamma", "acceptance")}
+            found = {name: values[lane_parameter(number, name)] for name in ("method", "gamma", "acceptance")}
             assert (found["gamma"], found["acceptance"]) == (settings.gamma, settings.acceptance)
             assert (found["method"] == "plain") == (settings.strategy == "autoregressive")
             assert (values["length"], values["temperature"]) == (settings.max_new_tokens, settings.temperature)
-        assert values[lane_field(len(recording.traces) + 1, "method")] == "none"
+        assert values[lane_parameter(len(recording.traces) + 1, "method")] == "none"

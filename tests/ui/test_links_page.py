@@ -18,8 +18,8 @@ from link_states import HOSTILE, states, texts
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 import specdemo
-from specdemo.ui.links.fields import LONGEST_LINK, link_fields
-from specdemo.ui.links.links import from_query
+from specdemo.ui.links.links import LONGEST_LINK, from_query
+from specdemo.ui.state.state import parameters
 from specdemo.ui.tabs.recordings_panel import shipped
 
 pytest_plugins = ["browser_fixtures"]
@@ -112,39 +112,45 @@ def wait_for_query(page: Page, query: str) -> None:
     expect(page).to_have_url(re.compile(re.escape(f"#{query}") + "$"), timeout=RUN_MS)
 
 
-def test_what_a_person_does_before_the_link_is_read_holds_with_the_rest_of_the_link(
+def test_run_that_is_pressed_before_the_link_is_read_waits_for_it(
     blank_page: Callable[..., Page], address: str
 ) -> None:
-    """Guards the first words, and the first press of Run, of whoever is quicker than a slow line."""
+    """Guards whoever is quicker than a slow line; what the link is about to set takes nothing meanwhile."""
     page = blank_page()
     held: list[Route] = []
-
-    def hold_first(route: Route) -> None:
-        """The first thing that the page asks for is what its link says."""
-        if held or "of the link" not in (route.request.post_data or ""):
-            route.continue_()
-        else:
-            held.append(route)
-
-    page.route("**/run/predict", hold_first)
+    page.route("**/run/predict", lambda route: route.continue_() if held else held.append(route))
     page.goto(f"{address}?prompt=of+the+link&length=40&gamma=3&lane3.method=lookup")
-    page.locator("#prompt textarea").fill("my own")
-    fill(page.locator("#lane2-gamma input[type=number]"), 7)
-    while not held:
-        page.wait_for_timeout(20)
+    page.locator("#prompt[inert]").wait_for(timeout=RUN_MS)
     page.locator("#run").click()
     expect(page.locator("#run")).to_have_attribute("aria-busy", "true")
     held[0].continue_()
     wait_until_read(page)
-    wait_for_query(page, "prompt=my%20own&length=40&gamma=7&lane3.method=lookup")
-    expect(page.locator("#prompt textarea")).to_have_value("my own")
-    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("7")
-    expect(page.locator("#max-tokens input[type=number]")).to_have_value("40")
+    assert page.locator("#prompt[inert]").count() == 0
     wait_for_phase(page, "done")
     expect(page.locator("[data-lane='0'] [data-stat=tokens]")).to_have_text("40")
-    expect(page.locator("[data-lane='1']")).to_contain_text("γ 7")
+    expect(page.locator("[data-lane='1']")).to_contain_text("γ 3")
     expect(page.locator("[data-lane='2'] h3")).to_have_text("Prompt lookup")
     expect(page.locator("#run")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_a_page_asks_once_for_its_card_and_once_for_each_change(
+    blank_page: Callable[..., Page], address: str
+) -> None:
+    """Guards against events that follow one another: each is a trip to the server and a pass over the panel."""
+    page = blank_page()
+    sent: list[str] = []
+    page.on("request", lambda r: r.method == "POST" and sent.append(r.url.split("?")[0].rsplit("/", 1)[1]))
+    page.goto(address)
+    wait_until_read(page)
+    expect(page.locator("#pair-card")).to_contain_text("In memory", timeout=RUN_MS)
+    assert sent == ["join"], "the pair's card"
+    page.locator("#sampling button").first.click()
+    for field, value in (("#lane2-gamma", 3), ("#temperature", 0.8)):
+        sent.clear()
+        with page.expect_response("**/run/predict"):
+            fill(page.locator(f"{field} input[type=number]"), value)
+        assert sent == ["predict"]
+    wait_for_query(page, "temperature=0.8&gamma=3")
 
 
 def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) -> None:
@@ -194,7 +200,7 @@ def test_every_state_comes_back_from_its_link(page: Page, state: dict[str, Any])
 @settings(max_examples=100, suppress_health_check=CHECKS, deadline=None)
 @given(
     query=st.dictionaries(
-        st.one_of(st.sampled_from([f.name for f in link_fields()]), texts),
+        st.one_of(st.sampled_from([f.name for f in parameters()]), texts),
         st.one_of(texts, st.from_regex(r"-?\d+")),
     )
 )
@@ -544,10 +550,3 @@ def test_charts_are_saved_as_images(visit: Callable[[str], Page], tmp_path: Path
         assert name.endswith(".png")
         assert image_size(content)[0] == 2 * width
         assert len(content) > 8000, "an empty canvas is smaller"
-
-
-def test_the_names_in_the_table_are_stable() -> None:
-    """Links live longer than versions: a name that is gone breaks those that people have shared."""
-    kept = "pair target draft prompt gamma method acceptance temperature autorun view sweep.from batch.rows"
-    kept += " losslessness.rule lane3.method recording tab"
-    assert set(kept.split()) <= {f.name for f in link_fields()}

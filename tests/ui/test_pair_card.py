@@ -13,18 +13,12 @@ import specdemo
 from specdemo.models.progress import Step
 from specdemo.runs.store import PairStore
 from specdemo.ui.panel import pair_controls
+from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_card import checked, loaded, refused, working
-from specdemo.ui.panel.pair_controls import (
-    CUSTOM,
-    PAIR_INPUTS,
-    create_pair_controls,
-    named,
-    pair_request,
-    parts_of,
-)
+from specdemo.ui.panel.pair_controls import create_pair_controls
+from specdemo.ui.state.pairs import named, pair_request, parts_of
+from specdemo.ui.state.state import CUSTOM, PairChoice
 from specdemo.view.progress_text import describe
-
-AS_IT_IS = ("none", "none", "auto", "cpu")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +56,7 @@ def test_names_and_messages_are_text_never_markup(tmp_path: Path) -> None:
 def test_a_loaded_pair_states_measured_bytes_and_saving() -> None:
     """Guards the figure people quote: counted in memory, not estimated."""
     store = PairStore()
-    request = pair_request("builtin", "", "", "int8", "none", "auto", "cpu")
+    request = pair_request(PairChoice(target_weights="int8", device="cpu"))
     with store.using(request) as load:
         pair = load.future.result()
         html = loaded(load)
@@ -73,14 +67,15 @@ def test_a_loaded_pair_states_measured_bytes_and_saving() -> None:
 
 
 def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
-    """Guards the order of the inputs, and that what is typed in reaches the same door as the Python API."""
-    typed = pair_request(CUSTOM, " org/big ", "org/small@v1", "int8", "none", "bfloat16", "cpu")
+    """Guards that what is typed in reaches the same door as the Python API."""
+    own = PairChoice(pair=CUSTOM, target=" org/big ", draft="org/small@v1", device="cpu")
+    typed = pair_request(own.model_copy(update={"target_weights": "int8", "dtype": "bfloat16"}))
     assert (typed.name, typed.draft.revision) == ("org/big + org/small@v1", "v1")
     assert (typed.target_quantization, typed.draft_quantization, typed.dtype) == ("int8", None, "bfloat16")
-    assert pair_request(CUSTOM, str(tmp_path), None, *AS_IT_IS).target.folder == tmp_path
-    assert pair_request("qwen3-float8", "", "", *AS_IT_IS).target_quantization is None
+    assert pair_request(PairChoice(pair=CUSTOM, target=str(tmp_path))).target.folder == tmp_path
+    assert pair_request(PairChoice(pair="qwen3-float8")).target_quantization is None
     with pytest.raises(specdemo.PairError, match="target: it is empty; type a repository"):
-        pair_request(CUSTOM, "  ", "org/small", *AS_IT_IS)
+        pair_request(PairChoice(pair=CUSTOM, target="  ", draft="org/small"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
 def test_what_a_pair_drafts_with(pair: str, target: str, draft: str, expected: set[str]) -> None:
     """Guards the list of methods, and that nothing is looked at before it is named."""
     assert parts_of(pair, target, draft) == expected
-    assert named(pair, target) is (pair != CUSTOM or bool(target))
+    assert named(PairChoice(pair=pair, target=target)) is (pair != CUSTOM or bool(target))
 
 
 @pytest.mark.parametrize(("public", "offered"), [("1", False), ("0", True)])
@@ -107,12 +102,12 @@ def test_a_public_page_offers_the_catalogue_only(
     """Guards a public host: no folder of its own can be typed in, nor any model of any size."""
     monkeypatch.setenv("SPECDEMO_PUBLIC", public)
     with gr.Blocks():
-        controls = create_pair_controls()
-    assert (CUSTOM in [value for _, value in controls.pair.choices]) is offered
-    assert len(controls.inputs()) == PAIR_INPUTS
+        controls = Controls()
+        create_pair_controls(controls)
+    assert (CUSTOM in [value for _, value in controls["pair"].choices]) is offered
     if not offered:
         with pytest.raises(specdemo.PairError, match="public page loads no other models"):
-            pair_request(CUSTOM, "/etc", "", *AS_IT_IS)
+            pair_request(PairChoice(pair=CUSTOM, target="/etc"))
 
 
 @pytest.mark.parametrize(

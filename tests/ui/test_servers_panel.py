@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 from fake_vllm import FakeVLLM
 from link_states import query_of
+from panels import panel
 from toys import endless_pair, prompt_ids
 
 from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
@@ -18,12 +19,11 @@ from specdemo.runs.sweep import stream_sweep
 from specdemo.servers.catalog import FILE, ServerEntry, offered, servers
 from specdemo.servers.probe import Health, probe
 from specdemo.ui.jobs.measuring import SERVERS_OWN
-from specdemo.ui.links.fields import METHOD_FIELDS
 from specdemo.ui.links.links import from_query
 from specdemo.ui.panel import pair_card
-from specdemo.ui.panel.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
-from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
-from specdemo.ui.panel.request import panel_request
+from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
+from specdemo.ui.state.pairs import pair_request
+from specdemo.ui.state.state import METHOD_PARAMETERS
 from specdemo.ui.tabs.sweep import sweep_job
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import RaceView
@@ -42,9 +42,8 @@ id = "lone-wolf"
 speculative_url = "http://c:8000"
 model = "n"
 """
-SHARED = (0, 0, 1, 0, True, "auto", 64, False)
-OPTIONS = (None, False, "?", "?", None, None, None)  # hidden on a server, so they cannot be wrong
-PAIR = ("server:big", "", "", "none", "none", "auto", "best")
+HIDDEN = {"gamma": None, "tree_nodes": "?", "acceptance": "?", "accept_top_k": None}
+"""Options of a lane on a server, which so cannot be wrong."""
 
 
 @pytest.fixture
@@ -55,9 +54,10 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def lanes(*values: object) -> list[Settings]:
+def lanes(*methods: str, **shared: object) -> list[Settings]:
     """Of a panel with a server in the pair's place."""
-    return [lane.settings for lane in panel_request((*PAIR, "prompt", *values)).lanes]
+    chosen = ({"method": name, **HIDDEN} for name in methods)
+    return [lane.settings for lane in panel(*chosen, pair="server:big", **shared).lanes]
 
 
 def names(**options: object) -> list[str]:
@@ -75,15 +75,14 @@ def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two
 
 def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
     """γ, rule and engine of the panel say nothing there; the temperature does."""
-    (greedy,) = lanes(*SHARED, "server:lone-wolf:speculative", *OPTIONS)
+    (greedy,) = lanes("server:lone-wolf:speculative")
     assert greedy == Settings(engine="server", server="lone-wolf", chat=True, max_new_tokens=64)
-    warm, plain = lanes(
-        0.8, *SHARED[1:5], "graphs", 64, False, "server:big:speculative", *OPTIONS, "server:big:plain", *OPTIONS
-    )
+    methods = ("server:big:speculative", "server:big:plain")
+    warm, plain = lanes(*methods, temperature=0.8, engine="graphs")
     assert (warm.acceptance, warm.engine, warm.temperature) == ("sampling", "server", 0.8)
     assert (plain.strategy, plain.server) == ("autoregressive", "big")
     with pytest.raises(SpecDemoError, match="Lane 1, method: 'server:big:magic' is not known"):
-        lanes(*SHARED, "server:big:magic", *OPTIONS)
+        lanes("server:big:magic")
 
 
 def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -> None:
@@ -122,24 +121,22 @@ def test_a_link_to_an_unknown_server_gives_a_notice(two: Path) -> None:
         assert "is ignored; choose one of" in notice
     values, (notice,) = from_query({"pair": "server:big", "method": "draft"})
     assert "method: “draft” is ignored" in notice
-    assert [values[name] for name in METHOD_FIELDS] == methods_on("big", FIRST_LANES)
+    assert [values[name] for name in METHOD_PARAMETERS] == methods_on("big", FIRST_LANES)
 
 
 def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> None:
     """A sweep of a server has no γ; a local pair's is not mistaken for one because a lane races a server."""
-    served = ("server:big:speculative", *OPTIONS)
-    local = ("draft", 3, False, "0", "exact", 10, 3, 0)
-    here = ("builtin", *PAIR[1:])
-    both = ("prompt", *SHARED, *served, *local)
-    assert panel_request((*PAIR, *both)).drafting_lane().settings.server == "big"
-    assert panel_request((*here, *both)).drafting_lane().settings.gamma == 3
-    wanted = sweep_job((*PAIR, *both), 2, 8, 1, "panel", [], "", None)
+    served = {"method": "server:big:speculative", **HIDDEN}
+    both = (served, {"method": "draft", "gamma": 3})
+    there = panel(*both, pair="server:big")
+    assert there.drafting_lane().settings.server == "big"
+    assert panel(*both).drafting_lane().settings.gamma == 3
+    wanted = sweep_job(there, 2, 8, 1, "panel", [], "", None)
     assert wanted.gammas == SERVERS_OWN
     with pytest.raises(SpecDemoError, match="no lane drafts"):
-        panel_request((*here, "prompt", *SHARED, *served)).drafting_lane()
+        panel(served).drafting_lane()
     with pytest.raises(PairError, match="Big one is a server, and this needs the models here"):
-        pair_request(*PAIR)
-    assert len(PAIR) == PAIR_INPUTS
+        pair_request(there.choice)
 
 
 def test_a_file_that_breaks_later_takes_no_page_down(two: Path, caplog: pytest.LogCaptureFixture) -> None:

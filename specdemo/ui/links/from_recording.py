@@ -11,12 +11,11 @@ from specdemo.models.request import BETWEEN
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.links.fields import METHOD_FIELDS, lane_field
-from specdemo.ui.panel.lane_controls import OPTIONS, option_name, option_values
-from specdemo.ui.panel.methods import NO_LANE, PLAIN, UNQUANTIZED, server_method
-from specdemo.ui.panel.server_choice import pair_name
-
-LANES = range(1, len(METHOD_FIELDS) + 1)
+from specdemo.ui.state.lanes import OPTIONS, option_values
+from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, server_method
+from specdemo.ui.state.request import SHARED
+from specdemo.ui.state.server_choice import pair_name
+from specdemo.ui.state.state import METHOD_PARAMETERS, parameter_of
 
 
 def query_of(recording: Recording) -> dict[str, str]:
@@ -25,24 +24,19 @@ def query_of(recording: Recording) -> dict[str, str]:
     Precision and device are those of the pair here, not of the machine that recorded.
     """
     shared = recording.traces[0].settings
-    query: dict[str, Any] = {
-        **_pair(recording.traces),
-        "prompt": recording.prompt or "",
-        "length": shared.max_new_tokens,
-        "ignore-eos": int(shared.ignore_eos),
-        "temperature": shared.temperature,
-        "top-k": shared.top_k,
-        "top-p": shared.top_p,
-        "seed": shared.seed,
-        "chat": int(shared.chat is not False),
-        "engine": shared.engine if shared.server is None else "auto",
-    }
-    for number in LANES:
-        if number <= len(recording.traces):
-            query |= _lane(number, recording.traces[number - 1], recording.traces)
-        else:
-            query[lane_field(number, "method")] = NO_LANE
-    return {name: str(value) for name, value in query.items()}
+    query = {parameter_of(name): getattr(shared, name) for name in SHARED}
+    query |= {**_pair(recording.traces), "prompt": recording.prompt or "", "chat": shared.chat is not False}
+    if shared.server is not None:
+        query["engine"] = "auto"
+    for number, method in enumerate(METHOD_PARAMETERS, start=1):
+        if number > len(recording.traces):
+            query[method] = NO_LANE
+            continue
+        trace = recording.traces[number - 1]
+        query[method] = _method(trace, recording.traces)
+        options = zip(OPTIONS, option_values(trace.settings), strict=True)
+        query |= {parameter_of(f"lane{number}", name): value for name, value in options}
+    return {name: str(int(value) if isinstance(value, bool) else value) for name, value in query.items()}
 
 
 def _pair(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
@@ -56,13 +50,6 @@ def _pair(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
         return {"pair": here.pair, **held}
     target, _, draft = here.pair.partition(BETWEEN)
     return {"target": target.strip('"'), "draft": draft.strip('"'), **held}
-
-
-def _lane(number: int, trace: Trace, traces: tuple[Trace, ...]) -> dict[str, Any]:
-    held = zip(map(option_name, OPTIONS), option_values(trace.settings), strict=True)
-    options = {name: int(value) if isinstance(value, bool) else value for name, value in held}
-    options["method"] = _method(trace, traces)
-    return {lane_field(number, name): value for name, value in options.items()}
 
 
 def _method(trace: Trace, traces: tuple[Trace, ...]) -> str:

@@ -19,10 +19,12 @@ from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
-from specdemo.ui.panel.methods import runs_here
-from specdemo.ui.panel.pair_controls import PairControls, named, pair_request
-from specdemo.ui.panel.run_row import RunRow
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.panel.pair_controls import PairCard
+from specdemo.ui.state.methods import runs_here
+from specdemo.ui.state.pairs import named, pair_request
+from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.state import PairChoice
 
 UPDATE_SECONDS = 0.25
 LOOKS = 16
@@ -50,51 +52,51 @@ class PairLoading:
         self._wanted: dict[str, dict[PairRequest, Callable[[], None]]] = {}
         self._lock = Lock()
 
-    def look(self, session: str, values: Any) -> Iterator[Card]:
+    def look(self, session: str, choice: PairChoice) -> Iterator[Card]:
         """Show the chosen pair: its preflight, or its load until it is done or another pair is chosen."""
         event = self._begin(session)
-        server = server_of(values[0])
+        server = server_of(choice.pair)
         if server is not None:
             yield from _explained(lambda: self._look_at_server(server, session, event))
             return
-        if not named(*values):
+        if not named(choice):
             yield _card(pair_card.unnamed())
             return
-        yield from _explained(lambda: self._look(pair_request(*values), session, event))
+        yield from _explained(lambda: self._look(pair_request(choice), session, event))
 
-    def load(self, session: str, values: Any) -> Iterator[Card]:
+    def load(self, session: str, choice: PairChoice) -> Iterator[Card]:
         """Begin to load the chosen pair, and show how far it is; a server has nothing to load."""
-        if server_of(values[0]) is not None:
+        if server_of(choice.pair) is not None:
             yield UNCHANGED
             return
         event = self._begin(session)
 
         def run() -> Iterator[Card]:
-            request = pair_request(*values)
+            request = pair_request(choice)
             self._want(session, request)
             yield from self._look(request, session, event)
 
         yield from _explained(run)
 
-    def after_run(self, session: str, values: Any) -> Iterator[Card]:
+    def after_run(self, session: str, choice: PairChoice) -> Iterator[Card]:
         """The card as it stands now, without waiting for a load; a server is asked whether it still answers."""
-        server = server_of(values[0])
+        server = server_of(choice.pair)
         if server is not None:
             event = self._begin(session)
             *_, last = _explained(lambda: self._look_at_server(server, session, event))
         else:
-            *_, last = _explained(lambda: self._look(pair_request(*values), None, None))
+            *_, last = _explained(lambda: self._look(pair_request(choice), None, None))
         yield last
 
-    def cancel(self, session: str, values: Any) -> Card:
+    def cancel(self, session: str, choice: PairChoice) -> Card:
         """Stop waiting for the chosen pair; its load ends unless somebody else waits for it."""
-        self.leave(session, values)
+        self.leave(session, choice)
         return _card(pair_card.stopped(STOPPED), load="Go on loading")
 
-    def leave(self, session: str, values: Any) -> None:
+    def leave(self, session: str, choice: PairChoice) -> None:
         """Like ``cancel``, without a card; a pair that is in memory stays there."""
         try:
-            request = pair_request(*values)
+            request = pair_request(choice)
         except SpecDemoError:
             return  # what cannot be requested was never loaded
         load = self._store.find(request)
@@ -147,13 +149,15 @@ class PairLoading:
     def _look(self, request: PairRequest, session: str | None, event: object) -> Iterator[Card]:
         load = self._store.find(request)
         if load is None:
-            if self._shown.get(session) != request:  # looking at the same pair again must not flicker
+            # Looking at the same pair again must not flicker.
+            if session is None or self._shown.get(session) != request:
                 yield _card(pair_card.looking())
             report = self._store.look(request)
             size = gigabytes(report.download)
             offer = f"Download {size} and load" if report.download else "Load now"
             if self._looks(session, event):
-                self._shown[session] = request
+                if session is not None:
+                    self._shown[session] = request
                 yield _card(pair_card.checked(report), load=report.ok and offer)
             else:
                 yield UNCHANGED
@@ -176,42 +180,42 @@ class PairLoading:
         return session is None or self._latest.get(session) is event
 
 
-def connect_pair_card(
-    page: gr.Blocks, controls: PairControls, row: RunRow, methods: list[gr.Dropdown], loading: PairLoading
-) -> None:
+def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loading: PairLoading) -> None:
     """Wire the card and its buttons, Run, which shows the load of what it runs, and the ends of all jobs.
 
     Args:
-        page, controls, row: the components to wire; of the row, all tabs have been wired.
-        methods: the lanes' methods; if servers decode all lanes, Run loads nothing.
+        page, controls, card: the components to wire; all tabs have been wired.
         loading: what each visitor looks at.
     """
-    outputs = [controls.card, controls.load, controls.cancel]
+    outputs = [card.html, card.load, card.cancel]
+    inputs, methods, row = controls.pair(), controls.methods, controls.row
 
-    def handler(show: Callable[[str, Any], Iterator[Card]]) -> Callable[..., Iterator[Card]]:
+    def handler(show: Callable[[str, PairChoice], Iterator[Card]]) -> Callable[..., Iterator[Card]]:
         def handle(request: gr.Request, *values: Any) -> Iterator[Card]:
-            yield from show(request.session_hash or "", values)
+            yield from show(request.session_hash or "", controls.choice(values))
 
         return handle
 
-    def load_to_run(session: str, values: Any) -> Iterator[Card]:
+    def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
         pair, chosen = values[: -len(methods)], values[-len(methods) :]
-        yield from loading.load(session, pair) if any(map(runs_here, chosen)) else [UNCHANGED]
+        if any(map(runs_here, chosen)):  # where servers decode all lanes, Run loads nothing
+            yield from loading.load(request.session_hash or "", controls.choice(pair))
+        else:
+            yield UNCHANGED
 
     def cancel(request: gr.Request, *values: Any) -> Card:
-        return loading.cancel(request.session_hash or "", values)
+        return loading.cancel(request.session_hash or "", controls.choice(values))
 
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
-    inputs = controls.inputs()
     chosen = [c.change for c in inputs if isinstance(c, gr.Dropdown)]
-    typed = [event for box in (controls.target, controls.draft) for event in (box.submit, box.blur)]
+    typed = [event for name in ("target", "draft") for event in (controls[name].submit, controls[name].blur)]
     # Several events of one visitor may run at once; all but the latest end at their next update.
     gr.on([page.load, *chosen, *typed], handler(loading.look), inputs, outputs, trigger_mode="multiple", **waits)
-    controls.load.click(handler(loading.load), inputs, outputs, trigger_mode="multiple", **waits)
-    row.starts["race"].click(handler(load_to_run), [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
+    card.load.click(handler(loading.load), inputs, outputs, trigger_mode="multiple", **waits)
+    row.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     for ended in row.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
         ended.then(handler(loading.after_run), inputs, outputs, **waits)
-    controls.cancel.click(cancel, inputs, outputs, **QUIET)
+    card.cancel.click(cancel, inputs, outputs, **QUIET)
 
 
 def _ended(load: Load) -> Card:

@@ -12,8 +12,12 @@ import gradio as gr
 from specdemo.errors import PromptError
 from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.panel.controls import Controls
+from specdemo.ui.state.state import DOMAINS, OWN, PANEL
 
-PANEL, DOMAINS, OWN = "panel", "domains", "own"
+SHOW = """
+(source) => ["domains", "own"].map((name) => ({ __type__: "update", visible: source === name }))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +37,15 @@ class PromptSource:
 SOURCE_INPUTS = len(fields(PromptSource))
 
 
-def create_prompt_source(tab: str, first: str) -> PromptSource:
-    """Build the choice in the current layout.
-
-    Args:
-        tab: begins the ids of the elements.
-        first: what is chosen at the start.
-    """
-    source = gr.Radio(
-        [("The panel's prompt", PANEL), ("Builtin domains", DOMAINS), ("My own", OWN)],
-        value=first,
-        label="Prompts",
-        elem_id=f"{tab}-source",
-    )
-    names = list(by_domain())
-    domains = gr.CheckboxGroup(
-        names, value=names, label="Domains", visible=first == DOMAINS, elem_id=f"{tab}-domains"
-    )
-    with gr.Row(visible=first == OWN, elem_classes="own-prompts") as mine:
-        own = gr.Textbox(
-            label="One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line",
-            lines=5,
-            max_lines=12,
-            scale=2,
-            elem_id=f"{tab}-own",
-        )
+def create_prompt_source(controls: Controls, tab: str) -> PromptSource:
+    """Build the choice of a tab in the current layout."""
+    source = controls.build(f"{tab}.prompts", gr.Radio)
+    domains = controls.build(f"{tab}.domains", gr.CheckboxGroup, visible=source.value == DOMAINS)
+    with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as mine:
+        label = "One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line"
+        own = controls.build(f"{tab}.own", gr.Textbox, label=label, lines=5, max_lines=12, scale=2)
         file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
-    source.change(
-        lambda chosen: [gr.update(visible=chosen == DOMAINS), gr.update(visible=chosen == OWN)],
-        source,
-        [domains, mine],
-        **QUIET,
-    )
+    source.change(None, source, [domains, mine], js=SHOW, **QUIET)
     return PromptSource(source, domains, own, file)
 
 
@@ -101,7 +82,7 @@ def chosen_with_kinds(
         if not found:
             raise PromptError("no domain is chosen; tick at least one.")
         return found
-    typed = [(line, "") for line in prompt_lines(own)] if (own or "").strip() else []
+    typed = [(line, "") for line in prompt_lines(own)] if own and own.strip() else []
     uploaded = read_with_kinds(Path(file)) if file else []
     if not typed and not uploaded:
         raise PromptError("there is none; write one a line, or choose a file.")

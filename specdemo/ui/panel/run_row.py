@@ -10,8 +10,6 @@ from gradio.events import Dependency
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.stops import StopSignals
 
-TABS = ("race", "sweep", "batch", "losslessness")
-"""The tabs by id, in the order of the page."""
 STARTS = {
     "race": ("Run race", "run"),
     "sweep": ("Measure", "sweep-run"),

@@ -16,16 +16,16 @@ from specdemo.ui.jobs.limits import check_prompts, check_runs
 from specdemo.ui.jobs.measuring import SizesJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_controls import parts_of
 from specdemo.ui.panel.prompt_source import (
-    DOMAINS,
     SOURCE_INPUTS,
     PromptSource,
     chosen_prompts,
     create_prompt_source,
 )
-from specdemo.ui.panel.request import PanelLane, panel_request
-from specdemo.ui.panel.server_choice import needs_models, server_of
+from specdemo.ui.state.pairs import parts_of
+from specdemo.ui.state.request import PanelLane, PanelRequest
+from specdemo.ui.state.server_choice import needs_models
+from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
 from specdemo.ui.tabs.batch_results import create_size_results, show_sizes
 from specdemo.ui.tabs.examples import example_sizes, show_example
 from specdemo.ui.tabs.measured import show_measurement
@@ -33,8 +33,6 @@ from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
 from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, check_length, connect, state_line
 from specdemo.view.progress_text import counted
 
-MOST_ROWS = 16
-MOST_REPEATS = 20
 ROW_COST = 0.15
 """What one more row adds to a step of a batch, in steps of one row; roughly, for the time that is announced."""
 CONNECT = """
@@ -60,20 +58,20 @@ class BatchControls:
 OWN_INPUTS = 2 + SOURCE_INPUTS
 
 
-def batch_job(panel: Sequence[Any], rows: float | None, _: Any, *source: Any) -> BatchJob:
-    """One batch, from the values of the panel (``Controls.inputs()``) and of the tab.
+def batch_job(request: PanelRequest, rows: float | None, _: Any, *source: Any) -> BatchJob:
+    """One batch, of the panel's request and the values of the tab.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, no lane drafts, or a server is
             chosen.
     """
-    lane, prompts = _drafted(panel, source)
+    lane, prompts = _drafted(request, source)
     return BatchJob(lane.pair, prompts, bounded("rows", rows, MOST_ROWS), lane.settings)
 
 
-def sizes_job(panel: Sequence[Any], rows: float | None, repeats: float | None, *source: Any) -> SizesJob:
+def sizes_job(request: PanelRequest, rows: float | None, repeats: float | None, *source: Any) -> SizesJob:
     """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
-    lane, prompts = _drafted(panel, source)
+    lane, prompts = _drafted(request, source)
     most = bounded("rows", rows, MOST_ROWS)
     sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
     times = bounded("repeats", repeats, MOST_REPEATS)
@@ -81,32 +79,32 @@ def sizes_job(panel: Sequence[Any], rows: float | None, repeats: float | None, *
     return SizesJob(prompts, lane, times, sizes)
 
 
-def _drafted(panel: Sequence[Any], source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
-    request = panel_request(panel)
+def _drafted(request: PanelRequest, source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
     pair = request.pair  # what is wrong with its name comes first
-    lane = LaneRequest(_lane(panel).settings, pair)
+    lane = LaneRequest(_lane(request).settings, pair)
     check_length(lane.settings)
     prompts = chosen_prompts(request.prompt, *source, mixed=True)
     check_prompts(prompts)
     return lane, prompts
 
 
-def _lane(panel: Sequence[Any]) -> PanelLane:
+def _lane(request: PanelRequest) -> PanelLane:
     """The lane whose settings are taken; one that a batch does, in place of a drafter that has none."""
-    lane = panel_request(panel).drafting_lane()
+    lane = request.drafting_lane()
     if lane.settings.server is not None or DRAFTERS[lane.settings.drafter].batchable:
         return lane
-    able = next(spec for spec in offered_with(parts_of(*panel[:3])) if spec.batchable)
+    choice = request.choice
+    parts = parts_of(choice.pair, choice.target, choice.draft)
+    able = next(spec for spec in offered_with(parts) if spec.batchable)
     return replace(lane, settings=replace(lane.settings, drafter=able.name))
 
 
-def sizes_plan(panel: Sequence[Any], *own: Any) -> Plan:
+def sizes_plan(request: PanelRequest, *own: Any) -> Plan:
     """What a measurement of sizes would run. Raises what :func:`sizes_job` does."""
-    server = server_of(panel[0])
-    if server is not None:
-        raise PairError(needs_models(server))
-    job = sizes_job(panel, *own)
-    lane, asked = _lane(panel), panel_request(panel).drafting_lane().settings.drafter
+    if request.server is not None:
+        raise PairError(needs_models(request.server))
+    job = sizes_job(request, *own)
+    lane, asked = _lane(request), request.drafting_lane().settings.drafter
     drafts = drafts_as(lane, None if asked == lane.settings.drafter else asked)
     batches = {size: job.repeats * -(-max(job.sizes) // size) for size in job.sizes}
     length = lane.settings.max_new_tokens
@@ -128,7 +126,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
             padding=False,
             elem_classes="measuring-lead",
         )
-        choices = _create_choices()
+        choices = _create_choices(controls)
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
         run = gr.Button("Watch one batch, row by row", size="sm", elem_id="batch-run", min_width=130, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="batch-status")
@@ -157,8 +155,8 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
         for update in measured(states, session):
             yield {**update, view: None} if results.area in update else update
 
-    def own(values: Sequence[Any]) -> tuple[Sequence[Any], ...]:
-        return values[:-OWN_INPUTS], *values[-OWN_INPUTS:]
+    def own(values: Sequence[Any]) -> tuple[Any, ...]:
+        return controls.request(values[:-OWN_INPUTS]), *values[-OWN_INPUTS:]
 
     starts = [
         Start(run, lambda *values: batch_job(*own(values)), show_batch),
@@ -166,14 +164,12 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
     ]
     inputs = [*controls.inputs(), *choices.inputs()]
     outputs = [status, view, *results.outputs()]
-    connect(runner, "batch", starts, controls.row, inputs, outputs, models=controls.pair.pair)
+    connect(runner, "batch", starts, controls.row, inputs, outputs, models=controls["pair"])
     return Announcement(note, choices.inputs(), sizes_plan)
 
 
-def _create_choices() -> BatchControls:
+def _create_choices(controls: Controls) -> BatchControls:
     with gr.Row(elem_classes="measuring-numbers"):
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        small: dict[str, Any] = {"min_width": 90}
-        rows = gr.Number(8, label=f"Rows, up to {MOST_ROWS}", elem_id="batch-rows", **small)
-        repeats = gr.Number(3, label="Repeats, for sizes", elem_id="batch-repeats", **small)
-    return BatchControls(rows, repeats, create_prompt_source("batch", DOMAINS))
+        rows, repeats = (controls.build(f"batch.{name}", gr.Number, min_width=90) for name in ("rows", "repeats"))
+    return BatchControls(rows, repeats, create_prompt_source(controls, "batch"))

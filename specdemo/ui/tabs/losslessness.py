@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,6 @@ import gradio as gr
 from specdemo.drafters import first_choice, offered_with
 from specdemo.errors import PairError
 from specdemo.files import write_whole
-from specdemo.losslessness.certify import RUNS, TOKENS
 from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
@@ -21,17 +20,17 @@ from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.lane_controls import whole
-from specdemo.ui.panel.pair_controls import parts_of
-from specdemo.ui.panel.request import panel_request
-from specdemo.ui.panel.server_choice import needs_models, server_of
+from specdemo.ui.state.lanes import whole
+from specdemo.ui.state.pairs import parts_of
+from specdemo.ui.state.request import PanelRequest
+from specdemo.ui.state.server_choice import needs_models
+from specdemo.ui.state.state import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
 from specdemo.ui.tabs.plans import Announcement, Plan
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 from specdemo.view.progress_text import counted
 
-DISTRIBUTION, GREEDY = "distribution", "greedy"
 OWN_INPUTS = 6
 PREFILL = 3
 """What the prefill of a short run takes, in tokens; roughly, for the time that is announced."""
@@ -40,45 +39,21 @@ INTRODUCTION = {
     "the two apart or gives up.",
     GREEDY: "One run continues the panel’s prompt, and the target judges every token of it.",
 }
-MODES = [("sampled", DISTRIBUTION), ("greedy", GREEDY)]
 
 
 def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announcement:
     """Build the tab in the current layout; returns what it says before it starts."""
     introduction = gr.HTML(_introduced(DISTRIBUTION), padding=False)
     with gr.Row(elem_id="losslessness-what", elem_classes="losslessness-row"):
-        mode = gr.Radio(MODES, value=DISTRIBUTION, label="Output", elem_id="losslessness-mode", min_width=200)
-        rule = gr.Dropdown(
-            rules_of(DISTRIBUTION),
-            value="sampling",
-            label="Acceptance rule",
-            elem_id="losslessness-rule",
-            min_width=200,
-        )
-        parts = parts_of(controls.pair.pair.value, None, None)
-        drafter = gr.Dropdown(
-            drafters_of(parts),
-            value=first_choice(parts).name,
-            label="Drafts with",
-            elem_id="losslessness-drafter",
-            min_width=150,
-        )
+        mode = controls.build("losslessness.mode", gr.Radio, min_width=200)
+        rules = rules_of(DISTRIBUTION)
+        rule = controls.build("losslessness.rule", gr.Dropdown, choices=rules, min_width=200)
+        offered = drafters_of(parts_of(controls["pair"].value))
+        drafter = controls.build("losslessness.drafter", gr.Dropdown, choices=offered, min_width=150)
     with gr.Row(elem_classes="losslessness-row"):
-        temperature = gr.Slider(
-            0.05,
-            2,
-            1.0,
-            step=0.05,
-            label="Temperature",
-            elem_id="losslessness-temperature",
-            min_width=150,
-            buttons=[],
-        )
-        runs = gr.Slider(
-            25, 1000, RUNS, step=25, label="Pairs of runs", elem_id="losslessness-runs", min_width=150, buttons=[]
-        )
-        tokens = gr.Slider(
-            2, 64, TOKENS, step=1, label="Tokens a run", elem_id="losslessness-tokens", min_width=150, buttons=[]
+        temperature, runs, tokens = (
+            controls.build(f"losslessness.{name}", gr.Slider, step=step, min_width=150)
+            for name, step in (("temperature", 0.05), ("runs", 25), ("tokens", 1))
         )
     note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="losslessness-plan")
     known = render(JobState("done", result=example_certificate()))
@@ -98,26 +73,25 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
                 yield {view: render(state), save: gr.update(value=str(file), visible=True)}
 
     def job(*values: Any) -> CheckJob:
-        return check_job(values[:-OWN_INPUTS], *values[-OWN_INPUTS:])
+        return check_job(controls.request(values[:-OWN_INPUTS]), *values[-OWN_INPUTS:])
 
-    pair = controls.pair.pair
+    pair = controls["pair"]
     own = [mode, rule, drafter, temperature, runs, tokens]
     start = Start(controls.row.starts["losslessness"], job, show)
     connect(runner, "losslessness", [start], controls.row, [*controls.inputs(), *own], [view, save], models=pair)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
     mode.input(_swapped, [mode, rule], rule, **QUIET)
-    named = [controls.pair.pair, controls.pair.target, controls.pair.draft]
+    named = controls.named(("pair", "target", "draft"))
     gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
     return Announcement(note, own, check_plan)
 
 
-def check_plan(panel: Sequence[Any], *own: Any) -> Plan:
+def check_plan(request: PanelRequest, *own: Any) -> Plan:
     """What the check of these values would run. Raises what :func:`check_job` does."""
-    server = server_of(panel[0])
-    if server is not None:
-        raise PairError(needs_models(server))
-    job, lane = check_job(panel, *own), panel_request(panel).drafting_lane()
+    if request.server is not None:
+        raise PairError(needs_models(request.server))
+    job, lane = check_job(request, *own), request.drafting_lane()
     taken = f"γ {job.settings.gamma} is lane {lane.number}’s."
     if job.settings.greedy:
         length = job.settings.max_new_tokens
@@ -128,7 +102,7 @@ def check_plan(panel: Sequence[Any], *own: Any) -> Plan:
 
 
 def check_job(
-    panel: Sequence[Any], mode: str, rule: str, drafter: str, temperature: float, runs: float, tokens: float
+    request: PanelRequest, mode: str, rule: str, drafter: str, temperature: float, runs: float, tokens: float
 ) -> CheckJob:
     """What the controls of the pair, the panel and the tab ask for.
 
@@ -137,7 +111,6 @@ def check_job(
         SettingsError: a value is missing or out of range; names the field.
         SpecDemoError: it asks for too much.
     """
-    request = panel_request(panel)
     pair = request.pair
     settings = replace(
         request.drafting_lane().settings,

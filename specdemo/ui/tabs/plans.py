@@ -19,7 +19,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.request import PanelLane, panel_request
+from specdemo.ui.state.request import PanelLane, PanelRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,51 +47,73 @@ class Announcement:
     Attributes:
         note: where it is said.
         own: the tab's controls.
-        plan: makes the plan of the values of the panel and of ``own``; raises SpecDemoError where they cannot be
-            run; None where there is nothing to say.
+        plan: makes the plan of the panel's request and the values of ``own``; raises SpecDemoError where they
+            cannot be run.
     """
 
     note: gr.HTML
     own: Sequence[gr.components.Component]
-    plan: Callable[..., Plan | None]
+    plan: Callable[..., Plan]
 
 
-def race_announcement(controls: Controls) -> Announcement:
-    """The panel's own note, which says what is wrong in it before Run is pressed."""
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What the race shows before there is one.
 
-    def nothing_to_say(panel: Sequence[Any]) -> None:
-        panel_request(panel)
+    Attributes:
+        view: where.
+        value: of the panel's request and the visitor's session; a skip where something else is shown.
+    """
 
-    return Announcement(controls.note, [], nothing_to_say)
+    view: gr.HTML
+    value: Callable[[PanelRequest, str], Any]
 
 
-def announce(controls: Controls, announcements: Sequence[Announcement], paces: Paces) -> None:
-    """Keep the notes of all tabs saying what their buttons would do, by one event for every change."""
+def announce(controls: Controls, announcements: Sequence[Announcement], paces: Paces, idle: Idle) -> None:
+    """Keep the page saying what its buttons would do, by one event and one look at the panel for every change.
+
+    Args:
+        controls: of the panel, whose own note says what is wrong in it.
+        announcements: of the tabs that say more.
+        paces: how fast pairs were.
+        idle: the race's view, and its value before there is a race.
+    """
     panel = controls.inputs()
     own = [component for each in announcements for component in each.own]
-    notes = [each.note for each in announcements]
+    notes = [controls.note, *(each.note for each in announcements)]
 
-    def say(*sent: Any) -> list[str]:
+    def say(request: gr.Request, *sent: Any) -> list[Any]:
+        found, texts = said(sent)
+        lanes = gr.skip() if found is None else idle.value(found, request.session_hash or "")
+        return [lanes, *texts]
+
+    def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
         values = [_as_sent(component, value) for component, value in zip(inputs, sent, strict=True)]
-        texts, begin = [], len(panel)
+        begin = len(panel)
+        try:
+            found, wrong = controls.request(values[:begin]), ""
+        except SpecDemoError as error:
+            found, wrong = None, _refused(error)
+        texts = [wrong]
         for each in announcements:
             mine = values[begin : begin + len(each.own)]
             if any(isinstance(c, gr.File) and v for c, v in zip(each.own, sent[begin:], strict=False)):
                 texts.append("<p>The prompts of a file are counted when it starts.</p>")
             else:
-                texts.append(_note(lambda each=each, mine=mine: each.plan(values[: len(panel)], *mine), paces))
+                texts.append(wrong if found is None else _note(each.plan, found, mine, paces))
             begin += len(each.own)
-        return texts
+        return found, texts
 
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
-    # them, which Gradio would answer with an error. Notes are made again once the lanes have followed the pair.
+    # them, which Gradio would answer with an error.
     raw: dict[str, Any] = {**QUIET, "preprocess": False}
     inputs = [*panel, *own]
-    # A text is taken when it is left: each key would send all that was written.
-    changes = [c.blur if isinstance(c, gr.Textbox) else c.change for c in inputs]
-    gr.on(changes, say, inputs, notes, trigger_mode="always_last", **raw)
-    controls.followed.then(say, inputs, notes, **raw)
-    for note, text in zip(notes, say(*(c.value for c in inputs)), strict=True):
+    # links.js presses it once for changes that come together; a text is taken when it is left.
+    look = gr.Button(visible="hidden", elem_id="panel-look")
+    left = [c.blur for c in inputs if isinstance(c, gr.Textbox)]
+    files = [c.change for c in inputs if isinstance(c, gr.File)]
+    gr.on([look.click, *left, *files], say, inputs, [idle.view, *notes], trigger_mode="always_last", **raw)
+    for note, text in zip(notes, said([c.value for c in inputs])[1], strict=True):
         note.value = text
 
 
@@ -111,14 +133,16 @@ def _as_sent(component: gr.components.Component, value: Any) -> Any:
     return value
 
 
-def _note(plan: Callable[[], Plan | None], paces: Paces) -> str:
+def _note(plan: Callable[..., Plan], panel: PanelRequest, own: Sequence[Any], paces: Paces) -> str:
     try:
-        found = plan()
+        found = plan(panel, *own)
     except SpecDemoError as error:
-        return f'<p class="refused">{escape(in_page_words(str(error)))}</p>'
-    if found is None:
-        return ""
+        return _refused(error)
     return f"<p>{escape(found.text)} {escape(_time(found, paces))}</p>"
+
+
+def _refused(error: SpecDemoError) -> str:
+    return f'<p class="refused">{escape(in_page_words(str(error)))}</p>'
 
 
 def _time(plan: Plan, paces: Paces) -> str:

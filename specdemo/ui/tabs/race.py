@@ -20,8 +20,9 @@ from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading
-from specdemo.ui.panel.request import panel_request
+from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.tabs.history import create_history
+from specdemo.ui.tabs.plans import Idle
 from specdemo.ui.tabs.recordings_panel import Desk, create_recordings, create_saves
 from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
@@ -59,12 +60,12 @@ def race_head() -> str:
 
 def create_race_tab(
     controls: Controls, runner: JobRunner, loading: PairLoading, paces: Paces
-) -> tuple[gr.Button, SessionRecordings]:
+) -> tuple[gr.Button, SessionRecordings, Idle]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the button that takes over a recording's settings, and the visitors' recordings.
+    Returns the button that takes over a recording's settings, the visitors' recordings, and what is shown before.
     """
-    chosen = panel_request([component.value for component in controls.inputs()]).lanes
+    chosen = controls.request([component.value for component in controls.inputs()]).lanes
     streams = RoundStreams()
 
     def fetch(asked: list[Any]) -> Response:
@@ -91,7 +92,7 @@ def create_race_tab(
     last = gr.State()  # what ran last, as (its job, the name of its run in the view)
 
     def job(*values: Any) -> RaceJob:
-        panel = panel_request(values[:-1])
+        panel = controls.request(values[:-1])
         return race_job(panel.prompt, panel.lane_requests())
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
@@ -131,23 +132,13 @@ def create_race_tab(
         recordings.end(session)
         return {saves: gr.update(visible=recordings.has(session)), history: recordings.history(session)}
 
-    def set_lanes(request: gr.Request, *values: Any) -> Any:
-        session = request.session_hash or ""
+    def idle(panel: PanelRequest, session: str) -> Any:
         if recordings.running(session) or recordings.has(session):
             return gr.skip()
-        try:
-            lanes = panel_request(values).lanes
-        except SpecDemoError:
-            return gr.skip()  # the panel's note says what is wrong
-        return idle_value([lane.settings for lane in lanes])
-
-    lanes = [component for lane in controls.lanes for component in lane.inputs()]
-    # As they are sent, since a method may be one that another pair had.
-    raw: dict[str, Any] = {**QUIET, "preprocess": False, "trigger_mode": "always_last"}
-    gr.on([c.change for c in lanes], set_lanes, controls.inputs(), view, **raw)
+        return idle_value([lane.settings for lane in panel.lanes])
 
     def leave(request: gr.Request, *values: Any) -> None:
-        loading.leave(request.session_hash or "", values)
+        loading.leave(request.session_hash or "", controls.choice(values))
 
     starts = [
         Start(controls.row.starts["race"], job, show, begin),
@@ -155,5 +146,5 @@ def create_race_tab(
     ]
     inputs, shown = [*controls.inputs(), last], [view, repeated, last]
     connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
-    controls.row.stop.click(leave, controls.pair.inputs(), None, **QUIET)  # a run also waits for its pair
-    return use, recordings
+    controls.row.stop.click(leave, controls.pair(), None, **QUIET)  # a run also waits for its pair
+    return use, recordings, Idle(view, idle)

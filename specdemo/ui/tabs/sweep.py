@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,18 +17,18 @@ from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.lane_controls import OPTIONS, option_values
-from specdemo.ui.panel.methods import NO_LANE, PLAIN, UNQUANTIZED
 from specdemo.ui.panel.prompt_source import (
-    PANEL,
     SOURCE_INPUTS,
     PromptSource,
     chosen_prompts,
     chosen_with_kinds,
     create_prompt_source,
 )
-from specdemo.ui.panel.request import panel_request
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.state.lanes import OPTIONS, option_values
+from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED
+from specdemo.ui.state.request import PanelRequest
+from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
 from specdemo.ui.tabs.examples import example_sweep, show_example
 from specdemo.ui.tabs.measured import show_measurement
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
@@ -43,10 +42,6 @@ from specdemo.ui.tabs.sweep_results import (
 from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
 from specdemo.view.progress_text import counted
 
-MOST_REPEATS = 20
-GAMMAS, METHODS = VIEWS = ("gammas", "methods")
-"""What is tried: every γ of the panel's method, or every method that the pair allows."""
-BUDGET, LONGEST_BUDGET = 120, 3600
 LEADS = {
     GAMMAS: "<p>How many tokens should be drafted in a round? Every γ is measured against plain decoding.</p>",
     METHODS: "<p>Which method, which γ? All that this pair allows race; the beaten are dropped early.</p>",
@@ -75,15 +70,14 @@ class SweepControls:
 SWEEP_INPUTS = 5 + SOURCE_INPUTS
 
 
-def setting_job(panel: Sequence[Any], view: str, budget: float | None, *own: Any) -> SweepJob | AdviceJob:
-    """What to measure, from the values of the panel (``Controls.inputs()``) and of the tab.
+def setting_job(request: PanelRequest, view: str, budget: float | None, *own: Any) -> SweepJob | AdviceJob:
+    """What to measure, of the panel's request and the values of the tab.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
     """
     if view == GAMMAS:
-        return sweep_job(panel, *own)
-    request = panel_request(panel)
+        return sweep_job(request, *own)
     settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     found = chosen_with_kinds(request.prompt, *own[3:], mixed=True)
@@ -94,7 +88,7 @@ def setting_job(panel: Sequence[Any], view: str, budget: float | None, *own: Any
 
 
 def sweep_job(
-    panel: Sequence[Any],
+    request: PanelRequest,
     first: float | None,
     last: float | None,
     repeats: float | None,
@@ -104,7 +98,6 @@ def sweep_job(
     low, high = bounded("γ from", first, MAX_GAMMA), bounded("γ to", last, MAX_GAMMA)
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
-    request = panel_request(panel)
     settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
     prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
@@ -113,10 +106,10 @@ def sweep_job(
     return checked_sweep(SweepJob(prompts, lane, bounded("repeats", repeats, MOST_REPEATS), gammas))
 
 
-def sweep_plan(panel: Sequence[Any], *own: Any) -> Plan:
+def sweep_plan(request: PanelRequest, *own: Any) -> Plan:
     """What these values would run. Raises what :func:`setting_job` does."""
-    job = setting_job(panel, *own)
-    lane = panel_request(panel).drafting_lane()
+    job = setting_job(request, *own)
+    lane = request.drafting_lane()
     if isinstance(job, AdviceJob):
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
         text = f"Tries every method on {prompts}, {rule}, for {job.budget_seconds:g}\u00a0s at most."
@@ -133,21 +126,21 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     """Build the tab in the current layout; returns what it says before it starts."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         lead = gr.HTML(LEADS[GAMMAS], padding=False, elem_classes="measuring-lead")
-        choices = _create_choices()
+        choices = _create_choices(controls)
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
         use = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
         offer = Offer(use, gr.State(Settings()))
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results, advice = create_sweep_results(), create_advice_results()
     show_example(results, show_sweep(offer, results, example_sweep()))
-    pair = controls.pair.pair
+    pair = controls["pair"]
     changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
     gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
     areas = [results.area, advice.area, use]
     choices.view.change(_results_of, [choices.view, advice.known], areas, **QUIET)
 
     def job(*values: Any) -> SweepJob | AdviceJob:
-        return setting_job(values[:-SWEEP_INPUTS], *values[-SWEEP_INPUTS:])
+        return setting_job(controls.request(values[:-SWEEP_INPUTS]), *values[-SWEEP_INPUTS:])
 
     others = {AdviceReport: (advice, partial(show_advice, offer))}
     show = show_measurement(status, results, partial(show_sweep, offer), others)
@@ -155,10 +148,10 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     starts = [Start(controls.row.starts["sweep"], job, show)]
     outputs = [status, *results.outputs(), *advice.outputs(), *offer.outputs()]
     connect(runner, "sweep", starts, controls.row, inputs, outputs)
-    lanes = controls.lanes
-    options = [part for lane in lanes for part in lane.inputs()[1:]]
-    methods = [lane.method for lane in lanes]
-    panel = [*(getattr(controls, name) for name in USED), *methods, *options]
+    methods = controls.methods
+    options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]
+    shared = map(parameter_of, USED)
+    panel = [*controls.named(shared), *methods, *controls.named(options)]
     use.click(used, [offer.settings, *methods], [use, *panel], **QUIET)
     return Announcement(note, choices.inputs(), sweep_plan)
 
@@ -204,18 +197,12 @@ def _fitting(pair: str, view: str) -> list[Any]:
     ]
 
 
-def _create_choices() -> SweepControls:
-    view = gr.Radio(
-        [("Every γ of one method", GAMMAS), ("Every method", METHODS)],
-        value=GAMMAS,
-        show_label=False,
-        elem_id="sweep-view",
-    )
+def _create_choices(controls: Controls) -> SweepControls:
+    view = controls.build("sweep.view", gr.Radio, show_label=False)
     with gr.Row(elem_classes="measuring-numbers"):
         # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        small: dict[str, Any] = {"min_width": 90}
-        first = gr.Number(2, label="γ from", elem_id="sweep-from", **small)
-        last = gr.Number(8, label="γ to", elem_id="sweep-to", **small)
-        repeats = gr.Number(3, label="Repeats", elem_id="sweep-repeats", **small)
-        budget = gr.Number(BUDGET, label="Budget, seconds", visible=False, elem_id="sweep-budget", **small)
-    return SweepControls(view, budget, first, last, repeats, create_prompt_source("sweep", PANEL))
+        first, last, repeats, budget = (
+            controls.build(f"sweep.{name}", gr.Number, min_width=90, visible=name != "budget")
+            for name in ("from", "to", "repeats", "budget")
+        )
+    return SweepControls(view, budget, first, last, repeats, create_prompt_source(controls, "sweep"))

@@ -19,9 +19,9 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.page_words import in_page_words
-from specdemo.ui.panel.lane_controls import whole
 from specdemo.ui.panel.run_row import RunRow
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.state.lanes import whole
+from specdemo.ui.state.server_choice import server_of
 
 REFUSED = "{refused}"
 """Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""

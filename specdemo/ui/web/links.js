@@ -7,26 +7,30 @@
  * of the browser's history, which a reload leaves as it is.
  *
  * A plain script that defines `window.SpecDemoLinks`; it is loaded after notices.js. `SpecDemoLinkTable`, defined before
- * it, holds the fields and rules by which the server reads links. The contents of a link are untrusted.
+ * it, holds the parameters by which the server reads links. The contents of a link are untrusted.
  *
- * @typedef {{name: string, kind: string, default: *, choices: string[]}} Field
- * @typedef {{field: string, text: string, negated: boolean, defaults: Object<string, *>}} Rule
+ * @typedef {{name: string, kind: string, default: *, element: string, choices: string[]}} Field
  */
 (function () {
   "use strict";
 
   const { make, setText } = window.SpecDemoDom;
   const notices = window.SpecDemoNotices;
-  const { fields, rules, longest } = window.SpecDemoLinkTable;
+  /** `brought`: by parameter and text ("*" for any other), what further parameters begin with. */
+  const { fields, brought, longest } = window.SpecDemoLinkTable;
   const SPACE = "https://huggingface.co";
   /** Milliseconds without a change before the address is written; browsers refuse to have it written too often. */
   const PAUSE = 300;
+  /** Milliseconds in which changes are taken for one: a pair brings a dozen. */
+  const TOGETHER = 100;
   /** What the page calls the texts that may be too long. */
   const LONG = {
     prompt: "prompt", target: "name of the target", draft: "name of the draft",
     "sweep.own": "list of prompts of the sweep", "batch.own": "list of prompts of the batch",
   };
   const THEME = "__theme";
+  /** What a page without a link says. */
+  const PLAIN = { page: Object.fromEntries(fields.filter((f) => !f.element).map((f) => [f.name, f.default])), notices: [] };
   /** The parameter that names the texts that a link leaves out, for whoever opens it. */
   const WITHOUT = "without";
 
@@ -35,12 +39,9 @@
   /** The values that no control holds, by name: the tab, the view, the recording. */
   const extra = {};
   let timer = 0;
-  let started = false;
+  let looking = 0;
   /** The button that starts a run and was pressed before the link was read. */
-  let early = null;
-  /** Places of fields that a person is changing, and the values they gave to others, before the link was read. */
-  const touched = new Set();
-  const own = new Map();
+  let pressedFirst = null;
 
   // ---- the query -----------------------------------------------------------------------------------------------
 
@@ -53,23 +54,15 @@
     return field.kind === "choice" ? String(value) : String(Number(Number(value).toFixed(4)));
   }
 
-  /** The default of a field, which may depend on the texts of other fields. */
-  function defaultOf(field, texts) {
-    let found = field.default;
-    for (const rule of rules) {
-      if (field.name in rule.defaults && (texts[rule.field] === rule.text) !== rule.negated) found = rule.defaults[field.name];
-    }
-    return found;
-  }
-
   /** The query for values by name, and the names of the texts that it leaves out as too long. */
   function toQuery(values, most = longest) {
-    const texts = Object.fromEntries(fields.map((field) => [field.name, encode(field, values[field.name])]));
     const parts = new Map();
+    const begins = Object.fromEntries(fields.map((field) => [field.name, field.default]));
     for (const field of fields) {
-      const usual = defaultOf(field, texts);
-      if (texts[field.name] === null || (usual !== null && texts[field.name] === encode(field, usual))) continue;
-      parts.set(field.name, encodeURIComponent(texts[field.name]));
+      const text = encode(field, values[field.name]);
+      const usual = begins[field.name];
+      if (text !== null && (usual === null || text !== encode(field, usual))) parts.set(field.name, encodeURIComponent(text));
+      Object.assign(begins, brought[field.name]?.[text] ?? brought[field.name]?.["*"]);
     }
     const left = [];
     const length = () => [...parts].reduce((sum, [name, text]) => sum + name.length + text.length + 2, 0);
@@ -153,35 +146,25 @@
 
   /** The controls changed. @param {Array} values in the order of the fields */
   function changed(values) {
-    if (!started) { // the link has not been read yet
-      for (const place of touched) own.set(place, values[place]);
-      touched.clear();
-      return;
-    }
+    if (!held) return; // the link has not been read yet
+    // Of a text the server hears when it is left: each key would send all that was written.
+    const differs = (field, i) => field.element && field.kind !== "text" && `${held[i]}` !== `${values[i]}`;
+    if (fields.some(differs)) looking ||= setTimeout(look, TOGETHER);
     held = values;
     document.dispatchEvent(new Event("specdemo-link"));
     timer ||= setTimeout(write, PAUSE); // not put off by further changes, which may come without end
   }
 
-  // Which control a person, not the link, is changing before the link was read.
-  for (const kind of ["input", "change", "click"]) {
-    document.addEventListener(kind, (event) => {
-      if (started || !event.isTrusted) return;
-      const place = fields.findIndex((field) => field.element && event.target.closest?.(`#${field.element}`));
-      if (place >= 0) touched.add(place);
-    }, true);
-  }
-
-  /** Updates of all controls, in the order of the fields: what a person changed meanwhile, nothing for the others. */
-  function mine() {
-    const update = (place) => ({ __type__: "update", ...(own.has(place) ? { value: own.get(place) } : {}) });
-    return fields.filter((field) => field.element).map((_, place) => update(place));
+  /** Lets the server say what the page would do with the controls as they are. */
+  function look() {
+    looking = 0;
+    document.getElementById("panel-look").click();
   }
 
   /** A value that no control holds changed. */
   function set(name, value) {
     extra[name] = value;
-    if (started) changed(held);
+    changed(held);
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
@@ -222,21 +205,41 @@
 
   // ---- from the server -----------------------------------------------------------------------------------------
 
+  /** Controls do not take what a person does while a link is on its way, which says what they hold. */
+  function keepStill(waiting) {
+    for (const element of document.querySelectorAll(`${fields.filter((f) => f.element).map((f) => "#" + f.element)}, .chip`)) {
+      element.inert = waiting;
+    }
+  }
+
+  /** The page stands. The server reads its link; without one, the controls hold what the page begins with. */
+  function begin(values) {
+    if (!Object.keys(opened).length) {
+      ready(PLAIN, values);
+      return;
+    }
+    keepStill(true);
+    document.getElementById("link-read").click();
+  }
+
   /**
    * The link was read, and the controls hold what it says.
    * @param {?{page: Object<string, *>, notices: string[]}} said nothing where a request failed
    * @param {Array} values in the order of the fields
    */
   function ready(said, values) {
-    started = true;
+    keepStill(false);
+    held = values;
     Object.assign(extra, { ...said?.page, ...extra }); // what a person changed meanwhile is newer
     notices.add(said ? [...unsaid, ...said.notices] : ["This link could not be read: reload the page."]);
     changed(values);
+    if (said !== PLAIN) looking ||= setTimeout(look, TOGETHER);
     window.SpecDemoPanel.dim();
     if (extra.view === "talk") window.SpecDemoTalk.enter();
-    early?.removeAttribute("aria-busy");
-    early?.click();
+    pressedFirst?.removeAttribute("aria-busy");
+    pressedFirst?.click();
     if (said?.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
+    if (extra.autorun) document.getElementById("link-start").click();
   }
 
   /** Opens the link's recording. In the talk view it waits for the speaker. */
@@ -248,7 +251,6 @@
 
   /** The server has decided whether the run starts at once. @param {{start: boolean, notices: string[]}} said */
   function told(said) {
-    if (!said?.page.autorun) return;
     notices.add(said.notices);
     // Unless a person was quicker.
     if (said.start && extra.autorun) document.querySelector(`#run-row .on-${document.documentElement.dataset.tab}`).click();
@@ -262,15 +264,15 @@
     set("recording", Number(/^recording-(\d+)$/.exec(pressed.id)?.[1] || 0));
     if (!pressed.matches(".start")) return;
     notices.putAside();
-    if (started) return;
+    if (held) return;
     // The controls do not say yet what is to run, so the press waits for that.
     event.stopImmediatePropagation();
-    early = pressed;
-    early.setAttribute("aria-busy", "true");
+    pressedFirst = pressed;
+    pressed.setAttribute("aria-busy", "true");
   }, true);
 
   /** Whether the controls have the values of the link. */
-  const wasRead = () => started;
+  const wasRead = () => held !== null;
 
-  window.SpecDemoLinks = { opened, toQuery, race, changed, mine, set, ready, wasRead, told, copy, address };
+  window.SpecDemoLinks = { opened, begin, toQuery, race, changed, set, ready, wasRead, told, copy, address };
 })();

@@ -28,6 +28,7 @@
 
   /** Dims what the open tab does not use; its reason stands above it, and the keyboard passes over it. */
   function dim() {
+    if (!window.SpecDemoLinks.wasRead()) return; // until then nothing of the panel can be used
     const { tab } = page.dataset;
     const unused = new Map();
     for (const [on, elements, reason, state] of UNUSED) {
@@ -43,6 +44,16 @@
 
   for (const kind of ["change", "click"]) {
     document.addEventListener(kind, () => requestAnimationFrame(dim));
+  }
+
+  /** Updates of a lane's options: those that its method and acceptance rule read are shown. @returns {object[]} */
+  function options(method, acceptance, tree) {
+    const { options: names, rules, methods } = window.SpecDemoLinkTable.lanes;
+    const { reads, note } = methods[method] || { reads: [], note: "" };
+    const shown = (name) => reads.includes(name) && (!rules[name] || rules[name].includes(acceptance));
+    const isTree = shown("tree_nodes") && tree !== "0";
+    const more = { gamma: { info: note || null, label: isTree ? "γ, depth of the draft tree" : "γ, tokens drafted per round" } };
+    return names.map((name) => ({ __type__: "update", visible: shown(name), ...more[name] }));
   }
 
   /** Opens or closes the settings, which a small screen keeps in a sheet. */
@@ -82,5 +93,5 @@
     target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
   }, true);
 
-  window.SpecDemoPanel = { dim, toggleSettings, used };
+  window.SpecDemoPanel = { dim, options, toggleSettings, used };
 })();

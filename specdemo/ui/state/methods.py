@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from specdemo.drafters import DRAFTERS, PARTS, DrafterSpec, first_choice, offered_with
 from specdemo.servers.catalog import offered
-from specdemo.ui.panel.server_choice import PREFIX
+from specdemo.ui.state.server_choice import PREFIX
 
 PLAIN = "plain"
 UNQUANTIZED = "plain_unquantized"

@@ -1,24 +1,22 @@
-"""The panel as one request: its values are parsed once a run, here."""
+"""The panel as one request: its state becomes the settings of its lanes, here and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.request import PairRequest
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.panel.lane_controls import LANE_INPUTS, lane_settings, whole
-from specdemo.ui.panel.methods import UNQUANTIZED
-from specdemo.ui.panel.pair_controls import PAIR_INPUTS, pair_request
-from specdemo.ui.panel.server_choice import server_of
+from specdemo.ui.state.lanes import lane_settings, whole
+from specdemo.ui.state.methods import UNQUANTIZED
+from specdemo.ui.state.pairs import pair_request
+from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.state import PageState, PairChoice
 
-SHARED = ("temperature", "top_k", "top_p", "seed", "chat", "engine", "max_new_tokens", "ignore_eos")
-"""The settings that all lanes share, in the order of the panel's values."""
-FIRST_LANE = PAIR_INPUTS + 1 + len(SHARED)
-"""Where the lanes' values begin; before them stand the pair's, the prompt and the shared settings."""
+SHARED = tuple(field.name for field in fields(Settings) if field.name in PageState.model_fields)
+"""The settings that all lanes share."""
 NO_LANE_DRAFTS = "no lane drafts in a way that could be measured; set one to “Speculative: …” in the panel."
 NO_LANE_THERE = "no lane of the panel drafts on this server; set one to “Speculative”."
 
@@ -43,19 +41,19 @@ class PanelRequest:
     """What the panel asks for.
 
     Attributes:
-        pair_values: of the controls that name the pair; they need only be valid where a lane runs here.
+        choice: names the pair; it need only be valid where a lane runs here.
         prompt: of all lanes.
         lanes: those that are on.
     """
 
-    pair_values: tuple[Any, ...]
+    choice: PairChoice
     prompt: str
     lanes: tuple[PanelLane, ...]
 
     @property
     def server(self) -> str | None:
         """The server that stands in the pair's place, if one does."""
-        return server_of(self.pair_values[0])
+        return server_of(self.choice.pair)
 
     @property
     def pair(self) -> PairRequest:
@@ -64,7 +62,7 @@ class PanelRequest:
         Raises:
             PairError: a server stands in their place, or they cannot be had.
         """
-        return pair_request(*self.pair_values)
+        return pair_request(self.choice)
 
     def lane_requests(self) -> tuple[LaneRequest, ...]:
         """The lanes, each with the pair that decodes it.
@@ -75,7 +73,7 @@ class PanelRequest:
         pair = self.pair if any(lane.settings.server is None for lane in self.lanes) else None
 
         def pair_of(lane: PanelLane) -> PairRequest | None:
-            if lane.settings.server is not None:
+            if lane.settings.server is not None or pair is None:
                 return None
             return pair.unquantized_target() if lane.unquantized else pair
 
@@ -96,28 +94,27 @@ class PanelRequest:
         raise SettingsError("lanes", NO_LANE_DRAFTS if self.server is None else NO_LANE_THERE)
 
 
-def panel_request(values: Sequence[Any]) -> PanelRequest:
-    """Parse the values of ``Controls.inputs()``.
+def panel_request(state: PageState) -> PanelRequest:
+    """What the panel of a page in this state asks for.
 
     Raises:
         SettingsError: a value is missing or out of range; names the field.
         SpecDemoError: the same for one lane; names its number too.
     """
-    shared = _shared(values[PAIR_INPUTS + 1 : FIRST_LANE])
+    shared = _shared(state)
     lanes = []
-    for number, begin in enumerate(range(FIRST_LANE, len(values), LANE_INPUTS), start=1):
-        method, *options = values[begin : begin + LANE_INPUTS]
+    for number, lane in enumerate(state.lanes, start=1):
         try:
-            settings = lane_settings(method, *options, **shared)
+            settings = lane_settings(lane, **shared)
         except SettingsError as error:
             raise SpecDemoError(f"Lane {number}, {error}") from error
         if settings is not None:
-            lanes.append(PanelLane(number, settings, method == UNQUANTIZED))
-    return PanelRequest(tuple(values[:PAIR_INPUTS]), values[PAIR_INPUTS] or "", tuple(lanes))
+            lanes.append(PanelLane(number, settings, lane.method == UNQUANTIZED))
+    return PanelRequest(state, state.prompt or "", tuple(lanes))
 
 
-def _shared(values: Sequence[Any]) -> dict[str, Any]:
-    given = dict(zip(SHARED, values, strict=True))
+def _shared(state: PageState) -> dict[str, Any]:
+    given = {name: getattr(state, name) for name in SHARED}
     for name in ("top_k", "seed", "max_new_tokens"):
         given[name] = whole(name, given[name])
     given["chat"] = None if given["chat"] else False
