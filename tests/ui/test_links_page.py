@@ -318,6 +318,7 @@ def test_prompts_of_any_length_run_and_stay(
         expect(other.locator("#prompt textarea")).to_have_value(prompt)
     else:
         expect(other.locator(".link-notices")).to_contain_text("The prompt was too long for this link")
+        expect(other.locator("#prompt textarea")).to_have_value("")
 
 
 @pytest.mark.parametrize("failure", [413, 429, "abort"])

@@ -109,6 +109,7 @@
     const { [WITHOUT]: without, ...texts } = { ...read(location.search), ...read(location.hash) };
     for (const name of (without || "").split(",").filter((part) => part in LONG && !history.state?.long?.[part])) {
       unsaid.push(`The ${LONG[name]} was too long for this link, which leaves it out.`);
+      texts[name] ??= ""; // no other stands in for it
     }
     return { ...history.state?.long, ...texts };
   })();
