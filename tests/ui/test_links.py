@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -19,7 +20,7 @@ from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
 from specdemo.ui.links.from_recording import query_of
 from specdemo.ui.links.links import from_query
-from specdemo.ui.links.page import ON_A_SERVER, start_flags
+from specdemo.ui.links.page import NO_PROMPT, ON_A_SERVER, start_flags, taken_over
 from specdemo.ui.page import build
 from specdemo.ui.state.request import panel_request
 from specdemo.ui.state.state import CUSTOM, PageState, PairChoice, lane_parameter, parameters
@@ -174,6 +175,14 @@ def test_strangers_choose_from_the_catalogue_only(monkeypatch: pytest.MonkeyPatc
     assert "this public page runs the pairs of its catalogue only" in notices[0]
 
 
+def test_what_a_link_cannot_have_does_not_start_as_something_else() -> None:
+    """Guards autorun: the usual pair ran where the link named a server that is not configured."""
+    values, notices = read("pair=server:nope&autorun=1")
+    assert (values["pair"], values["autorun"]) == ("builtin", False)
+    assert [notice.split(" ")[0] for notice in notices] == ["pair:", "autorun"]
+    assert read("utm_source=x&gama=3&autorun=1")[0]["autorun"]
+
+
 def test_a_link_that_starts_at_once_fetches_nothing_to_ones_own_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,3 +229,13 @@ def test_the_settings_of_a_recording_are_a_link_that_can_be_read() -> None:
             assert (found["method"] == "plain") == (settings.strategy == "autoregressive")
             assert (values["length"], values["temperature"]) == (settings.max_new_tokens, settings.temperature)
         assert values[lane_parameter(len(recording.traces) + 1, "method")] == "none"
+
+
+def test_a_recording_without_its_prompt_leaves_the_panels_prompt() -> None:
+    """It may have been given as ids; an emptied prompt could not be run."""
+    recording = shipped()[0]
+    panel = dict.fromkeys(("prompt", "seed"))
+    prompt, *_, said = taken_over(panel, recording)
+    assert (prompt, said["notices"]) == (recording.prompt, [])
+    prompt, seed, *_, said = taken_over(panel, replace(recording, prompt=None))
+    assert (prompt, seed, said["notices"]) == (gr.skip(), recording.traces[0].settings.seed, [NO_PROMPT])

@@ -65,6 +65,7 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """
     known = {each.name: each for each in parameters()}
     given, notices = migrated(query, known)
+    strange = len(notices)
     begins = {name: each.default for name, each in known.items()}
     values: dict[str, Any] = {}
     for name, parameter in known.items():
@@ -78,6 +79,9 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
             except ValueError as reason:
                 notices.append(f"{name}: “{shorten(given[name])}” is ignored; {reason}")
         begins |= brought_by(name, values[name])
+    if values["autorun"] and len(notices) > strange:  # what it asks for is not what would run
+        values["autorun"] = False
+        notices.append("autorun waits for you: check the panel, then press Run.")
     if len(notices) > MOST_NOTICES:
         notices = [*notices[: MOST_NOTICES - 1], f"{len(notices) - MOST_NOTICES + 1} more parameters are ignored."]
     return values, notices

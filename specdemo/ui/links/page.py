@@ -11,6 +11,7 @@ import gradio as gr
 from specdemo.errors import SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
+from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
@@ -29,6 +30,7 @@ WEB = Path(__file__).parents[1] / "web"
 SCRIPTS = ("notices.js", "links.js", "panel.js", "run-row.js", "tabs.js", "caption.js", "talk.js")
 """In the order in which they must be loaded."""
 ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
+NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has."
 BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
 OPENED = "() => window.SpecDemoLinks.opened"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
@@ -94,12 +96,21 @@ def connect_use(controls: Controls, use: gr.Button, recordings: SessionRecording
         recording = recordings.get(request.session_hash or "")
         if recording is None:
             return [*(gr.skip() for _ in panel), gr.skip(), {"query": None, "notices": [GONE]}]
-        query = query_of(recording)
-        values, notices = from_query(query)
-        return [*updates(panel, values), _wishes(values), {"query": query, "notices": notices}]
+        return taken_over(panel, recording)
 
     event = use.click(take_over, None, [*panel.values(), controls.wished, used], **QUIET)
     event.then(None, used, None, js=USED, **QUIET)
+
+
+def taken_over(panel: Mapping[str, Any], recording: Recording) -> list[Any]:
+    """Updates of the panel's controls to what a recording ran with; its wishes, and what is said."""
+    query = query_of(recording)
+    values, notices = from_query(query)
+    found = dict(zip(panel, updates(panel, values), strict=True))
+    if recording.prompt is None:
+        found["prompt"] = gr.skip()
+        notices.append(NO_PROMPT)
+    return [*found.values(), _wishes(values), {"query": query, "notices": notices}]
 
 
 def updates(
