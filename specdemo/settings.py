@@ -8,7 +8,7 @@ from numbers import Real
 from operator import index
 from typing import Any
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, registered
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
 from specdemo.errors import SettingsError, quoted
 
 STRATEGIES = ("autoregressive", "speculative", "assisted")
@@ -101,7 +101,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, STRATEGIES)
-        _one_of("drafter", self.drafter, registered())
+        _one_of("drafter", self.drafter, DRAFTERS)
         _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
         _one_of("engine", self.engine, ENGINES)
         self._whole("gamma", 1, MAX_GAMMA, "drafted tokens a round")
@@ -128,8 +128,8 @@ class Settings:
             )
         if self.chat is not None and not isinstance(self.chat, bool):
             raise SettingsError("chat", f"must be True, False or None, not {quoted(self.chat)}.")
-        if self.strategy == "assisted" and DRAFTERS[self.drafter].assisted is None:
-            theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted is not None)
+        if self.strategy == "assisted" and not DRAFTERS[self.drafter].assisted:
+            theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted)
             raise SettingsError(
                 "drafter",
                 f"'assisted' drafts with {theirs}; for {DRAFTERS[self.drafter].label} choose 'speculative'.",
@@ -263,10 +263,10 @@ def _span(low: int, high: int | None, number: int | None) -> str:
     return f"of at least {low}" + (" and below 2**53" if number is not None and number > LARGEST_WHOLE else "")
 
 
-def _integer(value: object) -> int | None:
+def _integer(value: Any) -> int | None:
     """A whole number of any library as an int; None for everything else, True and False included."""
     try:
-        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]  # for which it raises
+        return None if isinstance(value, bool) else index(value)
     except TypeError:
         return None
 

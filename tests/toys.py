@@ -172,7 +172,7 @@ def build_head(
     vocabulary = text.vocab_size
     drafted = draft_vocabulary or vocabulary
     last = text.num_hidden_layers - 1
-    described = {"taps": (min(1, last), last // 2, last), **flags}
+    described = {"aux_layers": (min(1, last), last // 2, last), **flags}
     torch.manual_seed(seed)
     config = Eagle3Config("a toy head", layer, vocabulary, drafted, text.hidden_size, **described)
     head = specdemo.Eagle3Head(config, own_embeddings=own_embeddings).requires_grad_(False).eval()
@@ -186,7 +186,7 @@ def build_head(
 def fit_head(head: specdemo.Eagle3Head, target: PreTrainedModel, ids: Sequence[int]) -> specdemo.Eagle3Head:
     """The head with an output layer, by least squares, that often says what the target says in this text."""
     count = len(ids) - 2
-    hidden = EagerRunner(target, taps=head.taps).forward(ids[:-2], keep=0).hidden
+    hidden = EagerRunner(target, aux_layers=head.aux_layers).forward(ids[:-2], keep=0).hidden
     table, positions = head.embeddings(target), torch.arange(count).unsqueeze(0)
     with torch.no_grad():
         fed = torch.nn.functional.embedding(torch.tensor(ids[1:-1]), table)

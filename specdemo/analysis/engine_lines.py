@@ -1,7 +1,6 @@
 """A setting as the lines that set it in the engines people run.
 
-What drafts, each drafter's row says itself (``DrafterSpec.elsewhere``); here is what stands around it. The options
-are those of transformers 5.23 (``GenerationConfig``), of vLLM's ``--speculative-config``
+The options are those of transformers 5.23 (``GenerationConfig``), of vLLM's ``--speculative-config``
 (docs.vllm.ai, features/speculative_decoding), of SGLang's server arguments (docs.sglang.io,
 advanced_features/speculative_decoding) and of ``llama-server --help``.
 """
@@ -19,6 +18,31 @@ from specdemo.settings import LOSSY_RULES, Settings
 
 ENGINES = {"transformers": "transformers", "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 """What can be asked for, and what people call it."""
+DRAFTING = {
+    "model": {
+        "transformers": "assistant_model=draft",
+        "vllm": '{{"method": "draft_model", "model": {draft}, "num_speculative_tokens": {gamma}}}',
+        "sglang": "--speculative-algorithm STANDALONE --speculative-draft-model-path {draft} \\\n"
+        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
+        "llama.cpp": "-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
+    },
+    "prompt_lookup": {
+        "transformers": "prompt_lookup_num_tokens={gamma},\n    max_matching_ngram_size={lookup_ngram}",
+        "vllm": '{{"method": "ngram", "num_speculative_tokens": {gamma}, "prompt_lookup_max": {lookup_ngram}, '
+        '"prompt_lookup_min": 1}}',
+        "sglang": "--speculative-algorithm NGRAM --speculative-num-draft-tokens {rows}",
+        "llama.cpp": "--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
+        "--spec-ngram-simple-size-m {gamma}",
+    },
+    "early_exit": {"transformers": "assistant_early_exit={exit_layer}"},
+    "eagle3": {
+        "vllm": '{{"method": "eagle3", "model": {head}, "num_speculative_tokens": {gamma}}}',
+        "sglang": "--speculative-algorithm EAGLE3 --speculative-draft-model-path {head} \\\n"
+        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
+        "llama.cpp": "-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
+    },
+}
+"""How engines are told to draft so, by drafter; what stands in no row cannot be had there."""
 MOVED = "inputs = inputs.to(target.device)"
 BUILTIN = "assets/builtin/target"
 UNKNOWN = {"target": "TARGET", "draft": "DRAFT", "head": "HEAD"}
@@ -50,7 +74,7 @@ def engine_lines(
         raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(ENGINES)}.")
     known = {**UNKNOWN, **models, "dtype": dtype}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
-    elsewhere = spec.elsewhere.get(engine) if spec is not None else ""
+    elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
     other = "Run it plain, or advise again without this method."
     if elsewhere is None:
         return f"# {ENGINES[engine]} has no {spec.label}. {other}"

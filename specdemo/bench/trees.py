@@ -114,9 +114,9 @@ def _check(runner: EagerRunner, nodes: int, tree: bool) -> float:
     """Seconds of one verify; the runner is as before."""
     length, drafted = runner.length, torch.full((nodes,), TOKEN)
     parents = [max(0, slot - 2) for slot in range(1, nodes + 1)]
-    branches = Tree(parents).branches(length) if tree and nodes else None
+    tree_mask = Tree(parents).mask(length) if tree and nodes else None
     began = now(runner.device)
-    runner.forward([TOKEN], nodes + 1, drafted, branches)
+    runner.forward([TOKEN], nodes + 1, drafted, tree_mask)
     took = now(runner.device) - began
     runner.rollback_to(length)
     return took

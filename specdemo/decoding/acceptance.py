@@ -54,8 +54,8 @@ def of_drafted(rows: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
     return rows[:, : drafted.shape[1]].gather(2, drafted.unsqueeze(-1)).squeeze(-1)
 
 
-def certain(drafted: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """The one-hot q of a drafter that had no choice: (B, γ) gives (B, γ, V), in the width and type of ``p``."""
+def one_hot(drafted: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """The q of tokens that were not drawn: (B, γ) gives (B, γ, V), as wide and of the type of ``p``."""
     return torch.nn.functional.one_hot(drafted, p.shape[-1]).to(p.dtype)
 
 
@@ -78,7 +78,7 @@ def rejection_sampling(
     Leviathan et al., arXiv 2211.17192, algorithm 1; Chen et al., arXiv 2302.01318, algorithm 2.
     """
     p = sampler.probabilities(scores)
-    q = certain(drafted, p) if q is None else q
+    q = one_hot(drafted, p) if q is None else q
     p_drafted, q_drafted = of_drafted(p, drafted), of_drafted(q, drafted)
     # Strictly less: with p = 0 and u = 0 the token must not pass.
     accepted = leading(sampler.uniforms(*drafted.shape) * q_drafted < p_drafted)
@@ -133,7 +133,7 @@ def block_verification(
     The recorded acceptance probability of token i is wᵢ, that of its whole prefix.
     """
     p = sampler.probabilities(scores)
-    q = certain(drafted, p) if q is None else q
+    q = one_hot(drafted, p) if q is None else q
     ratios = of_drafted(p, drafted) / of_drafted(q, drafted)
     weights = [p.new_ones(len(p))]
     for ratio in ratios.unbind(1):

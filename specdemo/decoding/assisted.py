@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from transformers import GenerationConfig, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
-from specdemo.decoding.acceptance import Verdict
 from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.engines.model_views import observable
 from specdemo.decoding.lane import Lane, Outcome, Step
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.readings import finite
+from specdemo.decoding.tree_acceptance import TreeVerdict
 from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class AssistedObserver(BaseStreamer):
         if draft is not None:
             draft.register_forward_hook(self._after_draft_step)
 
-    def _after_draft_step(self, model: nn.Module, inputs: tuple, output: object) -> None:
+    def _after_draft_step(self, model: nn.Module, inputs: tuple, output: Any) -> None:
         self._draft_logits.append(output.logits[:, -1].float())
 
     def _before_verify(self, model: nn.Module, inputs: tuple, kwargs: dict) -> None:
@@ -142,7 +142,7 @@ class AssistedObserver(BaseStreamer):
         fed = kwargs["input_ids"][0].tolist()
         self._drafted = tuple(fed[len(self._lane.committed) - self._cached :])
 
-    def _after_verify(self, model: nn.Module, inputs: tuple, output: object) -> None:
+    def _after_verify(self, model: nn.Module, inputs: tuple, output: Any) -> None:
         self._logits = output.logits[0, -len(self._drafted) - 1 :].float()
         self._lane.clock.lap("verify")
 
@@ -170,28 +170,27 @@ class AssistedObserver(BaseStreamer):
     def _step(self, emitted: list[int]) -> Step:
         lane, sampler = self._lane, self._lane.sampler
         drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
-        prefix = list(lane.committed)
-        scores = sampler.scores(self._logits.to(sampler.device), prefix, self._drafted)
-        q_scores = self._draft_scores(prefix)
+        q_scores = self._draft_scores()
+        proposal = Proposal.known(self._drafted, q_scores)
+        scores = sampler.scores(self._logits.to(sampler.device), lane.committed, proposal.paths())
         # The emitted tokens are the drafted ones as far as they were kept: a replaced one always differs.
         same = [a == b for a, b in zip(emitted, self._drafted, strict=False)]
         passed = same.index(False) if False in same else len(same)
         chance = _chances(scores, drafted, q_scores, lane)
         kept = lane.commit(emitted)
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
-        verdict = Verdict(torch.tensor([passed]), torch.tensor([own]), chance)
-        proposal = Proposal.known(self._drafted, q_scores)
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
-        path = range(1, passed + 1)
-        return lane.step(Outcome(scores, own, kept, passed, self._drafted, proposal, verdict, path))
+        verdict = TreeVerdict(range(1, passed + 1), own, chance)
+        return lane.step(Outcome(scores, own, kept, self._drafted, proposal, verdict))
 
-    def _draft_scores(self, prefix: list[int]) -> torch.Tensor | None:
+    def _draft_scores(self) -> torch.Tensor | None:
         """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""
         if not self._drafted or not self._draft_logits:
             return None
-        logits = torch.cat(self._draft_logits[-len(self._drafted) :]).to(self._lane.sampler.device)
-        return self._lane.sampler.scores(logits, prefix, self._drafted)
+        lane, paths = self._lane, Proposal.known(self._drafted).paths()
+        logits = torch.cat(self._draft_logits[-len(self._drafted) :]).to(lane.sampler.device)
+        return lane.sampler.scores(logits, lane.committed, paths)
 
 
 def _chances(

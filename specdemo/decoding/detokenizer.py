@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -30,7 +31,8 @@ class Detokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase | None, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        # The library's own tokenizer, where there is one, without transformers' work around it.
+        self._decoder: Any = getattr(tokenizer, "backend_tokenizer", None) or tokenizer
         self._before = [] if tokenizer is None else self._ending(prompt_ids)
         self._text = "" if tokenizer is None else self._decode(self._before)
         # The prompt may end inside a character, whose bytes can spoil how those before them read.
@@ -95,10 +97,11 @@ class Detokenizer:
         return self._name(token_id)[:4].upper() in ("<0X8", "<0X9", "<0XA", "<0XB")
 
     def _name(self, token_id: int) -> str:
+        assert self._tokenizer is not None
         return str(self._tokenizer.convert_ids_to_tokens(int(token_id)))
 
     def _decode(self, ids: Sequence[int], named: bool = False) -> str:
-        return (self._backend or self._tokenizer).decode(ids, skip_special_tokens=not named)
+        return self._decoder.decode(ids, skip_special_tokens=not named)
 
 
 def _nameless(token_id: int) -> str:

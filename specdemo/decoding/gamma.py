@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from specdemo.decoding.lane import Step
+from specdemo.decoding.lane import Lane, Step
 from specdemo.settings import MAX_GAMMA, Settings
 from specdemo.theory import expected_tokens
 
@@ -16,29 +14,6 @@ PAUSES = (8, 64)
 """Rounds of the first pause, and of the longest: each is twice as long as the one before."""
 PAYS = 0.98
 """Drafting pauses where its best promises less than this share of plain decoding's speed."""
-
-
-class GammaPolicy(Protocol):
-    """Chooses γ before a round and sees what came of it."""
-
-    def next(self) -> int:
-        """Tokens to draft in the next round."""
-
-    def observe(self, step: Step) -> None:
-        """A round ended."""
-
-
-class FixedGamma:
-    """The γ of the settings, always."""
-
-    def __init__(self, gamma: int) -> None:
-        self._gamma = gamma
-
-    def next(self) -> int:
-        return self._gamma
-
-    def observe(self, step: Step) -> None:
-        """Nothing to learn."""
 
 
 class Costs:
@@ -88,6 +63,7 @@ class AdaptiveGamma:
         self._pause = PAUSES[0]
 
     def next(self) -> int:
+        """Tokens to draft in the next round."""
         if not self._costs.known:
             return self._start
         if self._left:
@@ -107,6 +83,7 @@ class AdaptiveGamma:
         return 0
 
     def observe(self, step: Step) -> None:
+        """A round ended."""
         accepted, drafted = step.outcome.accepted, len(step.outcome.drafted)
         self._left = max(self._left - 1, 0)
         self._tried += bool(drafted)
@@ -117,11 +94,15 @@ class AdaptiveGamma:
             self._costs.observe(drafted, step.phases["draft"], step.phases["verify"] + step.phases["other"])
 
 
-def gamma_policy(settings: Settings, shared: Costs | None = None) -> GammaPolicy:
-    """What these settings ask for; adaptive γ starts at the settings' γ."""
-    if not settings.adaptive_gamma:
-        return FixedGamma(settings.gamma)
-    return AdaptiveGamma(settings.gamma, MAX_GAMMA, shared)
+def adaptive_gamma(settings: Settings, shared: Costs | None = None) -> AdaptiveGamma | None:
+    """Starts at the γ of the settings; None where that is always the γ."""
+    return AdaptiveGamma(settings.gamma, MAX_GAMMA, shared) if settings.adaptive_gamma else None
+
+
+def next_gamma(lane: Lane, adaptive: AdaptiveGamma | None) -> int:
+    """Tokens to draft in a lane's next round, never past its end: a round also emits one of the target's own."""
+    gamma = lane.settings.gamma if adaptive is None else adaptive.next()
+    return min(gamma, lane.remaining - 1)
 
 
 class Decayed:

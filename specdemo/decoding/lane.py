@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from specdemo.decoding.acceptance import Rule, Verdict
 from specdemo.decoding.clock import LaneClock, Phase
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree_acceptance import TreeRule, TreeVerdict
-from specdemo.models.pair import ModelPair
+from specdemo.decoding.tree_acceptance import TreeVerdict, judge
+from specdemo.models.pair import ModelPair, device_of
 from specdemo.rounds import Stop
 from specdemo.settings import Settings
 
@@ -25,21 +24,27 @@ class Outcome:
         scores: (γ+1, V) the target's processed scores.
         token: the target's own token.
         kept: how many of the accepted tokens and the target's own entered the output; fewer where the lane ended.
-        passed: how many drafted tokens the rule accepted: the leading ones of a chain, a path of a tree.
         drafted: ids of the γ drafted tokens.
         proposal: where they came from.
-        verdict: the rule's, of one round; None where nothing was drafted.
-        path: slots of the accepted tokens, from a child of the root down.
+        verdict: what was decided of them; None in a plain step.
     """
 
     scores: torch.Tensor
     token: int
     kept: int
-    passed: int = 0
     drafted: Sequence[int] = ()
     proposal: Proposal = NOTHING_DRAFTED
-    verdict: Verdict | TreeVerdict | None = None
-    path: Sequence[int] = ()
+    verdict: TreeVerdict | None = None
+
+    @property
+    def path(self) -> Sequence[int]:
+        """Slots of the tokens that the rule accepted, from a child of the root down."""
+        return () if self.verdict is None else self.verdict.path
+
+    @property
+    def passed(self) -> int:
+        """How many drafted tokens the rule accepted."""
+        return len(self.path)
 
     @property
     def accepted(self) -> int:
@@ -114,31 +119,12 @@ class Lane:
                 break
         return kept
 
-    def accept(self, rule: Rule, proposal: Proposal, logits: torch.Tensor) -> Outcome:
-        """Judge the drafted tokens by the target's ``logits`` (γ+1, V), and commit those that pass and one more.
-
-        Only here is anything asked of the device, once: on a GPU all of the round has been on its way until now.
-        """
-        sampler, drafted = self.sampler, proposal.tokens.to(logits.device)
-        scores = sampler.scores(logits, self.committed, proposal.ids if sampler.remembers else ())
-        q = None if proposal.q is None else proposal.q.unsqueeze(0)
-        verdict = rule(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
-        *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-        path = range(1, passed + 1)
-        return Outcome(scores, token, self.commit([*ids[:passed], token]), passed, ids, proposal, verdict, path)
-
-    def accept_tree(self, rule: TreeRule, proposal: Proposal, logits: torch.Tensor) -> Outcome:
-        """The same for a draft tree, of whose paths one is kept; ``logits`` (n+1, V) are those of its slots."""
-        sampler, tree, ids = self.sampler, proposal.tree, proposal.ids
-        if sampler.remembers:
-            paths = [[ids[slot - 1] for slot in tree.path(end)] for end in range(len(ids) + 1)]
-            each = zip(logits.split(1), paths, strict=True)
-            scores = torch.cat([sampler.scores(row, [*self.committed, *path]) for row, path in each])
-        else:
-            scores = sampler.scores(logits, self.committed)
-        verdict = rule(scores, proposal, sampler)
-        kept = self.commit([*(ids[slot - 1] for slot in verdict.path), verdict.token])
-        return Outcome(scores, verdict.token, kept, len(verdict.path), ids, proposal, verdict, verdict.path)
+    def accept(self, proposal: Proposal, logits: torch.Tensor) -> Outcome:
+        """Judge the drafted tokens by the target's ``logits`` (γ+1, V), commit those that pass and one more."""
+        scores = self.sampler.scores(logits, self.committed, proposal.paths())
+        drafted, verdict = judge(self.settings, scores, proposal, self.sampler)
+        kept = self.commit([*(drafted[slot - 1] for slot in verdict.path), verdict.token])
+        return Outcome(scores, verdict.token, kept, drafted, proposal, verdict)
 
     def emit(self, logits: torch.Tensor) -> Outcome:
         """Take one token from the target's ``logits`` (1, V): the prefill, or a step of plain decoding."""
@@ -154,16 +140,16 @@ class Lane:
 def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:
     """A lane that has not begun; rows of a batch share a ``clock``."""
     context = pair.context_for(settings)
-    room = settings.max_new_tokens if context is None else context - len(ids)
+    space = settings.max_new_tokens if context is None else context - len(ids)
     if context is not None and settings.strategy == "assisted" and settings.needs is None:
         # transformers looks up γ tokens however few are left, and the target reads all of them.
-        room = max(min(room, room - settings.gamma + 2), 1)
+        space = max(min(space, space - settings.gamma + 2), 1)
     return Lane(
         settings=settings,
         prompt_ids=ids,
         eos_ids=frozenset() if settings.ignore_eos else pair.eos_ids,
-        budget=min(settings.max_new_tokens, room),
-        limited_by="length" if settings.max_new_tokens <= room else "context",
+        budget=min(settings.max_new_tokens, space),
+        limited_by="length" if settings.max_new_tokens <= space else "context",
         sampler=Sampler(settings, pair.vocabulary, pair.device),
         clock=clock or lane_clock(pair),
     )
@@ -171,5 +157,5 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
 
 def lane_clock(pair: ModelPair) -> LaneClock:
     """A clock that waits for all devices of a pair."""
-    devices = [m.get_input_embeddings().weight.device for m in pair.models]
+    devices = [device_of(model) for model in pair.models]
     return LaneClock(*devices, *([] if pair.head is None else [pair.head.device]))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import Tree
+from specdemo.decoding.tree import Tree, TreeMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,7 @@ class Proposal:
 
     Attributes:
         tokens: (γ,) the drafted ids, at most the number asked for, on the device where they were chosen.
-        q: (γ, V) the distributions the tokens were really drawn from; None if the choice was certain.
+        q: (γ, V) the distributions the tokens were really drawn from; None if they are one-hot.
         scores: (γ, ≤V) what the distributions came from, for the record; None if there were none.
         source: where in prompt and output the tokens were copied from, if they were.
         parents: (γ,) the slot that each token follows in a draft tree, see :class:`specdemo.decoding.tree.Tree`;
@@ -46,6 +46,20 @@ class Proposal:
         """Who follows whom."""
         return Tree(range(len(self)) if self.parents is None else self.parents)
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether each token follows the one before."""
+        return self.parents is None
+
+    def tree_mask(self, begin: int) -> TreeMask | None:
+        """How the target reads the last committed token and these behind ``begin`` tokens; None of a chain."""
+        return None if self.is_chain else self.tree.mask(begin)
+
+    def paths(self) -> Iterator[list[int]]:
+        """The drafted ids on the way to each slot, its own included; none to that of the last committed token."""
+        for slot in range(len(self) + 1):
+            yield [self.ids[each - 1] for each in self.tree.path(slot)]
+
     @cached_property
     def ids(self) -> tuple[int, ...]:
         """The tokens on the host; the first reading waits for the device."""
@@ -67,15 +81,16 @@ class Draft:
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
         """The next drafted token, (1,), from the logits (1, V) that the model gave for it."""
-        drafted = [int(t) for t in self._tokens] if self._sampler.remembers else ()
+        sampler = self._sampler
+        drafted = [[int(t) for t in self._tokens]] if sampler.history_dependent else ()
         # Judged, drawn and recorded on the target's device, wherever the draft runs.
-        scores = self._sampler.scores(logits.to(self._sampler.device), [*self._committed, *drafted])
+        scores = sampler.scores(logits.to(sampler.device), self._committed, drafted)
         self._scores.append(scores)
-        if self._sampler.greedy:
+        if sampler.greedy:
             self._tokens.append(scores.argmax(-1))
         else:
-            self._q.append(self._sampler.probabilities(scores))
-            self._tokens.append(self._sampler.draw(self._q[-1], "drafter"))
+            self._q.append(sampler.probabilities(scores))
+            self._tokens.append(sampler.draw(self._q[-1], "drafter"))
         return self._tokens[-1]
 
     def proposal(self) -> Proposal:

@@ -24,8 +24,8 @@ class Reading:
 
 def readings(scores: torch.Tensor, tokens: Sequence[int]) -> list[Reading]:
     """Readings of ``tokens`` (n,), one at each row of ``scores`` (n, V)."""
-    rows = packed(scores, torch.arange(len(tokens)), torch.tensor(tokens)).tolist()
-    return [unpacked(row, token) for row, token in zip(rows, tokens, strict=True)]
+    rows = reading_rows(scores, torch.arange(len(tokens)), torch.tensor(tokens)).tolist()
+    return [reading_of(row, token) for row, token in zip(rows, tokens, strict=True)]
 
 
 def finite(scores: torch.Tensor) -> bool:
@@ -33,8 +33,8 @@ def finite(scores: torch.Tensor) -> bool:
     return bool(scores.logsumexp(-1).isfinite().all())
 
 
-def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """All that :func:`unpacked` needs, on the device of ``scores``.
+def reading_rows(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """All that :func:`reading_of` needs, on the device of ``scores``.
 
     Args:
         scores: (n, V).
@@ -54,8 +54,8 @@ def packed(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> to
     return torch.cat([own.unsqueeze(1), of_rows[rows]], dim=1)
 
 
-def unpacked(row: Sequence[float], token: int) -> Reading:
-    """The reading of one row of :func:`packed`."""
+def reading_of(row: Sequence[float], token: int) -> Reading:
+    """The reading of one row of :func:`reading_rows`."""
     own, total, best, best_id, runner_up = row[:5] if len(row) > 4 else (*row, -math.inf)
     margin = own - (runner_up if token == best_id else best)
     return Reading(probability=min(1.0, math.exp(own - total)), margin=margin if math.isfinite(margin) else None)

@@ -10,7 +10,7 @@ import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import Outcome, Step
-from specdemo.decoding.readings import Reading, packed, unpacked
+from specdemo.decoding.readings import Reading, reading_of, reading_rows
 from specdemo.models.failures import not_finite
 from specdemo.rounds import Kind, Round, Token
 
@@ -42,7 +42,7 @@ class Recorder:
             # Behind a path that ends with its last drafted token there is p, but no q.
             q = draft[-1] if draft and kind == "corrected" else None
             own = self._token(step, kind, outcome.token, passed + 1, target[-1], q, None, ())
-            tokens.append(own if outcome.proposal.parents is None else replace(own, parent=passed))
+            tokens.append(own if outcome.proposal.is_chain else replace(own, parent=passed))
         self._index += 1
         return Round(
             index=self._index - 1,
@@ -75,15 +75,15 @@ class Recorder:
                 beside[tree.parents[way[0] - 1]].append((slot, [ids[s - 1] for s in way[:-1]]))
         made: dict[int, Token] = {}
         for kept, slot in enumerate(path):
-            accepted = [(following, []) for following in path[kept + 1 : kept + 2]]
-            for kind, some in (("rejected", beside[slot]), ("accepted", accepted)):
-                for s, after in some:
-                    chance = chances[s - 1] if tree.depths[s] <= outcome.tested else math.nan
-                    known = None if math.isnan(chance) else chance
-                    q = draft and draft[s - 1]
-                    made[s] = self._token(step, kind, ids[s - 1], tree.depths[s], target[s - 1], q, known, after)
+            some: list[tuple[Kind, int, list[int]]] = [("rejected", *each) for each in beside[slot]]
+            some += [("accepted", following, []) for following in path[kept + 1 : kept + 2]]
+            for kind, s, after in some:
+                chance = chances[s - 1] if tree.depths[s] <= outcome.tested else math.nan
+                known = None if math.isnan(chance) else chance
+                q = None if draft is None else draft[s - 1]
+                made[s] = self._token(step, kind, ids[s - 1], tree.depths[s], target[s - 1], q, known, after)
         order = [*path[1:], *(slot for slot in sorted(made) if slot not in path)]
-        if outcome.proposal.parents is None:
+        if outcome.proposal.is_chain:
             return [made[slot] for slot in order]
         places = {slot: place for place, slot in enumerate([0, *order])}
         return [replace(made[slot], parent=places[tree.parents[slot - 1]]) for slot in order]
@@ -99,11 +99,11 @@ class Recorder:
         tree, end = proposal.tree, _end(outcome)
         ids = [*outcome.drafted, outcome.token]
         tokens, rows = torch.tensor(ids), torch.tensor([*tree.parents, end])
-        parts = [packed(outcome.scores, rows, tokens)]
+        parts = [reading_rows(outcome.scores, rows, tokens)]
         if proposal.scores is not None:
             drawn_from = proposal.rows or range(gamma)
             next_row = drawn_from[tree.children[end][0] - 1] if tree.children[end] else 0
-            parts.append(packed(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
+            parts.append(reading_rows(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
         judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
         flat = torch.cat([t.flatten().to(outcome.scores.device) for t in (*parts, *judged)]).cpu()
         *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
@@ -112,7 +112,7 @@ class Recorder:
             read = table.view(part.shape).tolist()
             if not all(math.isfinite(row[1]) for row in read):
                 raise not_finite(role)
-            looks.append([unpacked(row, token) for row, token in zip(read, ids, strict=True)])
+            looks.append([reading_of(row, token) for row, token in zip(read, ids, strict=True)])
         judgements = rest.tolist()
         overlaps = judgements[gamma:] if len(judged) == 2 else None
         return looks[0], looks[1] if len(looks) > 1 else None, judgements[:gamma], overlaps

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
 
 import torch
 from transformers.generation.logits_process import (
-    LogitsProcessorList,
+    LogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
@@ -16,34 +18,38 @@ from transformers.generation.logits_process import (
 from specdemo.models.failures import not_finite
 from specdemo.settings import Settings
 
+_NO_IDS: Any = None  # these warpers look at scores alone
+
 
 class Sampler:
     """Penalties, then temperature, top-k and top-p, in transformers' order; the same for p and q.
 
     Args:
         settings: of the lane.
-        width: the target's vocabulary width; narrower scores stand for tokens the draft cannot propose.
+        vocabulary: how many columns the target's logits have; fewer stand for tokens the draft cannot propose.
         device: where the random draws are made.
 
     Attributes:
+        draws_siblings: the acceptance rule asks for the q of siblings in a tree, which are drawn for it then; the
+            other rules do not, and the likeliest tokens pass more often than drawn ones.
         sampling_key: samplers of one key give one model's logits the same scores and probabilities, but for the
             repetition penalty.
     """
 
-    def __init__(self, settings: Settings, width: int, device: torch.device) -> None:
+    def __init__(self, settings: Settings, vocabulary: int, device: torch.device) -> None:
         self.greedy = settings.greedy
-        self.width = width
+        self.draws_siblings = settings.acceptance == "sampling" and not settings.greedy
+        self.vocabulary = vocabulary
         self.device = device
         self.generator = torch.Generator(device=device).manual_seed(settings.seed)
-        self.sampling_key = _sampling_key(settings, width)
-        self._penalty = (
-            RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
-            if settings.repetition_penalty != 1.0
-            else None
-        )
-        self._warpers = LogitsProcessorList()
+        self._penalty: RepetitionPenaltyLogitsProcessor | None = None
+        if settings.repetition_penalty != 1.0:
+            self._penalty = RepetitionPenaltyLogitsProcessor(settings.repetition_penalty)
+        self._warpers: list[LogitsProcessor] = []
+        self.sampling_key: tuple[float, ...] = (vocabulary,)
         if self.greedy:
             return
+        self.sampling_key = (vocabulary, settings.temperature, settings.top_k, settings.top_p)
         if settings.temperature != 1.0:
             self._warpers.append(TemperatureLogitsWarper(settings.temperature))
         if settings.top_k:
@@ -52,30 +58,38 @@ class Sampler:
             self._warpers.append(TopPLogitsWarper(settings.top_p))
 
     @property
-    def remembers(self) -> bool:
+    def history_dependent(self) -> bool:
         """Whether scores depend on the tokens before, beyond what the model saw."""
         return self._penalty is not None
 
-    def scores(self, logits: torch.Tensor, prefix: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
-        """Processed scores (rows, vocabulary) of ``logits`` (rows, vocabulary).
+    def scores(
+        self, logits: torch.Tensor, prefix: Sequence[int], drafted: Iterable[Sequence[int]] = repeat(())
+    ) -> torch.Tensor:
+        """Processed scores (rows, ≤V) of ``logits`` (rows, V); columns beyond the target's vocabulary are dropped.
 
-        Row i is the prediction after ``prefix`` and the first i of ``drafted``; a processor with a
-        memory sees exactly that. Columns beyond the target's vocabulary are dropped.
+        Args:
+            logits: of a model.
+            prefix: ids that stand before all rows.
+            drafted: ids that stand behind them before each row; what is not :attr:`history_dependent` asks for
+                neither.
         """
-        scores = logits[:, : self.width]
+        scores = logits[:, : self.vocabulary]
         if self._penalty is not None:
-            rows = [self._penalised(scores[i : i + 1], [*prefix, *drafted[:i]]) for i in range(len(scores))]
-            scores = torch.cat(rows)
-        return self._warpers(None, scores)
+            rows = zip(scores.split(1), drafted, strict=False)
+            scores = torch.cat([self._penalised(row, [*prefix, *path]) for row, path in rows])
+        for warper in self._warpers:
+            scores = warper(_NO_IDS, scores)
+        return scores
 
     def _penalised(self, row: torch.Tensor, seen: Sequence[int]) -> torch.Tensor:
+        assert self._penalty is not None
         ids = torch.tensor(seen, dtype=torch.long, device=row.device)
         return self._penalty(ids[ids < row.shape[1]].unsqueeze(0), row)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """float32 distributions over the target's vocabulary; scores (..., v) give (..., width)."""
+        """float32 distributions over the target's vocabulary; scores (..., ≤V) give (..., V)."""
         p = torch.softmax(scores, dim=-1)
-        missing = self.width - p.shape[-1]
+        missing = self.vocabulary - p.shape[-1]
         return torch.nn.functional.pad(p, (0, missing)) if missing else p
 
     def pick(self, scores: torch.Tensor) -> torch.Tensor:
@@ -88,12 +102,7 @@ class Sampler:
         Raises:
             PairError: they are none, as torch itself looks.
         """
-        try:
-            return torch.multinomial(p, 1, generator=self.generator).squeeze(-1)
-        except RuntimeError as error:
-            if p.isfinite().all():
-                raise
-            raise not_finite(role) from error
+        return self._multinomial(p, 1, role).squeeze(-1)
 
     def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> list[int]:
         """``count`` different tokens, drawn one after the other from what those before them left of p (V,).
@@ -102,10 +111,11 @@ class Sampler:
             PairError: p is no distribution.
             RuntimeError: it has fewer tokens.
         """
-        if not count:
-            return []
+        return self._multinomial(p, count, role).tolist() if count else []
+
+    def _multinomial(self, p: torch.Tensor, count: int, role: str) -> torch.Tensor:
         try:
-            return torch.multinomial(p, count, generator=self.generator).tolist()
+            return torch.multinomial(p, count, generator=self.generator)
         except RuntimeError as error:
             if p.isfinite().all():
                 raise
@@ -114,9 +124,3 @@ class Sampler:
     def uniforms(self, *shape: int) -> torch.Tensor:
         """Independent draws from [0, 1)."""
         return torch.rand(*shape, generator=self.generator, device=self.generator.device)
-
-
-def _sampling_key(settings: Settings, width: int) -> tuple[float, ...]:
-    if settings.greedy:
-        return (width,)
-    return (width, settings.temperature, settings.top_k, settings.top_p)

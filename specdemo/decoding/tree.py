@@ -10,33 +10,34 @@ import torch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Branches:
-    """Where the tokens of a forward stand that do not all follow one another.
+class TreeMask:
+    """What the tokens of a forward attend to that do not all follow one another.
 
     The slots from ``begin`` on hold a tree: those of earlier forwards, then the n of this one.
 
     Attributes:
-        begin: slots before the tree, which every token sees.
+        begin: slots before the tree, which every token attends to.
         depths: (m,) of all slots of the tree; a token's position in the text is ``begin`` + its depth.
-        sees: (n, m) bool, the slots of the tree that each token fed looks at, itself included.
+        ancestors: (n, m) bool, the slots of the tree that each token fed attends to, itself included.
     """
 
     begin: int
     depths: Sequence[int]
-    sees: torch.Tensor
+    ancestors: torch.Tensor
 
     @property
     def positions(self) -> torch.Tensor:
         """(n,) of the tokens fed."""
-        return self.begin + torch.tensor(self.depths[-len(self.sees) :])
+        return self.begin + torch.tensor(self.depths[-len(self.ancestors) :])
 
     def mask(self, window: int | None = None) -> torch.Tensor:
-        """(n, begin + m) bool: what each token looks at, of a sliding ``window`` only what lies within it."""
-        seen = torch.cat([self.sees.new_ones(len(self.sees), self.begin), self.sees], dim=1)
+        """(n, begin + m) bool: what each token attends to, of a sliding ``window`` only what lies within it."""
+        before = self.ancestors.new_ones(len(self.ancestors), self.begin)
+        mask = torch.cat([before, self.ancestors], dim=1)
         if window is None:
-            return seen
+            return mask
         slots = torch.cat([torch.arange(self.begin), self.begin + torch.tensor(self.depths)])
-        return seen & (slots > self.positions.unsqueeze(1) - window)
+        return mask & (slots > self.positions.unsqueeze(1) - window)
 
 
 class Tree:
@@ -76,13 +77,13 @@ class Tree:
         return tuple(reversed(path))
 
     @cached_property
-    def sees(self) -> torch.Tensor:
-        """(n + 1, n + 1) bool: a token looks at itself and at its ancestors."""
-        sees = torch.eye(len(self.depths), dtype=torch.bool)
+    def ancestors(self) -> torch.Tensor:
+        """(n + 1, n + 1) bool: the ancestors of each slot, itself included."""
+        ancestors = torch.eye(len(self.depths), dtype=torch.bool)
         for slot, parent in enumerate(self.parents, start=1):
-            sees[slot] |= sees[parent]
-        return sees
+            ancestors[slot] |= ancestors[parent]
+        return ancestors
 
-    def branches(self, begin: int) -> Branches:
+    def mask(self, begin: int) -> TreeMask:
         """How the target reads root and tree behind ``begin`` tokens."""
-        return Branches(begin, self.depths, self.sees)
+        return TreeMask(begin, self.depths, self.ancestors)

@@ -1,4 +1,4 @@
-"""Which path of a draft tree is kept: pure functions over one round, and the table of their rules.
+"""Which path of a draft is kept: what judges one round, and the rules of trees, pure functions over it.
 
 Shapes: n drafted tokens, V tokens in the vocabulary. Row i of the target's scores (n + 1, V) is the prediction
 behind slot i of the tree. On a chain each rule decides and draws as the one of its name in
@@ -7,12 +7,12 @@ behind slot i of the tree. On a chain each rule decides and draws as the one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from specdemo.decoding.acceptance import normalised, residual
+from specdemo.decoding.acceptance import normalised, residual, rule_for
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import Settings
@@ -22,20 +22,21 @@ UNTESTED = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class TreeVerdict:
-    """What a rule decided.
+    """What was decided of one round, a chain or a tree.
 
     Attributes:
-        path: the slots kept, from a child of the root down.
+        path: the slots accepted, from a child of the root down; of a chain the first ones.
         token: the target's own token that follows them.
         probability: (n,) the probability with which each drafted token would be accepted once its parent was and
             the siblings before it were not; NaN of those that were not tested.
-        overlap: not known of trees, whose positions have several chances.
+        overlap: (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of
+            trees, whose positions have several chances.
     """
 
-    path: tuple[int, ...]
+    path: Sequence[int]
     token: int
     probability: torch.Tensor
-    overlap: None = None
+    overlap: torch.Tensor | None = None
 
 
 TreeRule = Callable[[torch.Tensor, Proposal, Sampler], TreeVerdict]
@@ -131,6 +132,18 @@ TREE_RULES: dict[str, TreeRule] = {"exact": exact, "token_match": token_match, "
 """By ``Settings.acceptance``; at temperature 0 all of them are ``exact``."""
 
 
-def tree_rule_for(settings: Settings) -> TreeRule:
-    """The rule that these settings name, which let no other pass."""
-    return exact if settings.greedy else TREE_RULES[settings.acceptance]
+def judge(
+    settings: Settings, scores: torch.Tensor, proposal: Proposal, sampler: Sampler
+) -> tuple[Sequence[int], TreeVerdict]:
+    """The drafted ids, and which of them pass the rule of the settings, by the target's ``scores`` (n+1, V).
+
+    Only here is anything asked of the device, of a chain once: on a GPU all of the round has been on its way.
+    """
+    if not proposal.is_chain:
+        rule = exact if settings.greedy else TREE_RULES[settings.acceptance]
+        return proposal.ids, rule(scores, proposal, sampler)
+    drafted = proposal.tokens.to(scores.device)
+    q = None if proposal.q is None else proposal.q.unsqueeze(0)
+    verdict = rule_for(settings)(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
+    *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
+    return ids, TreeVerdict(range(1, passed + 1), token, verdict.probability, verdict.overlap)

@@ -1,6 +1,6 @@
 """Grows a draft tree level by level: one forward of the drafting model for all of a level's tokens that go on.
 
-Two ways to choose. :class:`BestFirst` keeps the tokens with the most likely paths; what it chooses is certain.
+Two ways to choose. :class:`BestFirst` keeps the tokens with the most likely paths; their q is one-hot.
 :class:`WithoutReplacement` fixes the shape first and then draws siblings from q, each from what those before it
 left: a drawn token must never be dropped for what it is.
 """
@@ -17,9 +17,8 @@ import torch
 
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 from specdemo.models.failures import not_finite
-from specdemo.settings import Settings
 
 KEPT_FIRST, KEPT_NEXT = 0.7, 0.3
 """How often a drawn token is taken to pass, and each sibling tested after it: they shape a drawn tree."""
@@ -57,11 +56,11 @@ class Place:
     children: list[Place] = field(default_factory=list)
 
 
-Step = Callable[[list[Node], torch.Tensor, Branches], torch.Tensor]
-"""(nodes (w,), their tokens (w,), what they look at) → logits (w, V) behind each of them."""
+LevelForward = Callable[[Sequence[Node], torch.Tensor, TreeMask], torch.Tensor]
+"""(nodes (w,), their tokens (w,), what they attend to) → logits (w, V) behind each of them."""
 
 
-class Choice(Protocol):
+class NodeSelector(Protocol):
     """Chooses the tokens of each level."""
 
     def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
@@ -71,56 +70,51 @@ class Choice(Protocol):
         """The tree; ``scores`` (rows, V) are all that were given."""
 
 
-def choice_for(settings: Settings, sampler: Sampler, depth: int, nodes: int, width: int | None = None) -> Choice:
-    """How this lane's trees choose: siblings are drawn only where the acceptance rule asks for their q.
-
-    The other rules need none, and the likeliest tokens pass more often than drawn ones.
-    """
-    if settings.acceptance == "sampling" and not settings.greedy:
-        return WithoutReplacement(sampler, depth, nodes)
-    return BestFirst(depth, nodes, width)
+def selector_for(sampler: Sampler, depth: int, nodes: int, beam: int | None = None) -> NodeSelector:
+    """Draws siblings where the acceptance rule asks for it, else takes the likeliest; see :class:`BestFirst`."""
+    return WithoutReplacement(sampler, depth, nodes) if sampler.draws_siblings else BestFirst(depth, nodes, beam)
 
 
 def grow(
-    sampler: Sampler, committed: Sequence[int], begin: int, logits: torch.Tensor, step: Step, choice: Choice
+    sampler: Sampler,
+    committed: Sequence[int],
+    begin: int,
+    logits: torch.Tensor,
+    forward: LevelForward,
+    selector: NodeSelector,
 ) -> Proposal:
     """Draft a tree behind ``committed``.
 
     Args:
         sampler: makes scores of logits, with each path's own history.
         committed: prompt and output ids.
-        begin: tokens in the drafting model's cache, which all of the tree sees.
+        begin: tokens in the drafting model's cache, to which all of the tree attends.
         logits: (1, V) of the drafting model behind ``committed``.
-        step: feeds tokens to the drafting model.
-        choice: of tokens.
+        forward: feeds tokens to the drafting model.
+        selector: of tokens.
     """
     parents: list[Node | None] = [None]
     fed: list[Node] = []
     rows: list[torch.Tensor] = []
     while True:
-        logits = logits.to(sampler.device)
-        if sampler.remembers:
-            paths = [() if node is None else node.path for node in parents]
-            each = zip(logits.split(1), paths, strict=True)
-            scores = torch.cat([sampler.scores(row, [*committed, *path]) for row, path in each])
-        else:
-            scores = sampler.scores(logits, committed)
-        frontier = choice.extend(scores, parents, sum(map(len, rows)))
+        paths = (() if node is None else node.path for node in parents)
+        scores = sampler.scores(logits.to(sampler.device), committed, paths)
+        frontier = selector.extend(scores, parents, sum(map(len, rows)))
         rows.append(scores)
         if not frontier:
-            return choice.proposal(torch.cat(rows))
+            return selector.proposal(torch.cat(rows))
         fed += frontier
         tokens = torch.tensor([node.path[-1] for node in frontier])
-        logits = step(frontier, tokens, _branches(begin, fed, len(frontier)))
+        logits = forward(frontier, tokens, _tree_mask(begin, fed, len(frontier)))
         parents = list(frontier)
 
 
-def _branches(begin: int, fed: Sequence[Node], new: int) -> Branches:
+def _tree_mask(begin: int, fed: Sequence[Node], new: int) -> TreeMask:
     slots = {node: slot for slot, node in enumerate(fed)}
-    sees = torch.zeros(new, len(fed), dtype=torch.bool)
+    ancestors = torch.zeros(new, len(fed), dtype=torch.bool)
     for row, node in enumerate(fed[-new:]):
-        sees[row, [slots[other] for other in node.ancestors]] = True
-    return Branches(begin, [len(node.path) - 1 for node in fed], sees)
+        ancestors[row, [slots[other] for other in node.ancestors]] = True
+    return TreeMask(begin, [len(node.path) - 1 for node in fed], ancestors)
 
 
 class BestFirst:
@@ -132,11 +126,11 @@ class BestFirst:
 
     Args:
         depth, nodes: of the tree, at the most.
-        width: tokens of a level that go on, at the most (Li et al., arXiv 2406.16858, section 4.1).
+        beam: tokens of a level that go on, at the most (Li et al., arXiv 2406.16858, section 4.1).
     """
 
-    def __init__(self, depth: int, nodes: int, width: int | None = None) -> None:
-        self._depth, self._nodes, self._width = depth, nodes, width
+    def __init__(self, depth: int, nodes: int, beam: int | None = None) -> None:
+        self._depth, self._nodes, self._beam = depth, nodes, beam
         self._kept: list[Node] = []
 
     def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
@@ -163,7 +157,7 @@ class BestFirst:
         self._kept = sorted([*self._kept, *found], key=lambda node: -node.score)[: self._nodes]
         staying = set(self._kept)
         going_on = [node for node in found if node in staying and len(node.path) < self._depth]
-        return going_on[: self._width]
+        return going_on[: self._beam]
 
     def proposal(self, scores: torch.Tensor) -> Proposal:
         return _proposal(sorted(self._kept, key=lambda node: (len(node.path), -node.score)), scores)

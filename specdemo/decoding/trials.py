@@ -15,7 +15,7 @@ from specdemo.decoding.tree import Tree
 from specdemo.decoding.trial_cache import MadeUpPast, TrialCache
 from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.failures import not_finite, out_of_memory
-from specdemo.models.pair import ModelPair, context_of
+from specdemo.models.pair import ModelPair, context_of, embeddings_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -86,7 +86,7 @@ def _tree_off(model: PreTrainedModel, past: MadeUpPast) -> float:
     ids, begin = tokens_of(model, len(TREE.depths)), past.length
     runner = EagerRunner(model, "eager", cache=TrialCache(past, begin))
     runner.length = begin
-    together = runner.forward(ids[:1], len(ids), torch.tensor(ids[1:]), TREE.branches(begin)).logits
+    together = runner.forward(ids[:1], len(ids), torch.tensor(ids[1:]), TREE.mask(begin)).logits
     runner.rollback_to(begin)
     alone = runner.forward([ids[0], *(ids[slot] for slot in PATH)], 1 + len(PATH)).logits
     return differences(together[[*PATH]], alone[1:]).max().item()
@@ -101,7 +101,7 @@ def once(pair: ModelPair, name: str, check: Callable[[], None]) -> None:
 
 def tokens_of(model: PreTrainedModel, count: int) -> list[int]:
     """Ids that the model knows, unlike one another as far as it has so many; a filler is often the first."""
-    known = model.get_input_embeddings().weight.shape[0]
+    known = embeddings_of(model)
     return [(1 + token) % known for token in range(count)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
+from specdemo.decoding.drafters.registry import SPECS
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
 from specdemo.decoding.readings import readings
@@ -38,7 +39,8 @@ class TeacherForcing:
             logits = self._runner.forward([self._prompt[-1], *ids[:-1]], keep=len(ids)).logits
         finally:
             self._runner.rollback_to(prefix)
-        return self._sampler.scores(logits.to(self._sampler.device), self._prompt, ids[:-1])
+        before = (ids[:place] for place in range(len(ids)))
+        return self._sampler.scores(logits.to(self._sampler.device), self._prompt, before)
 
     def probabilities(self, ids: Sequence[int]) -> torch.Tensor:
         """The distributions (n, vocabulary) that each of ``ids`` (n,) was, or would be, drawn from."""
@@ -54,7 +56,7 @@ class EvidenceCollector:
 
     def __init__(self, pair: ModelPair, prompt: Sequence[int], settings: Settings) -> None:
         self._pair, self._prompt, self._settings = pair, list(prompt), settings
-        self._spec = DRAFTERS[settings.drafter]
+        self._spec, self._copies = SPECS[settings.drafter], DRAFTERS[settings.drafter].copies
         sampler = Sampler(settings, pair.vocabulary, pair.device)
         self._runner = EagerRunner(pair.target)
         self._target = TeacherForcing(self._runner, sampler, prompt)
@@ -64,7 +66,7 @@ class EvidenceCollector:
     @property
     def drafts(self) -> bool:
         """Whether the reference is the drafter's, rather than the target's likeliest token."""
-        return self._draft is not None or self._spec.copies
+        return self._draft is not None or self._copies
 
     def evidence(self, ids: Sequence[int]) -> RunEvidence:
         """The evidence of a run's tokens (n,) without the first, which is the prefill's in any strategy."""
@@ -90,7 +92,7 @@ class EvidenceCollector:
     def _reference(self, ids: Sequence[int], p: torch.Tensor) -> torch.Tensor:
         if self._draft is not None:
             return self._draft.probabilities(ids)
-        if not self._spec.copies:
+        if not self._copies:
             return torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).to(p.dtype)
         before = list(self._prompt)
         drafter = self._spec.open(self._pair, self._runner, new_lane(self._pair, before, self._settings))

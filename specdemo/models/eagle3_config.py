@@ -32,7 +32,7 @@ THETA = 10_000.0
 """Base of the rotary positions where a file names none; the target's is never inherited."""
 LARGEST = 2**31
 REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
-TAP_KEY = "eagle_aux_hidden_state_layer_ids"
+AUX_LAYERS_KEY = "eagle_aux_hidden_state_layer_ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Eagle3Config:
         vocabulary: V, the target's.
         draft_vocabulary: Vd, of the tokens that it can draft.
         target_width: Ht, of the target's residual stream.
-        taps: layers of the target whose input it reads, 0 being the embeddings; none where the description names
-            none: :func:`fitted` resolves them.
+        aux_layers: layers of the target whose input it reads, 0 being the embeddings; none where the description
+            names none: :func:`fitted` resolves them.
         norm_before_residual: the layer adds to the normed hidden state instead of the plain one.
-        norm_before_fc: one norm over all taps together stands before ``fc``.
-        fc_norm: a norm for each tap stands before ``fc``.
+        norm_before_fc: one norm over all features together stands before ``fc``.
+        fc_norm: a norm for each layer's stands before ``fc``.
         norm_before_head: a norm stands before the output layer.
         feeds_norm: a draft step reads the normed output of the step before (EAGLE 3.1) instead of the plain one.
     """
@@ -59,7 +59,7 @@ class Eagle3Config:
     vocabulary: int
     draft_vocabulary: int
     target_width: int
-    taps: tuple[int, ...]
+    aux_layers: tuple[int, ...]
     norm_before_residual: bool = False
     norm_before_fc: bool = False
     fc_norm: bool = False
@@ -112,7 +112,7 @@ def shaped_like(
     name: str,
     feed_forward: int,
     draft_vocabulary: int | None = None,
-    taps: tuple[int, ...] = (),
+    aux_layers: tuple[int, ...] = (),
 ) -> Eagle3Config:
     """A new head's description: a Llama layer of the target's width and heads, for ``target``.
 
@@ -121,7 +121,7 @@ def shaped_like(
         name: of the head.
         feed_forward: width of the layer's MLP.
         draft_vocabulary: Vd; the target's whole vocabulary by default.
-        taps: as in :class:`Eagle3Config`.
+        aux_layers: as in :class:`Eagle3Config`.
     """
     layer = LlamaConfig(
         hidden_size=target.hidden_size,
@@ -135,14 +135,16 @@ def shaped_like(
     )
     layer._attn_implementation = "sdpa"
     size = target.vocab_size
-    return fitted(Eagle3Config(name, layer, size, draft_vocabulary or size, target.hidden_size, taps), target)
+    return fitted(
+        Eagle3Config(name, layer, size, draft_vocabulary or size, target.hidden_size, aux_layers), target
+    )
 
 
 def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
-    """The description with its taps resolved for a target.
+    """The description with its auxiliary layers resolved for a target.
 
     Raises:
-        PairError: the head does not fit the target: width, vocabulary, or a tap behind its last layer.
+        PairError: the head does not fit the target: width, vocabulary, or a layer behind its last.
     """
     text = target.get_text_config()
     advice = "choose the head that was made for this target"
@@ -153,13 +155,13 @@ def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
         if own != its:
             raise PairError(f"{config.name} reads {what} {own:,}, and the target has {its:,}; {advice}.")
     layers = text.num_hidden_layers
-    taps = (2, layers // 2, layers - 3) if not config.taps else config.taps
-    if not all(0 <= tap < layers for tap in taps):
+    aux_layers = (2, layers // 2, layers - 3) if not config.aux_layers else config.aux_layers
+    if not all(0 <= layer < layers for layer in aux_layers):
         raise PairError(
-            f"{config.name} reads the target's layers {', '.join(map(str, taps))}, and the target has "
+            f"{config.name} reads the target's layers {', '.join(map(str, aux_layers))}, and the target has "
             f"{layers} layers; {advice}."
         )
-    return replace(config, taps=tuple(taps))
+    return replace(config, aux_layers=tuple(aux_layers))
 
 
 def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
@@ -167,10 +169,10 @@ def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
     verifier = _inner(_inner(data, "speculators_config"), "verifier").get("name_or_path")
     # Some files name a folder of the machine that trained them.
     made = f"for {verifier[:80]}, " if isinstance(verifier, str) and re.fullmatch(REPOSITORY, verifier) else ""
-    taps = ", ".join(map(str, config.taps))
+    aux_layers = ", ".join(map(str, config.aux_layers))
     return (
         f"{made}drafts {config.draft_vocabulary:,} of {config.vocabulary:,} tokens, reads what enters the "
-        f"target's layers {taps}"
+        f"target's layers {aux_layers}"
     )
 
 
@@ -190,7 +192,7 @@ def _of_safeai(data: Mapping[str, Any], name: str) -> Eagle3Config:
     if nested.get("use_aux_hidden_state") is False:
         raise PairError(f"{name} reads only the target's last state; choose an EAGLE-3 head, which reads three.")
     # Nested ids name the outputs of layers (SpecForge, SGLang): what leaves layer k enters layer k + 1.
-    taps = _taps(nested.get(TAP_KEY), name, 1) or _taps(data.get(TAP_KEY), name)
+    aux_layers = _aux_layers(nested.get(AUX_LAYERS_KEY), name, 1) or _aux_layers(data.get(AUX_LAYERS_KEY), name)
     fc_norm = _flag(data, nested, "fc_norm")
     # Beside ``fc_norm`` the key has its meaning of EAGLE 3.1 and vLLM. Alone it is SpecForge's, which leaves out
     # the norm before the output layer where it says false.
@@ -199,7 +201,7 @@ def _of_safeai(data: Mapping[str, Any], name: str) -> Eagle3Config:
         data,
         data,
         name,
-        taps=taps,
+        aux_layers=aux_layers,
         norm_before_residual=_flag(data, nested, "norm_before_residual"),
         norm_before_fc=_flag(data, nested, "norm_before_fc"),
         fc_norm=fc_norm,
@@ -213,7 +215,7 @@ def _of_speculators(data: Mapping[str, Any], name: str) -> Eagle3Config:
         data,
         _inner(data, "transformer_layer_config"),
         name,
-        taps=_taps(data.get(TAP_KEY), name),
+        aux_layers=_aux_layers(data.get(AUX_LAYERS_KEY), name),
         # Files without the key were trained with it on, as vLLM reads them.
         norm_before_residual=data.get("norm_before_residual") is not False,
         norm_before_fc=_flag(data, {}, "norm_before_fc"),
@@ -266,13 +268,13 @@ def _layer(data: Mapping[str, Any], name: str) -> LlamaConfig:
     return config
 
 
-def _taps(ids: Any, name: str, shift: int = 0) -> tuple[int, ...]:
-    """The tapped layers that a list of ids names; none where it is not given."""
+def _aux_layers(ids: Any, name: str, shift: int = 0) -> tuple[int, ...]:
+    """The auxiliary layers that a list of ids names; none where it is not given."""
     if ids is None:
         return ()
     whole = isinstance(ids, Sequence) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
     if not whole or not ids or len(ids) > 16 or min(ids) < 0:
-        raise PairError(f"{name}: {TAP_KEY} must be a list of layers, not {str(ids)[:60]}.")
+        raise PairError(f"{name}: {AUX_LAYERS_KEY} must be a list of layers, not {str(ids)[:60]}.")
     return tuple(i + shift for i in ids)
 
 

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from specdemo.errors import PairError
 from specdemo.models.checkpoint import ONE_FILE, Checkpoint
 from specdemo.models.eagle3_config import (
+    AUX_LAYERS_KEY,
     LAYER_KEYS,
     SHAPE,
-    TAP_KEY,
     Eagle3Config,
     config_data,
     fitted,
@@ -140,13 +140,17 @@ def _safeai_config(config: Eagle3Config) -> dict[str, Any]:
         "norm_output": config.feeds_norm if config.fc_norm else config.norm_before_head,
         "norm_before_fc": config.norm_before_fc,
         # Nested, ids name what leaves a layer; the embeddings leave none, so there they stand at the top.
-        **({TAP_KEY: list(config.taps)} if 0 in config.taps else {"eagle_config": _nested(config)}),
+        **(
+            {AUX_LAYERS_KEY: list(config.aux_layers)}
+            if 0 in config.aux_layers
+            else {"eagle_config": _nested(config)}
+        ),
     }
 
 
 def _nested(config: Eagle3Config) -> dict[str, Any]:
     return {
-        TAP_KEY: [tap - 1 for tap in config.taps],
+        AUX_LAYERS_KEY: [layer - 1 for layer in config.aux_layers],
         "use_aux_hidden_state": True,
         "norm_before_fc": config.norm_before_fc,
     }

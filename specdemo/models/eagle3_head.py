@@ -2,7 +2,7 @@
 
 Row t of a text pairs the target's features of token t with token t + 1, and predicts token t + 2::
 
-    g = fc(cat(taps))                                   features of the target, or in a draft step the head's own h
+    g = fc(cat(hidden))                                 features of the target, or in a draft step the head's own h
     e, r = input_layernorm(embed(x)), hidden_norm(g)
     h = residual + attention(cat(e, r))                 residual: r or g
     h = h + mlp(post_attention_layernorm(h))
@@ -51,7 +51,7 @@ class Eagle3Head(nn.Module):
     """A head for one target. It holds nothing of the target, whose embeddings it may read.
 
     Args:
-        config: its description, with taps; see :func:`specdemo.models.eagle3_config.fitted`.
+        config: its description, with auxiliary layers; see :func:`specdemo.models.eagle3_config.fitted`.
         own_embeddings: whether it has a table of embeddings itself.
 
     Attributes:
@@ -62,12 +62,12 @@ class Eagle3Head(nn.Module):
         from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
 
         super().__init__()
-        width, eps, taps = config.width, config.layer.rms_norm_eps, len(config.taps)
+        width, eps, layers = config.width, config.layer.rms_norm_eps, len(config.aux_layers)
         self.config = config
-        self.fc = nn.Linear(taps * config.target_width, width, bias=False)
-        self.input_norm = LlamaRMSNorm(taps * config.target_width, eps=eps) if config.norm_before_fc else None
+        self.fc = nn.Linear(layers * config.target_width, width, bias=False)
+        self.input_norm = LlamaRMSNorm(layers * config.target_width, eps=eps) if config.norm_before_fc else None
         self.fc_norm = (
-            nn.ModuleList(LlamaRMSNorm(config.target_width, eps=eps) for _ in config.taps)
+            nn.ModuleList(LlamaRMSNorm(config.target_width, eps=eps) for _ in config.aux_layers)
             if config.fc_norm
             else None
         )
@@ -95,9 +95,9 @@ class Eagle3Head(nn.Module):
         return load_head(Eagle3Head, folder, target)
 
     @property
-    def taps(self) -> tuple[int, ...]:
+    def aux_layers(self) -> tuple[int, ...]:
         """The target's layers whose input the head reads."""
-        return self.config.taps
+        return self.config.aux_layers
 
     @property
     def dtype(self) -> torch.dtype:
@@ -125,7 +125,7 @@ class Eagle3Head(nn.Module):
         return table.weight.detach()
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
-        """What the head makes of the target's features: (…, taps · Ht) gives (…, H)."""
+        """What the head makes of the target's features: (…, layers · Ht) gives (…, H)."""
         if self.input_norm is not None:
             features = self.input_norm(features)
         if self.fc_norm is not None:

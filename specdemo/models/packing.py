@@ -125,7 +125,7 @@ def extra_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
     return head.weight.numel() * dtype.itemsize if tied else 0
 
 
-def engine_name(name: str, model: PreTrainedModel) -> str:
+def engine_name(name: str, model: nn.Module) -> str:
     """An engine and what was done to the weights it runs, for the record, such as ``direct, packed weights``."""
     return ", ".join(filter(None, (name, getattr(model, "packing", None))))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -112,8 +112,7 @@ class ModelPair:
     @property
     def device(self) -> torch.device:
         """Where the target runs."""
-        embeddings: Any = self.target.get_input_embeddings()
-        return embeddings.weight.device
+        return device_of(self.target)
 
     @property
     def dtype(self) -> str:
@@ -138,6 +137,16 @@ def checked_threads(threads: object) -> int:
         SettingsError: it is none, or more than there are processors; torch would end the process.
     """
     return whole_numbers("threads", [threads], MOST_THREADS, "2")[0]
+
+
+def device_of(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its tokens."""
+    return cast(torch.Tensor, model.get_input_embeddings().weight).device
+
+
+def embeddings_of(model: PreTrainedModel) -> int:
+    """How many ids a model has an embedding for."""
+    return cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
 
 
 def context_of(model: PreTrainedModel) -> int | None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from specdemo.decoding.batch.loop import Steps, batched_autoregressive, batched_speculative
 from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.registry import check_drafter
+from specdemo.decoding.drafters.registry import check_drafter, open_batch_drafter
 from specdemo.decoding.lane import lane_clock, new_lane
-from specdemo.drafters import DRAFTERS, DrafterSpec, offered_with
+from specdemo.drafters import DRAFTERS, DrafterInfo, offered_with
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
 from specdemo.models.packing import engine_name
@@ -117,8 +117,7 @@ def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Setting
     if rows[0].strategy == "autoregressive":
         yield from batched_autoregressive(lanes, target, clock)
     else:
-        drafter = DRAFTERS[rows[0].drafter].open_batch(pair, lanes)
-        yield from batched_speculative(lanes, target, drafter, clock)
+        yield from batched_speculative(lanes, target, open_batch_drafter(pair, lanes), clock)
 
 
 def row_settings(settings: Settings | None, count: int) -> list[Settings]:
@@ -179,10 +178,10 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
     if any(row.drafts_trees for row in rows):
         raise SettingsError("tree_nodes", "a batch drafts chains; set tree nodes to 0, or run prompts one by one.")
     if first.strategy == "speculative":
-        able = [s for s in DRAFTERS.values() if s.batchable]
-        if not spec.batchable:
+        able = [s for s in DRAFTERS.values() if s.batches]
+        if not spec.batches:
             raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_names(able)}.")
-        others = _names(s for s in offered_with(()) if s.batchable)
+        others = _names(s for s in offered_with(()) if s.batches)
         if drafts and pair.draft_tokenizer is not None:
             raise SettingsError(
                 "drafter",
@@ -198,5 +197,5 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
     check_batches(pair, drafting=drafts)
 
 
-def _names(specs: Iterable[DrafterSpec]) -> str:
+def _names(specs: Iterable[DrafterInfo]) -> str:
     return " or ".join(repr(spec.name) for spec in specs)

@@ -11,13 +11,12 @@ from specdemo.decoding.assisted import assisted
 from specdemo.decoding.autoregressive import autoregressive
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters.base import Drafter
-from specdemo.decoding.drafters.registry import check_drafter, open_drafter
+from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import Lane, Step, new_lane
 from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
-from specdemo.drafters import DRAFTERS
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
@@ -114,11 +113,10 @@ class LocalLane(Iterator[Round]):
         settings = lane.settings
         if settings.strategy == "assisted":
             self._engine = f"eager: {OWN_DECODING}" if settings.engine == "graphs" else "eager"
-            draft = pair.draft if DRAFTERS[settings.drafter].needs == "draft" else None
+            draft = pair.draft if settings.needs == "draft" else None
             return assisted(lane, pair.target, draft, stop)
-        drafts = settings.strategy == "speculative"
-        target = open_target(pair.target, lane, DRAFTERS[settings.drafter].taps(pair) if drafts else ())
-        if not drafts:
+        target = open_target(pair.target, lane, aux_layers_for(pair, settings))
+        if settings.strategy == "autoregressive":
             self._running = target, None
             return autoregressive(lane, target)
         drafter = open_drafter(pair, target, lane)

@@ -16,7 +16,7 @@ from statistics import median
 import torch
 
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.models.pair import ModelPair, checked_threads
+from specdemo.models.pair import ModelPair, checked_threads, device_of
 
 PROMPT = 32
 DRAFTED = 4
@@ -55,7 +55,7 @@ def quickest_threads(pair: ModelPair) -> int:
     (``OMP_NUM_THREADS``).
     """
     most = torch.get_num_threads()
-    on_cpu = all(m.get_input_embeddings().weight.device.type == "cpu" for m in pair.models)
+    on_cpu = all(device_of(m).type == "cpu" for m in pair.models)
     large = sum(f.nbytes for f in pair.footprints().values()) > LARGE_BYTES
     if most == 1 or large or not on_cpu or any(os.environ.get(name) for name in ENVIRONMENT):
         return most

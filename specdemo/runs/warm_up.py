@@ -28,6 +28,6 @@ def warm_up(pair: ModelPair, engine: str = "auto") -> None:
     if pair.head is not None:
         head = HeadRunner(pair.head, pair.head.embeddings(pair.target), engine)
         for count in (TOKENS, 1):
-            width = len(pair.head.taps) * pair.head.config.target_width
+            width = len(pair.head.aux_layers) * pair.head.config.target_width
             head.forward(head.project(torch.zeros(count, width)), [0] * count)
     pair.prepared.add(wish)

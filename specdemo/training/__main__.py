@@ -169,7 +169,7 @@ def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path) ->
     nn.Module.to(teacher, run.device, run.dtype)
     tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed, answers_only=True)
     if stage == "lessons":
-        make_lessons(teacher, new_head(target, run.recipe.seed).taps, tasks, every, tokenizer, run)
+        make_lessons(teacher, new_head(target, run.recipe.seed).aux_layers, tasks, every, tokenizer, run)
         return
     lessons = Lessons(run.folder, run.recipe.seed)
 

@@ -66,7 +66,8 @@ def _note(folder: Path) -> str:
 def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
     count = f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters"
     if isinstance(model, Eagle3Head):
-        return f"{count}, one layer that reads what enters the target's layers {', '.join(map(str, model.taps))}"
+        layers = ", ".join(map(str, model.aux_layers))
+        return f"{count}, one layer that reads what enters the target's layers {layers}"
     config = model.config
     layers = f"{config.num_hidden_layers} layer{'s' if config.num_hidden_layers > 1 else ''}"
     return f"{count}, {layers} × {config.hidden_size} wide, {config.num_attention_heads} heads"

@@ -105,7 +105,10 @@ def unsupported_reason(head: Eagle3Head) -> str | None:
     """Why llama.cpp cannot run this head; None if it can."""
     config, layer = head.config, head.config.layer
     for wrong, reason in (
-        (len(head.taps) != 3, f"it reads {len(head.taps)} of the target's layers, and llama.cpp takes three"),
+        (
+            len(head.aux_layers) != 3,
+            f"it reads {len(head.aux_layers)} of the target's layers, and llama.cpp takes three",
+        ),
         (layer.model_type != "llama", f"its layer is of kind {layer.model_type}, and llama.cpp takes llama"),
         (config.norm_before_fc or config.fc_norm, "it has norms before fc"),
         (not config.norm_before_head or config.feeds_norm, "its draft steps read another state"),
@@ -135,7 +138,7 @@ def write_head(path: Path, head: Eagle3Head, tokenizer: PreTrainedTokenizerBase,
     config = head.config
     with gguf_file(path, "eagle3", kind) as writer:
         add_shape(writer, config.layer, 1, config.vocabulary)
-        writer.add_array("eagle3.target_layers", list(head.taps))
+        writer.add_array("eagle3.target_layers", list(head.aux_layers))
         writer.add_uint32("eagle3.target_hidden_size", config.target_width)
         writer.add_bool("eagle3.norm_before_residual", config.norm_before_residual)
         add_tokenizer(writer, tokenizer, config.vocabulary)

@@ -29,8 +29,8 @@ def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     """
     shape = target.config
     layers = shape.num_hidden_layers
-    taps = () if layers >= 6 else (min(1, layers - 1), layers // 2, layers - 1)
-    config = shaped_like(shape, "the head", 4 * shape.hidden_size, taps=taps)
+    aux_layers = () if layers >= 6 else (min(1, layers - 1), layers // 2, layers - 1)
+    config = shaped_like(shape, "the head", 4 * shape.hidden_size, aux_layers=aux_layers)
     torch.manual_seed(seed)
     head = Eagle3Head(config)
     with torch.no_grad():

@@ -133,7 +133,8 @@ def _header(settings: Settings) -> dict[str, Any]:
         title, details = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
     else:
         layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
-        title, details = spec.title, f"{layers}{gamma}, {_rule(settings)}"
+        title = "Speculative" if settings.drafter == DEFAULT_DRAFTER else spec.label[:1].upper() + spec.label[1:]
+        details = f"{layers}{gamma}, {_rule(settings)}"
     return {
         "title": title,
         "detail": details,

@@ -26,6 +26,7 @@ from specdemo.decoding.acceptance import (
     rule_for,
     typical,
 )
+from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import LOSSLESS_RULES, LOSSY_RULES
 
@@ -306,7 +307,7 @@ def test_warpers_give_the_distribution_worked_out_without_transformers(name: str
     settings = sampling(repetition_penalty=1.3, **WARPERS[name])
     sampler = Sampler(settings, 12, CPU)
     logits = table(12, 3)[:4]
-    scores = sampler.scores(logits, [2, 5, 2], [7, 1, 0])
+    scores = sampler.scores(logits, [2, 5, 2], Proposal.known([7, 1, 0]).paths())
     for i, row in enumerate(sampler.probabilities(scores)):
         expected = warped(logits[i].tolist(), settings, [2, 5, *[7, 1, 0][:i]])
         torch.testing.assert_close(row.double(), torch.tensor(expected), atol=1e-6, rtol=1e-5)

@@ -13,6 +13,7 @@ from toys import endless_pair, prompt_ids
 import specdemo
 from specdemo.decoding.gamma import AdaptiveGamma, Costs
 from specdemo.decoding.lane import Outcome, Step
+from specdemo.decoding.tree_acceptance import TreeVerdict
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, expected_tokens
@@ -36,7 +37,8 @@ def play(policy: AdaptiveGamma, alpha: float, c: float, slope: float, rounds: in
 
 def step(gamma: int, accepted: int, draft: float, verify: float, other: float) -> Step:
     """A round of which only counts and times matter."""
-    outcome = Outcome(torch.empty(gamma + 1, 1), 0, accepted + 1, accepted, [0] * gamma)
+    verdict = TreeVerdict(range(1, accepted + 1), 0, torch.empty(gamma))
+    outcome = Outcome(torch.empty(gamma + 1, 1), 0, accepted + 1, [0] * gamma, verdict=verdict)
     return Step(outcome, 0.0, {"draft": draft, "verify": verify, "other": other}, None)
 
 

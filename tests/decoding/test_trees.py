@@ -24,7 +24,7 @@ from toys import (
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.drafters.registry import check_drafter, open_drafter
+from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import new_lane
@@ -33,7 +33,6 @@ from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
 from specdemo.decoding.tree import Tree
 from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, drawn_shape, grow
-from specdemo.drafters import DRAFTERS as TABLE
 from specdemo.runs import lane as lanes
 
 DRAFTERS = ("model", "early_exit", "eagle3")
@@ -63,7 +62,7 @@ def test_every_node_sees_its_path_and_the_cache_keeps_one(family: str, engine: s
         assert runner.engine == engine
         ids, nodes, tree = prompt_ids(11), prompt_ids(10, seed=1), Tree(BUSHY)
         runner.forward(ids)
-        logits = runner.forward([20], 11, torch.tensor(nodes), tree.branches(11)).logits
+        logits = runner.forward([20], 11, torch.tensor(nodes), tree.mask(11)).logits
         for slot in range(11):
             path = [nodes[s - 1] for s in tree.path(slot)]
             expected = plain_logits(model, [*ids, 20, *path])
@@ -159,7 +158,7 @@ def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(family: st
     pair = ModelPair(target, perturbed(target), None, head=head)
     wanted = Settings(drafter=drafter, tree_nodes=7, gamma=3, max_new_tokens=900)
     lane = new_lane(pair, prompt_ids(9), wanted)
-    runner = open_target(pair.target, lane, TABLE[drafter].taps(pair))
+    runner = open_target(pair.target, lane, aux_layers_for(pair, wanted))
     rounds = speculative(lane, runner, open_drafter(pair, runner, lane))
     for _ in itertools.islice(rounds, 201):
         pass
@@ -179,7 +178,7 @@ def test_best_first_finds_the_likeliest_paths() -> None:
     sampler = Sampler(Settings(), 6, torch.device("cpu"))
     forwards = []
 
-    def step(nodes: Sequence[object], tokens: torch.Tensor, branches: object) -> torch.Tensor:
+    def step(nodes: Sequence[object], tokens: torch.Tensor, tree_mask: object) -> torch.Tensor:
         forwards.append(len(tokens))
         return table[tokens]
 
@@ -203,7 +202,7 @@ def test_drawn_trees_keep_every_draw_and_stop_at_the_support() -> None:
         [0],
         1,
         logits[:1],
-        lambda nodes, tokens, branches: logits[tokens],
+        lambda nodes, tokens, tree_mask: logits[tokens],
         WithoutReplacement(sampler, 3, 30),
     )
     siblings = [[drafted.ids[s - 1] for s in some] for some in drafted.tree.children]

@@ -15,8 +15,7 @@ from toys import TOY_PROMPT, build, no_residual, prompt_ids, toy, toy_pair
 
 import specdemo
 from specdemo import Certificate, ModelPair, Settings, SpecDemoError
-from specdemo.decoding import speculative
-from specdemo.decoding.batch import loop as batched
+from specdemo.decoding import tree_acceptance
 from specdemo.losslessness.certificate import Outcome, Table, wilson
 from specdemo.losslessness.power import Detectable, detectable
 from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
@@ -136,8 +135,7 @@ def test_lossy_rules_differ(rule: str) -> None:
 
 def test_a_broken_rule_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test against blindness to a fault nobody labelled."""
-    for loop in (speculative, batched):
-        monkeypatch.setattr(loop, "rule_for", lambda settings: no_residual)
+    monkeypatch.setattr(tree_acceptance, "rule_for", lambda settings: no_residual)
     assert specdemo.certify(toy("llama", 6), TOY_PROMPT, Settings(**WARM), 400, 8).verdict == "differs"
 
 

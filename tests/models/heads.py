@@ -55,7 +55,7 @@ def write_safeai(head: specdemo.Eagle3Head, folder: Path, **changes: Any) -> Pat
         "eagle_config": {
             "use_aux_hidden_state": True,
             "norm_before_fc": config.norm_before_fc,
-            "eagle_aux_hidden_state_layer_ids": [tap - 1 for tap in config.taps],
+            "eagle_aux_hidden_state_layer_ids": [tap - 1 for tap in config.aux_layers],
         },
     }
     if config.fc_norm:
@@ -81,7 +81,7 @@ def write_speculators(head: specdemo.Eagle3Head, folder: Path, **changes: Any) -
         "norm_before_fc": config.norm_before_fc,
         "fc_norm": config.fc_norm,
         "norm_output": config.feeds_norm,
-        "eagle_aux_hidden_state_layer_ids": list(config.taps),
+        "eagle_aux_hidden_state_layer_ids": list(config.aux_layers),
     }
     return _write(folder, data, tensors_of(head, "layers.0."), changes)
 

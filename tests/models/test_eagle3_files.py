@@ -24,7 +24,7 @@ TARGET = build("llama", layers=8)
 def outputs(head: Eagle3Head, target: torch.nn.Module = TARGET) -> list[torch.Tensor]:
     """Logits of five rows and of a step behind each: everything that a head computes."""
     generator = torch.Generator().manual_seed(0)
-    features = torch.randn(1, 5, len(head.taps) * head.config.target_width, generator=generator)
+    features = torch.randn(1, 5, len(head.aux_layers) * head.config.target_width, generator=generator)
     ids = torch.randint(0, 64, (2, 1, 5), generator=generator)
     embed = [torch.nn.functional.embedding(i, head.embeddings(target)) for i in ids]
     positions = torch.arange(5).unsqueeze(0)
@@ -46,13 +46,13 @@ def test_both_formats_with_every_flag_load_to_equal_logits(
     feeds = flags.pop("norm_output")
     if write is write_safeai and feeds and not flags["fc_norm"]:
         return  # that file cannot say so: there the key alone is about the norm before the output layer
-    made = build_head(TARGET, draft_vocabulary=40, taps=(2, 4, 5), feeds_norm=feeds, **flags)
+    made = build_head(TARGET, draft_vocabulary=40, aux_layers=(2, 4, 5), feeds_norm=feeds, **flags)
     read = Eagle3Head.load(write(made, tmp_path), TARGET)
     for ours, theirs in zip(outputs(read), outputs(made), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
     assert torch.equal(read.target_ids, made.target_ids)
-    assert read.taps == (2, 4, 5)
-    plain = build_head(TARGET, draft_vocabulary=40, taps=(2, 4, 5))
+    assert read.aux_layers == (2, 4, 5)
+    plain = build_head(TARGET, draft_vocabulary=40, aux_layers=(2, 4, 5))
     plain.load_state_dict(made.state_dict(), strict=False)
     assert any(on) != torch.equal(outputs(plain)[1], outputs(made)[1])
 
@@ -70,12 +70,12 @@ def test_other_shapes_load_too(write: Any, tmp_path: Path) -> None:
     save_head(made, tmp_path / "saved")
     saved = Eagle3Head.load(tmp_path / "saved", TARGET)
     torch.testing.assert_close(outputs(saved), outputs(made), rtol=0, atol=0)
-    assert saved.config.taps == made.config.taps
+    assert saved.config.aux_layers == made.config.aux_layers
 
 
 def test_nested_names_of_another_export_are_read(tmp_path: Path) -> None:
     """Guards NeMo's prefix, tensors for which nobody wrote a flag, and those that follow from others."""
-    made = build_head(TARGET, norm_before_fc=True, taps=(1, 2, 3))
+    made = build_head(TARGET, norm_before_fc=True, aux_layers=(1, 2, 3))
     folder = write_safeai(made, tmp_path)
     data = config_data(folder)
     del data["eagle_config"]["norm_before_fc"]
@@ -102,7 +102,7 @@ TAPS = "eagle_aux_hidden_state_layer_ids"
 def test_aux_layers_in_their_three_conventions(write: Any, changes: dict, expected: tuple, tmp_path: Path) -> None:
     """Guards the off-by-one: nested ids name outputs of layers, others inputs; none means 2, n/2, n − 3."""
     folder = write(build_head(TARGET), tmp_path, **changes)
-    assert Eagle3Head.load(folder, TARGET).taps == expected
+    assert Eagle3Head.load(folder, TARGET).aux_layers == expected
 
 
 def test_the_norm_before_the_residual_is_on_where_only_speculators_leave_it_out(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_a_pair_takes_only_a_head_of_its_target(tmp_path: Path) -> None:
     pair = specdemo.ModelPair(target=TARGET, draft=None, head=build_head(TARGET), tokenizer=None)
     assert pair.parts == {"head"}
     assert pair.footprints()["head"].nbytes > 0
-    assert fitted(pair.head.config, TARGET.config).taps == pair.head.taps
+    assert fitted(pair.head.config, TARGET.config).aux_layers == pair.head.aux_layers

@@ -187,7 +187,7 @@ def test_n_grams_draft_and_change_no_token(pair: ModelPair, servers: dict[str, L
 
 
 def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, Path]) -> None:
-    """Guards the head's GGUF, its taps and its output: llama.cpp's own code of EAGLE-3 gives our rounds.
+    """Guards the head's GGUF, its layers and its output: llama.cpp's own code of EAGLE-3 gives our rounds.
 
     A head that is not trained says the last token again, which is right only in a text that repeats one.
     """

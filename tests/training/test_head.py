@@ -15,10 +15,10 @@ STEPS, DECAY, HARD = 3, 0.8, 0.3
 
 
 def taught(
-    target: torch.nn.Module, taps: tuple[int, ...], ids: tuple[int, ...], begins: int
+    target: torch.nn.Module, aux_layers: tuple[int, ...], ids: tuple[int, ...], begins: int
 ) -> tuple[Lesson, torch.Tensor]:
     """A lesson of one text, and the target's logits (1, n, V)."""
-    output = EagerRunner(target, taps=taps).forward(ids, keep=len(ids))
+    output = EagerRunner(target, aux_layers=aux_layers).forward(ids, keep=len(ids))
     tensors = (torch.tensor(ids), torch.arange(len(ids)) >= begins, output.hidden, output.logits)
     lesson, learned, features, logits = (t.clone()[None] for t in tensors)
     return Lesson(lesson, learned, features, features), logits
@@ -30,7 +30,7 @@ def test_the_loss_is_that_of_the_drafters_own_steps(flags: dict[str, bool]) -> N
     target = build("llama", layers=4, eos=None)
     head = build_head(target, draft_vocabulary=50, **flags)
     ids, begins = prompt_ids(14), 4
-    lesson, logits = taught(target, head.taps, ids, begins)
+    lesson, logits = taught(target, head.aux_layers, ids, begins)
     table = head.embeddings(target)
     wanted, counted = torch.zeros(STEPS), torch.zeros(STEPS)
     place = {token: i for i, token in enumerate(head.target_ids.tolist())}
@@ -60,7 +60,7 @@ def test_a_head_learns_what_its_target_says() -> None:
     """Guards the direction of the gradient in every step, with the beginning that a real run has."""
     target = build("llama", layers=4, eos=None)
     head = new_head(target, 1)
-    lesson, logits = taught(target, head.taps, prompt_ids(60), 1)
+    lesson, logits = taught(target, head.aux_layers, prompt_ids(60), 1)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)
     shares = []
     for _ in range(60):

@@ -114,7 +114,7 @@ def test_a_lesson_holds_what_the_target_computes(
 ) -> None:
     """A drafter would learn from states of other tokens, or of other layers, without an error."""
     target = read_model(folders["work"] / "target")
-    lessons, layers = Lessons(folders["work"], 1), new_head(target, 1).taps
+    lessons, layers = Lessons(folders["work"], 1), new_head(target, 1).aux_layers
     assert len(lessons) == 4, "two of the target's texts, two of training tasks"
     seen = set()
     for step in range(len(lessons)):

@@ -13,8 +13,10 @@ from playwright.sync_api import Page, expect
 
 import specdemo
 from specdemo import Settings
+from specdemo.decoding.drafters.base import DrafterSpec
+from specdemo.decoding.drafters.registry import SPECS, register
 from specdemo.decoding.proposal import Proposal
-from specdemo.drafters import DRAFTERS, DrafterSpec, register
+from specdemo.drafters import DRAFTERS, DrafterInfo
 
 pytest_plugins = ["browser_fixtures"]
 PROMPT = "Book a table for two."
@@ -38,9 +40,10 @@ class FrequentDrafter:
 
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
-    register(DrafterSpec("frequent", "most frequent token", lambda pair, target, lane: FrequentDrafter()))
+    spec = DrafterSpec(lambda pair, target, lane: FrequentDrafter())
+    register(DrafterInfo("frequent", "most frequent token"), spec)
     yield
-    del DRAFTERS["frequent"]
+    del DRAFTERS["frequent"], SPECS["frequent"]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,8 @@ class RaggedCache(Cache):
         lengths: live tokens of each row.
     """
 
+    layers: list[RaggedLayer]  # type: ignore[assignment]  # transformers' list takes layers of any kind
+
     def __init__(self, rows: int, device: torch.device) -> None:
         super().__init__(layers=[])
         self.lengths = [0] * rows
@@ -33,7 +35,7 @@ class RaggedCache(Cache):
         self._place = _Place(self.lengths, count, self._device)
 
     @property
-    def width(self) -> int:
+    def kv_length(self) -> int:
         """Slots of a row that the next forward reads."""
         return self._place.end
 
@@ -45,7 +47,7 @@ class RaggedCache(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes allocated."""
-        return sum(t.numel() * t.element_size() for layer in self.layers for t in (layer.keys, layer.values))
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
@@ -81,6 +83,8 @@ class _Place:
 class RaggedLayer(CacheLayerMixin):
     """One layer's keys and values, stored (B, slots, heads, dim) so that a token's are one piece of memory."""
 
+    keys: torch.Tensor  # type: ignore[assignment]  # there once it is initialized
+    values: torch.Tensor  # type: ignore[assignment]
     is_sliding = False
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:

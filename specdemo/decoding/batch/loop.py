@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
-from specdemo.decoding.acceptance import rule_for
 from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.clock import LaneClock
-from specdemo.decoding.gamma import Costs, gamma_policy
+from specdemo.decoding.gamma import Costs, adaptive_gamma, next_gamma
 from specdemo.decoding.lane import Lane, Outcome, Step
 
 Steps = list[tuple[int, Step]]
@@ -46,9 +45,8 @@ def batched_speculative(
 ) -> Iterator[Steps]:
     """Rounds of up to γ+1 tokens a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
-    rules = [rule_for(lane.settings) for lane in lanes]
     costs = Costs()  # of rounds of the whole batch, whichever row asked for how many tokens
-    policies = [gamma_policy(lane.settings, costs) for lane in lanes]
+    adaptive = [adaptive_gamma(lane.settings, costs) for lane in lanes]
 
     # 0. Both models take in the prompts; the target's last logits give the first tokens.
     clock.resume()
@@ -59,7 +57,7 @@ def batched_speculative(
     while rows := _alive(rows, target, drafter):
         clock.resume()
         # 1. Draft for each row, but never past its end: a round also emits one token of the target's own.
-        gammas = [min(policies[row.number].next(), row.lane.remaining - 1) for row in rows]
+        gammas = [next_gamma(row.lane, adaptive[row.number]) for row in rows]
         proposals = drafter.propose([row.lane for row in rows], gammas)
         clock.lap("draft")
 
@@ -70,7 +68,7 @@ def batched_speculative(
 
         # 3. Each row keeps the leading drafted tokens that pass, then one token of the target's.
         outcomes = [
-            row.lane.accept(rules[row.number], proposal, of_row[: len(proposal) + 1])
+            row.lane.accept(proposal, of_row[: len(proposal) + 1])
             for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
         ]
 
@@ -82,7 +80,8 @@ def batched_speculative(
         costs.observe(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
         steps = _steps(rows, outcomes)
         for number, step in steps:
-            policies[number].observe(step)
+            if (policy := adaptive[number]) is not None:
+                policy.observe(step)
         yield steps
 
 

@@ -91,11 +91,11 @@ class RaggedRunner:
     def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
         """What each new token may look at: (B, 1, n, slots), one a kind of layer if the model has several."""
         queries = self.cache.positions[:, None, :, None]
-        slots = torch.arange(self.cache.width, device=self.device)
-        seen = slots <= queries
-        masks = {"full_attention": seen}
+        slots = torch.arange(self.cache.kv_length, device=self.device)
+        causal = slots <= queries
+        masks = {"full_attention": causal}
         if (window := getattr(self._config, "sliding_window", None)) is not None:
-            masks["sliding_attention"] = seen & (slots > queries - window)
+            masks["sliding_attention"] = causal & (slots > queries - window)
         kinds = attention_kinds(self._config)
         if self._additive:
             masks = {kind: additive(mask, self.model.dtype) for kind, mask in masks.items()}

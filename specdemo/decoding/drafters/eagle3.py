@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import torch
 
+from specdemo.decoding.drafters.base import DrafterSpec
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.head import HeadOutput, HeadRunner
 from specdemo.decoding.engines.model_views import layer_list
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Draft, Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import Branches
-from specdemo.decoding.tree_draft import Choice, Node, grow
-from specdemo.drafters import DrafterSpec
+from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.tree_draft import Node, grow, selector_for
 from specdemo.errors import SettingsError
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
-TREE_WIDTH = 10
+BEAM = 10
 """Tokens of a level that go on, as in EAGLE's own trees (``topK_genrate``, top_k)."""
 
 
@@ -34,7 +34,7 @@ class Eagle3Drafter:
         runner: of the head.
         sampler: chooses the tokens.
         target_ids: (Vd,) the target's id of each draft id; None where they are the same.
-        vocabulary: width of the target's logits.
+        vocabulary: columns of the target's logits.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class Eagle3Drafter:
         self._runner, self._sampler = runner, sampler
         self._target_ids, self._vocabulary = target_ids, vocabulary
         self._prompt: Sequence[int] | None = None
-        self._observed: torch.Tensor | None = None
         self._waiting: list[torch.Tensor] = []  # features of committed tokens that are not in the cache yet
 
     @property
@@ -55,16 +54,15 @@ class Eagle3Drafter:
         self._prompt = ids
 
     def observe(self, hidden: torch.Tensor) -> None:
-        """Take the features (n, taps · Ht) of the tokens that the target was fed last.
+        """Take the target's features (n, layers · Ht) of tokens that are committed.
 
         A prompt's are taken in at once, but for the last one, whose next token is not known yet.
         """
-        if self._prompt is None:
-            self._observed = hidden
-            return
-        if followed := self._prompt[1:]:
-            self._runner.forward(self._runner.project(hidden[:-1]), followed)
-        self._prompt, self._waiting = None, [hidden[-1:]]
+        if self._prompt is not None:
+            if followed := self._prompt[1:]:
+                self._feed(hidden[:-1], followed)
+            self._prompt, hidden = None, hidden[-1:]
+        self._waiting.append(hidden)
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
         runner, draft = self._runner, Draft(self._sampler, committed)
@@ -79,36 +77,34 @@ class Eagle3Drafter:
             runner.rollback_to(length)
         return draft.proposal()
 
-    def propose_tree(self, committed: Sequence[int], choice: Choice) -> Proposal:
+    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
         runner = self._runner
         output = self._take_in(committed)
         length = runner.length
         states: dict[Node | None, torch.Tensor] = {None: output.hidden}  # behind each node, (1, H)
 
-        def step(nodes: Sequence[Node], tokens: torch.Tensor, branches: Branches) -> torch.Tensor:
-            output = runner.forward(torch.cat([states[node.parent] for node in nodes]), tokens, branches)
-            states.update(zip(nodes, output.hidden.split(1), strict=True))
+        def forward(level: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
+            output = runner.forward(torch.cat([states[node.parent] for node in level]), tokens, tree_mask)
+            states.update(zip(level, output.hidden.split(1), strict=True))
             return self._in_target_ids(output.logits)
 
         try:
             logits = self._in_target_ids(output.logits)
-            return grow(self._sampler, committed, length, logits, step, choice)
+            selector = selector_for(self._sampler, depth, nodes, BEAM)
+            return grow(self._sampler, committed, length, logits, forward, selector)
         finally:
             runner.rollback_to(length)
 
     def _take_in(self, committed: Sequence[int]) -> HeadOutput:
         """Feed the rows of the tokens kept since the last draft, with the target's true features."""
-        features = torch.cat(self._waiting)
-        self._waiting = []
-        return self._runner.forward(self._runner.project(features), committed[self._runner.length + 1 :])
+        features, self._waiting = torch.cat(self._waiting), []
+        return self._feed(features, committed[self._runner.length + 1 :])
+
+    def _feed(self, features: torch.Tensor, followed: Sequence[int]) -> HeadOutput:
+        return self._runner.forward(self._runner.project(features), followed)
 
     def commit(self, committed: Sequence[int]) -> None:
-        if self._observed is None:
-            return
-        held = self._runner.length + sum(map(len, self._waiting))
-        # The last token has no features yet, and a rejected one's are of no text.
-        self._waiting.append(self._observed[: len(committed) - 1 - held])
-        self._observed = None
+        """Nothing to do: every proposal cleans up after itself, and only features of kept tokens come."""
 
     def _in_target_ids(self, logits: torch.Tensor) -> torch.Tensor:
         """Draft logits (n, Vd) at the target's ids, (n, V): tokens that are not drafted have no probability."""
@@ -138,22 +134,4 @@ def _open(pair: ModelPair, target: Runner, lane: Lane) -> Eagle3Drafter:
     return Eagle3Drafter(runner, lane.sampler, head.target_ids if head.translates() else None, pair.vocabulary)
 
 
-SPEC = DrafterSpec(
-    name="eagle3",
-    label="EAGLE-3 head",
-    open=_open,
-    title="EAGLE-3 head",
-    needs="head",
-    check=_check,
-    taps=lambda pair: _head(pair).taps,
-    always_drafts=True,
-    trees=True,
-    tree_width=TREE_WIDTH,
-    elsewhere={
-        "vllm": '{{"method": "eagle3", "model": {head}, "num_speculative_tokens": {gamma}}}',
-        "sglang": "--speculative-algorithm EAGLE3 --speculative-draft-model-path {head} \\\n"
-        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
-    },
-    about="the pair's EAGLE-3 head: one layer that reads the target's hidden states and was trained for it",
-)
+SPEC = DrafterSpec(_open, _check, aux_layers=lambda pair: _head(pair).aux_layers)

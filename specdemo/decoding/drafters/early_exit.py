@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from specdemo.decoding.drafters.base import DrafterSpec
 from specdemo.decoding.drafters.model import ModelDrafter
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.model_views import layer_list, with_layers
+from specdemo.decoding.engines.model_views import layer_list, layers_of, with_layers
 from specdemo.decoding.engines.open import open_first_layers
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree_draft import Choice
-from specdemo.drafters import DrafterSpec
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -28,7 +27,7 @@ def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     Raises:
         ValueError: the layers were not found.
     """
-    return with_layers(model, list(model.get_submodule(layer_list(model) or ""))[:count])
+    return with_layers(model, layers_of(model)[:count])
 
 
 class EarlyExitDrafter(ModelDrafter):
@@ -59,10 +58,10 @@ class EarlyExitDrafter(ModelDrafter):
         finally:
             self._runner.rollback_to(self._target.length)
 
-    def propose_tree(self, committed: Sequence[int], choice: Choice) -> Proposal:
+    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
         self._runner.length = self._target.length
         try:
-            return super().propose_tree(committed, choice)
+            return super().propose_tree(committed, depth, nodes)
         finally:
             self._runner.rollback_to(self._target.length)
 
@@ -100,16 +99,5 @@ def _open(pair: ModelPair, target: Runner, lane: Lane) -> EarlyExitDrafter:
 
 
 SPEC = DrafterSpec(
-    name="early_exit",
-    label="early exit",
-    open=_open,
-    check=_check,
-    reads=("exit_layer",),
-    reference=lambda pair, settings: first_layers(pair.target, exit_layer_of(pair, settings)),
-    always_drafts=True,
-    trees=True,
-    elsewhere={"transformers": "assistant_early_exit={exit_layer}"},
-    about="the target's own first `exit_layer` layers (a third if not given); models not trained for it accept "
-    "little",
-    note="Models not trained to exit early accept little; the output is the target's all the same.",
+    _open, _check, reference=lambda pair, settings: first_layers(pair.target, exit_layer_of(pair, settings))
 )

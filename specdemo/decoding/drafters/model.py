@@ -9,16 +9,15 @@ import torch
 
 from specdemo.decoding.batch.drafters import BatchModelDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.base import Drafter
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.drafters.reencoding import ReencodingDrafter, check_reencoding
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_draft, open_stepwise
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Draft, Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import Branches
-from specdemo.decoding.tree_draft import Choice, Node, grow
-from specdemo.drafters import DrafterSpec
+from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.tree_draft import Node, grow, selector_for
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair, context_of
 from specdemo.settings import Settings
@@ -63,16 +62,17 @@ class ModelDrafter:
             feed = draft.take(self._runner.forward(feed).logits)
         return draft.proposal()
 
-    def propose_tree(self, committed: Sequence[int], choice: Choice) -> Proposal:
+    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
         runner = self._runner
         logits = runner.forward(committed[runner.length :]).logits
         begin = runner.length
 
-        def step(nodes: Sequence[Node], tokens: torch.Tensor, branches: Branches) -> torch.Tensor:
-            return runner.forward((), len(nodes), tokens, branches).logits
+        def forward(level: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
+            return runner.forward((), len(level), tokens, tree_mask).logits
 
         try:
-            return grow(self._sampler, committed, begin, logits, step, choice)
+            selector = selector_for(self._sampler, depth, nodes)
+            return grow(self._sampler, committed, begin, logits, forward, selector)
         finally:
             # The kept path is fed again with the target's own token: the same forward, and no slots to move.
             runner.rollback_to(begin)
@@ -80,6 +80,11 @@ class ModelDrafter:
     def commit(self, committed: Sequence[int]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.
         self._runner.rollback_to(min(self._runner.length, len(committed) - 1))
+
+
+def _draft(pair: ModelPair) -> PreTrainedModel:
+    assert pair.draft is not None, "check_drafter lets no pair without a draft pass"
+    return pair.draft
 
 
 def _check(pair: ModelPair, settings: Settings) -> None:
@@ -91,7 +96,7 @@ def _check(pair: ModelPair, settings: Settings) -> None:
                 "a draft with another tokenizer writes text, which has no second guesses; set tree nodes to 0.",
             )
     elif settings.strategy == "assisted":
-        widths = [m.config.get_text_config().vocab_size for m in (pair.target, pair.draft)]
+        widths = [m.config.get_text_config().vocab_size for m in pair.models]
         if widths[0] != widths[1]:
             raise SettingsError(
                 "strategy",
@@ -101,42 +106,23 @@ def _check(pair: ModelPair, settings: Settings) -> None:
 
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
+    draft = _draft(pair)
     if pair.draft_tokenizer is None:
-        runner, captured = open_draft(pair.draft, lane)
+        runner, captured = open_draft(draft, lane)
         return ModelDrafter(runner, lane.sampler, captured)
-    runner = open_stepwise(pair.draft, lane, "its tokenizer is another")
-    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    assert pair.tokenizer is not None, "check_reencoding lets no pair without pass"
+    runner = open_stepwise(draft, lane, "its tokenizer is another")
+    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(draft))
     drafter.check_prompt(lane.prompt_ids)
     return drafter
 
 
 def _open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchModelDrafter:
-    return BatchModelDrafter(RaggedRunner(pair.draft, len(rows)))
+    return BatchModelDrafter(RaggedRunner(_draft(pair), len(rows)))
 
 
 def _reference(pair: ModelPair, settings: Settings) -> PreTrainedModel | None:
     return pair.draft if pair.draft_tokenizer is None else None
 
 
-SPEC = DrafterSpec(
-    name="model",
-    label="draft model",
-    open=_open,
-    title="Speculative",
-    method="draft",
-    needs="draft",
-    open_batch=_open_batch,
-    check=_check,
-    reference=_reference,
-    always_drafts=True,
-    trees=True,
-    assisted="assisted",
-    elsewhere={
-        "transformers": "assistant_model=draft",
-        "vllm": '{{"method": "draft_model", "model": {draft}, "num_speculative_tokens": {gamma}}}',
-        "sglang": "--speculative-algorithm STANDALONE --speculative-draft-model-path {draft} \\\n"
-        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
-    },
-    about="the pair's draft. Its tokenizer may differ from the target's: the text is then encoded anew",
-)
+SPEC = DrafterSpec(_open, _check, _open_batch, reference=_reference)

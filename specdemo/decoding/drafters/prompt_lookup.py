@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.decoding.batch.drafters import SeparateDrafters
+from specdemo.decoding.drafters.base import DrafterSpec
+from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
-from specdemo.drafters import DrafterSpec
 
 
 class NgramIndex:
@@ -36,7 +37,7 @@ class NgramIndex:
 class LookupDrafter:
     """Copies from the prompt and the output so far; needs no model (Saxena 2023, "Prompt lookup decoding").
 
-    Its choice is certain, so q is one-hot. Where nothing matches it proposes nothing, and the round is a plain
+    Nothing is drawn, so q is one-hot. Where nothing matches it proposes nothing, and the round is a plain
     step of the target.
     """
 
@@ -60,23 +61,11 @@ class LookupDrafter:
         self._index.extend(committed)
 
 
+def _fresh(lane: Lane) -> LookupDrafter:
+    return LookupDrafter(lane.settings.lookup_ngram)
+
+
 SPEC = DrafterSpec(
-    name="prompt_lookup",
-    label="prompt lookup",
-    open=lambda pair, target, lane: LookupDrafter(lane.settings.lookup_ngram),
-    method="lookup",
-    open_batch=lambda pair, rows: SeparateDrafters([LookupDrafter(r.settings.lookup_ngram) for r in rows]),
-    reads=("lookup_ngram",),
-    copies=True,
-    assisted="assisted_lookup",
-    elsewhere={
-        "transformers": "prompt_lookup_num_tokens={gamma},\n    max_matching_ngram_size={lookup_ngram}",
-        "vllm": '{{"method": "ngram", "num_speculative_tokens": {gamma}, "prompt_lookup_max": {lookup_ngram}, '
-        '"prompt_lookup_min": 1}}',
-        "sglang": "--speculative-algorithm NGRAM --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
-        "--spec-ngram-simple-size-m {gamma}",
-    },
-    about="copies what followed the last `lookup_ngram` tokens when they stood in prompt or output before; "
-    "needs no draft model",
+    open=lambda pair, target, lane: _fresh(lane),
+    open_batch=lambda pair, rows: SeparateDrafters([_fresh(lane) for lane in rows]),
 )

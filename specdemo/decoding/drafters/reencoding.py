@@ -23,7 +23,7 @@ class ReencodingDrafter:
     """Decodes what is committed, lets the draft continue the text, and encodes that for the target.
 
     The idea of universal assisted generation (Timor et al., arXiv 2502.05202, algorithm 1; transformers'
-    ``assistant_tokenizer``). The draft writes greedily and the proposal counts as certain (q one-hot), which
+    ``assistant_tokenizer``). The draft writes greedily, and q is one-hot, which
     keeps every lossless rule lossless however the text was made. Where the drafted text would melt into the
     last committed token, nothing is proposed and the round is a plain step of the target.
 
@@ -124,7 +124,7 @@ class ReencodingDrafter:
 
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """Text without special tokens, which mean nothing to the other tokenizer."""
-    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def check_reencoding(pair: ModelPair, settings: Settings) -> None:

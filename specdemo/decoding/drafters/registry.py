@@ -1,17 +1,19 @@
-"""The rows of the table of drafters, and the way from a lane's settings to its drafter."""
+"""How each drafter of ``specdemo.drafters`` drafts, and the way from a lane's settings to its drafter."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
-from specdemo.decoding.drafters.base import Drafter
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.masks import ignores_masks
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.trials import check_trees, once
-from specdemo.drafters import DRAFTERS, PARTS, offered_with, register
+from specdemo.drafters import DRAFTERS, PARTS, DrafterInfo, offered_with
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
@@ -19,8 +21,18 @@ from specdemo.settings import Settings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-for _spec in (model.SPEC, prompt_lookup.SPEC, early_exit.SPEC, eagle3.SPEC):
-    register(_spec)
+SPECS: dict[str, DrafterSpec] = {
+    "model": model.SPEC,
+    "prompt_lookup": prompt_lookup.SPEC,
+    "early_exit": early_exit.SPEC,
+    "eagle3": eagle3.SPEC,
+}
+"""By ``Settings.drafter``."""
+
+
+def register(info: DrafterInfo, spec: DrafterSpec) -> None:
+    """Add a drafter; from now on every part of the house offers it."""
+    DRAFTERS[info.name], SPECS[info.name] = info, spec
 
 
 def check_drafter(pair: ModelPair, settings: Settings) -> None:
@@ -30,16 +42,18 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         SettingsError: names the field, and what would work.
         PairError: a model that is to read trees computes no finite numbers.
     """
-    spec = DRAFTERS[settings.drafter]
-    if spec.needs is not None and spec.needs not in pair.parts:
+    info = DRAFTERS[settings.drafter]
+    if info.needs is not None and info.needs not in pair.parts:
         able = [other for other in offered_with(pair.parts) if other.trees or not settings.drafts_trees]
         others = " or ".join(repr(other.name) for other in able)
         raise SettingsError(
-            "drafter", f"{spec.name!r} needs {PARTS[spec.needs]}, and this pair has none; choose {others}."
+            "drafter", f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none; choose {others}."
         )
-    spec.check(pair, settings)
+    SPECS[info.name].check(pair, settings)
     if settings.drafts_trees:
-        models = {"target": pair.target} | ({"draft": pair.draft} if spec.needs == "draft" else {})
+        models = dict(
+            zip(("target", "draft"), pair.models if info.needs == "draft" else [pair.target], strict=False)
+        )
         for role, model in models.items():
             _check_masks(role, model)
         for role, model in models.items():
@@ -59,4 +73,16 @@ def _check_masks(role: str, model: PreTrainedModel) -> None:
 
 def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
     """A fresh drafter for one lane, after :func:`check_drafter`."""
-    return DRAFTERS[lane.settings.drafter].open(pair, target, lane)
+    return SPECS[lane.settings.drafter].open(pair, target, lane)
+
+
+def open_batch_drafter(pair: ModelPair, rows: Sequence[Lane]) -> BatchDrafter:
+    """The same for all rows of a batch, whose drafter has one."""
+    opener = SPECS[rows[0].settings.drafter].open_batch
+    assert opener is not None, "its row says that it has no batches"
+    return opener(pair, rows)
+
+
+def aux_layers_for(pair: ModelPair, settings: Settings) -> tuple[int, ...]:
+    """The target's layers whose input this lane's drafter observes."""
+    return SPECS[settings.drafter].aux_layers(pair) if settings.strategy == "speculative" else ()

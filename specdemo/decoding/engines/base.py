@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -20,8 +20,8 @@ class Output:
 
     Attributes:
         logits: (keep, V) float32, of the last ``keep`` tokens fed.
-        hidden: (n, taps · width) what entered the tapped layers, of all n tokens fed, in the model's type; None
-            where no layer is tapped.
+        hidden: (n, layers · width) what entered the auxiliary layers, of all n tokens fed, in the model's type;
+            None where there are no such layers.
     """
 
     logits: torch.Tensor
@@ -56,11 +56,11 @@ class Runner(Protocol):
         ids: Sequence[int] | torch.Tensor,
         keep: int = 1,
         drafted: torch.Tensor | None = None,
-        branches: Branches | None = None,
+        tree_mask: TreeMask | None = None,
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache; the logits are those of the last ``keep``.
 
-        ``branches`` says what they look at where they are a tree; a lane's graphs know none.
+        ``tree_mask`` says what they look at where they are a tree; a lane's graphs know none.
         """
 
     def sharing(self, model: PreTrainedModel, layers: int) -> Runner:

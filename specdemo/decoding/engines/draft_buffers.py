@@ -12,21 +12,21 @@ class DraftBuffers:
     """The outputs of a captured draft of up to MAX_GAMMA tokens, and the noise it reads.
 
     Args:
-        sampler: chooses the tokens; of those with the same ``width`` and ``greedy`` all can share the buffers.
+        sampler: chooses the tokens; those of one ``vocabulary`` and ``greedy`` can share the buffers.
         vocabulary: of the draft model.
         device: of the draft model.
 
     Attributes:
         tokens: (MAX_GAMMA,) drafted ids.
         scores: (MAX_GAMMA, scored) what they were chosen by.
-        q: (MAX_GAMMA, width) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft.
+        q: (MAX_GAMMA, V) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft.
         noise: the same shape, exponential draws made before the replay.
     """
 
     def __init__(self, sampler: Sampler, vocabulary: int, device: torch.device) -> None:
-        drawn = 0 if sampler.greedy else sampler.width
+        drawn = 0 if sampler.greedy else sampler.vocabulary
         self.tokens = torch.zeros(MAX_GAMMA, dtype=torch.long, device=device)
-        self.scores = torch.zeros(MAX_GAMMA, min(sampler.width, vocabulary), device=device)
+        self.scores = torch.zeros(MAX_GAMMA, min(sampler.vocabulary, vocabulary), device=device)
         self.q = torch.zeros(MAX_GAMMA, drawn, device=device)
         self.noise = torch.ones(MAX_GAMMA, drawn, device=device)
 

@@ -10,7 +10,7 @@ import torch
 from specdemo.decoding.engines.base import Output
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.select import Engine, open_forward
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 from specdemo.models.packing import engine_name
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class EagerRunner:
         engine: what is to run its layers.
         reason: why it is not the engine that was asked for.
         cache, layers: another runner's cache, of which this model fills only the first layers.
-        taps: layers whose input every output has.
+        aux_layers: layers whose input every output has.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class EagerRunner:
         reason: str | None = None,
         cache: LaneCache | None = None,
         layers: int | None = None,
-        taps: Sequence[int] = (),
+        aux_layers: Sequence[int] = (),
     ) -> None:
         self.model = model
         self.length = 0
         self._wish: Engine = engine
         self._reason = reason
-        self._forward = open_forward(model, engine, taps)
+        self._forward = open_forward(model, engine, aux_layers)
         self.device = self._forward.device
         self._cache = LaneCache() if cache is None else cache
         self._layers = layers
@@ -61,7 +61,7 @@ class EagerRunner:
         ids: Sequence[int] | torch.Tensor,
         keep: int = 1,
         drafted: torch.Tensor | None = None,
-        branches: Branches | None = None,
+        tree_mask: TreeMask | None = None,
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache.
 
@@ -70,10 +70,10 @@ class EagerRunner:
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
-        if branches is None:
+        if tree_mask is None:
             logits = self._forward(tokens, self._cache, keep)
         else:
-            logits = self._forward.tree(tokens, self._cache, keep, branches)
+            logits = self._forward.tree(tokens, self._cache, keep, tree_mask)
         self.length += tokens.shape[1]
         hidden = self._forward.hidden()
         return Output(logits[0], None if hidden is None else hidden[0])

@@ -11,8 +11,9 @@ import torch
 from transformers import Cache
 
 from specdemo.decoding.engines.masks import additive, attention_kinds
-from specdemo.decoding.engines.model_views import TappedModel
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.engines.model_views import HiddenStateReader
+from specdemo.decoding.tree import TreeMask
+from specdemo.models.pair import device_of, embeddings_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,17 +37,17 @@ class Forward:
 
     Args:
         model: any causal language model.
-        taps: layers whose input :meth:`hidden` gives.
+        aux_layers: layers whose input :meth:`hidden` gives.
     """
 
     name = "eager"
 
-    def __init__(self, model: PreTrainedModel, taps: Sequence[int] = ()) -> None:
-        self._tapped = TappedModel(model, taps) if taps else None
-        self.model = model = model if self._tapped is None else self._tapped.view
-        self.device = model.get_input_embeddings().weight.device
+    def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int] = ()) -> None:
+        self._reader = HiddenStateReader(model, aux_layers) if aux_layers else None
+        self.model = model = model if self._reader is None else self._reader.view
+        self.device = device_of(model)
         self._modules = tuple(model.modules())  # walking the tree anew would cost each forward some percent
-        self._known_ids = model.get_input_embeddings().num_embeddings
+        self._known_ids = embeddings_of(model)
         # Inference mode saves a tenth of a small model's step, but quantised weights fail in it.
         quantised = getattr(model, "hf_quantizer", None) is not None
         self._without_gradients = torch.no_grad if quantised else torch.inference_mode
@@ -86,7 +87,7 @@ class Forward:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
         return logits.float()
 
-    def tree(self, tokens: torch.Tensor, cache: Cache, keep: int, branches: Branches) -> torch.Tensor:
+    def tree(self, tokens: torch.Tensor, cache: Cache, keep: int, tree_mask: TreeMask) -> torch.Tensor:
         """The same for ``tokens`` (1, n) that are a tree's.
 
         Masks are numbers: an eager attention would add a bool one to its scores and be wrong without a word.
@@ -94,13 +95,13 @@ class Forward:
         config = self.model.config.get_text_config()
         windows = {"full_attention": None, "sliding_attention": getattr(config, "sliding_window", None)}
         masks = {
-            kind: additive(branches.mask(windows[kind]), self.model.dtype)[None, None].to(self.device)
+            kind: additive(tree_mask.mask(windows[kind]), self.model.dtype)[None, None].to(self.device)
             for kind in attention_kinds(config)
         }
         mask = masks if len(masks) > 1 else next(iter(masks.values()))
-        positions = branches.positions.unsqueeze(0).to(self.device)
+        positions = tree_mask.positions.unsqueeze(0).to(self.device)
         return self(tokens, cache, keep, position_ids=positions, attention_mask=mask)
 
     def hidden(self) -> torch.Tensor | None:
-        """(B, n, taps · width) of the last forward, to be taken once; None where no layer is tapped."""
-        return None if self._tapped is None else self._tapped.take()
+        """(B, n, layers · width) of the last forward, to be taken once; None without such layers."""
+        return None if self._reader is None else self._reader.take()

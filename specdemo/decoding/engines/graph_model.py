@@ -22,9 +22,9 @@ class Slots:
     """Memory for the keys and values of one sequence.
 
     Attributes:
-        states: (layers, 2 · groups, capacity, size): the groups' keys, then their values. Slots that hold nothing
-            yet are zeros, since what is masked is still multiplied.
-        cos, sin: (capacity, 1, size) of every position.
+        states: (layers, 2 · KV heads, capacity, head_dim): keys, then values. Slots that hold nothing yet are
+            zeros, since what is masked is still multiplied.
+        cos, sin: (capacity, 1, head_dim) of every position.
         positions: (capacity,) the positions themselves.
     """
 
@@ -49,7 +49,7 @@ class GraphModel(LlamaModel):
 
     def slots(self, capacity: int) -> Slots:
         """Empty slots."""
-        shape = (len(self.layers), 2 * self.groups, capacity, self.size)
+        shape = (len(self.layers), 2 * self.kv_heads, capacity, self.head_dim)
         states = torch.zeros(shape, dtype=self.dtype, device=self.device)
         return Slots(states, *self.rotary.at(0, capacity), torch.arange(capacity, device=self.device))
 
@@ -61,7 +61,7 @@ class GraphModel(LlamaModel):
         kv_length: int | None,
         keep: int,
         layers: int | None = None,
-        taps: Sequence[int] = (),
+        aux_layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Write the tokens' keys and values into their slots.
 
@@ -69,29 +69,29 @@ class GraphModel(LlamaModel):
             tokens: (n,) ids on the model's device; one that it has no embedding for is taken for the last.
             positions: (n,) where they stand.
             slots: hold what stands before them.
-            kv_length: look at the first so many slots, of which each token sees those up to its own; None if
+            kv_length: look at the first so many slots, of which each token attends to those up to its own; None if
                 nothing stands before the first token.
             keep: of how many of the last tokens logits are wanted.
             layers: run only the first so many, then norm and head.
-            taps: layers whose input is wanted.
+            aux_layers: layers whose input is wanted.
 
         Returns:
-            logits (keep, vocabulary) and what entered the tapped layers (n, taps · width), in the model's type.
+            logits (keep, vocabulary) and auxiliary hidden states (n, layers · H), in the model's type.
         """
 
         def store(index: int, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             states = slots.states[index]
             states.index_copy_(1, positions, new)
-            return states[:, :kv_length].unsqueeze(0).split(self.groups, dim=1)
+            return states[:, :kv_length].unsqueeze(0).split(self.kv_heads, dim=1)
 
         mask = None if kv_length is None else self._causal_mask(slots.positions[:kv_length], positions)
         angles = slots.cos.index_select(0, positions), slots.sin.index_select(0, positions)
         attention = Attention(self, angles, store, mask, causal=kv_length is None)
-        return self.run(tokens, attention, keep, layers, taps)
+        return self.run(tokens, attention, keep, layers, aux_layers)
 
     def _causal_mask(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """(n · per group, kv): −∞ where a slot stands behind the token that looks."""
+        """(n · heads per KV head, kv): −∞ where a slot stands behind the token that looks."""
         behind = slots > positions.unsqueeze(1)
         mask = torch.zeros(behind.shape, dtype=self.dtype, device=self.device)
         mask.masked_fill_(behind, -torch.inf)
-        return mask.unsqueeze(1).expand(-1, self.per_group, -1).reshape(-1, mask.shape[1])
+        return mask.unsqueeze(1).expand(-1, self.heads_per_kv_head, -1).reshape(-1, mask.shape[1])

@@ -15,6 +15,7 @@ from specdemo.decoding.engines import graph_capture
 from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.engines.graph_workspace import Failure, GraphWorkspace
 from specdemo.decoding.engines.llama_check import unsupported_reason
+from specdemo.models.pair import device_of
 from specdemo.models.request import is_zero_gpu
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def graphs_of(model: PreTrainedModel) -> Graphs:
 
 def no_graphs_reason(model: PreTrainedModel) -> str | None:
     """Why ``model`` does not decode by CUDA graphs, in a few words; None if it does, as far as is known."""
-    device = model.get_input_embeddings().weight.device
+    device = device_of(model)
     if not graph_capture.can_capture(device):
         return "graphs need a CUDA device"
     if is_zero_gpu():

@@ -39,7 +39,7 @@ def prove_forwards(runner: GraphRunner, prompt: Sequence[int], forwards: Sequenc
     ids = list(prompt[:PROOF_TOKENS])
     widest = max(count for count, _ in forwards)
     fed = (ids * widest)[:widest]
-    eager = EagerRunner(runner.model, "eager", taps=runner.taps)
+    eager = EagerRunner(runner.model, "eager", aux_layers=runner.aux_layers)
     _compare(runner, "a prompt", runner.forward(ids), eager.forward(ids))
     expected = eager.forward(fed, keep=widest)
     for count, kv_length in forwards:
@@ -63,7 +63,8 @@ def prove_drafts(draft: CapturedDraft, prompt: Sequence[int], kv_lengths: Sequen
         runner.rollback_to(0)
         logits = EagerRunner(runner.model, "eager").forward([*committed, *proposal.ids[:-1]], draft.gamma).logits
         scores = sampler.scores(logits, ())
-        if proposal.q is None or proposal.scores is None:
+        if proposal.q is None:
+            assert proposal.scores is not None, "a model's drafts have scores"
             _compare(runner, "a draft", Output(proposal.scores), Output(scores))
             chosen = proposal.scores.argmax(-1)
         else:

@@ -14,7 +14,7 @@ from specdemo.decoding.engines.graph_proof import prove_drafts, prove_forwards
 from specdemo.decoding.engines.graph_workspace import Failure
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,7 +28,7 @@ class GraphRunner:
         lease: of the workspace, for as long as this runner lives.
         counts: of how many tokens forwards are captured; others are filled up to the next of them.
         layers: run only the model's first so many.
-        taps: layers whose input every output has.
+        aux_layers: layers whose input every output has.
 
     Attributes:
         stepwise: why drafts could not be captured whole; None if they could, or if nobody tried.
@@ -40,14 +40,14 @@ class GraphRunner:
         lease: WorkspaceLease,
         counts: Sequence[int],
         layers: int | None = None,
-        taps: Sequence[int] = (),
+        aux_layers: Sequence[int] = (),
     ) -> None:
         self.model = model
         self.length = 0
         self.lease = lease
         self.device, self.dtype = lease.workspace.model.device, lease.workspace.model.dtype
         self._counts = sorted(counts)
-        self.layers, self.taps = layers, tuple(taps)
+        self.layers, self.aux_layers = layers, tuple(aux_layers)
         self.stepwise: Failure | None = None
 
     @property
@@ -72,12 +72,12 @@ class GraphRunner:
         for count in self._counts:
             for kv_length in workspace.kv_buckets(len(prompt) + count, longest + count):
                 self._captured(count, kv_length)
-                if (count, kv_length, self.layers, self.taps) not in workspace.proven:
+                if (count, kv_length, self.layers, self.aux_layers) not in workspace.proven:
                     new.append((count, kv_length))
         if new and workspace.failure is None:
             try:
                 prove_forwards(self, prompt, new)
-                workspace.proven |= {(*each, self.layers, self.taps) for each in new}
+                workspace.proven |= {(*each, self.layers, self.aux_layers) for each in new}
             except RuntimeError as error:
                 workspace.failure = Failure.of(error)
                 self.lease.graphs.fail(workspace.failure)
@@ -90,38 +90,32 @@ class GraphRunner:
         ids: Sequence[int] | torch.Tensor,
         keep: int = 1,
         drafted: torch.Tensor | None = None,
-        branches: Branches | None = None,
+        tree_mask: TreeMask | None = None,
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,).
 
         Raises:
-            ValueError: they do not fit in the capacity, or are a tree's.
+            ValueError: they are more than there is memory for, or a tree's.
         """
-        if branches is not None:
+        if tree_mask is not None:
             raise ValueError("draft trees are not captured")
         fed = [t for t in (ids, drafted) if t is not None and len(t)]
         count = sum(map(len, fed))
-        if not self.length:
-            return self._prefill(fed, count, keep)
-        if count <= self._counts[-1]:
+        if self.length and count <= self._counts[-1]:
             return self.replay(fed, count, keep)
-        # More than any forward takes: one piece after the other. No lane does this, so it need not be fast.
-        tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
-        pieces = tokens.split(self._counts[-1])
-        outputs = [self.replay([piece], len(piece), len(piece)) for piece in pieces]
-        hidden = torch.cat([output.hidden for output in outputs]) if self.taps else None
-        return Output(torch.cat([output.logits for output in outputs])[count - keep :], hidden)
+        return self._uncaptured(fed, count, keep)
 
-    def _prefill(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
-        """Behind nothing, in no graph: prompts are of every length, and each comes once."""
+    def _uncaptured(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
+        """A prompt, which may have any length and comes once, or what a drafter missed in rounds without it."""
         self._check(count)
-        workspace = self.lease.workspace
+        workspace, end = self.lease.workspace, self.length + count
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
-        positions = workspace.slots.positions[:count]
+        positions = workspace.slots.positions[self.length : end]
+        kv_length = workspace.kv_length(end) if self.length else None
         logits, hidden = workspace.model.forward(
-            tokens, positions, workspace.slots, None, keep, self.layers, self.taps
+            tokens, positions, workspace.slots, kv_length, keep, self.layers, self.aux_layers
         )
-        self.length = count
+        self.length = end
         return Output(logits.float(), hidden)
 
     def replay(
@@ -141,14 +135,14 @@ class GraphRunner:
         self._captured(wide, kv_length or workspace.kv_length(self.length + wide))()
         self.length += count
         # Copies, since the next replay writes over them.
-        hidden = workspace.hidden(self.taps)
+        hidden = workspace.hidden(self.aux_layers)
         return Output(
             workspace.logits[count - keep : count].clone(), None if hidden is None else hidden[:count].clone()
         )
 
     def _captured(self, count: int, kv_length: int) -> Replay:
         """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
-        replay = self.lease.workspace.forward(count, kv_length, self.layers, self.taps)
+        replay = self.lease.workspace.forward(count, kv_length, self.layers, self.aux_layers)
         if (failure := self.lease.workspace.failure) is not None:
             self.lease.graphs.fail(failure)
         return replay
@@ -163,9 +157,10 @@ class GraphRunner:
         return GraphRunner(model, self.lease, (1, 2), layers)
 
     def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
-        if path or not 0 <= length <= self.length:
-            raise ValueError(f"cannot roll back from {self.length} tokens to {length}")
-        self.length = length
+        end = length + len(path)
+        if [*path] != [*range(len(path))] or not 0 <= end <= self.length:
+            raise ValueError(f"cannot roll back from {self.length} tokens to {end}")
+        self.length = end
 
 
 class CapturedDraft:

@@ -94,18 +94,20 @@ class GraphWorkspace:
             length = self.kv_length(length + 1)
         yield length
 
-    def forward(self, count: int, kv_length: int, layers: int | None = None, taps: tuple[int, ...] = ()) -> Replay:
-        """A replay that feeds ``count`` tokens of the inputs and leaves logits, and what entered ``taps``."""
-        kept = self.hidden(taps)
+    def forward(
+        self, count: int, kv_length: int, layers: int | None = None, aux_layers: tuple[int, ...] = ()
+    ) -> Replay:
+        """A replay that feeds ``count`` tokens of the inputs and leaves logits and auxiliary hidden states."""
+        kept = self.hidden(aux_layers)
 
         def body() -> None:
             tokens, positions = self.inputs.numbers[1 : 1 + count], self._positions(0, count)
-            fed, hidden = self.model.forward(tokens, positions, self.slots, kv_length, count, layers, taps)
+            fed, hidden = self.model.forward(tokens, positions, self.slots, kv_length, count, layers, aux_layers)
             self.logits[:count].copy_(fed)
             if kept is not None and hidden is not None:
                 kept[:count].copy_(hidden)
 
-        replay, failure = self._replay(("forward", count, kv_length, layers, taps), body)
+        replay, failure = self._replay(("forward", count, kv_length, layers, aux_layers), body)
         self.failure = self.failure or failure
         return replay
 
@@ -130,16 +132,16 @@ class GraphWorkspace:
             self.draft_failures[sampler.sampling_key] = failure
         return replay
 
-    def hidden(self, taps: tuple[int, ...]) -> torch.Tensor | None:
-        """(WIDEST, taps · width), the first rows written by forwards with these taps; None without."""
-        if taps and taps not in self._hidden:
-            width = len(taps) * self.model.width
-            self._hidden[taps] = torch.zeros(WIDEST, width, dtype=self.model.dtype, device=self.model.device)
-        return self._hidden.get(taps)
+    def hidden(self, aux_layers: tuple[int, ...]) -> torch.Tensor | None:
+        """(WIDEST, layers · width), the first rows written by forwards with these aux_layers; None without."""
+        if aux_layers and aux_layers not in self._hidden:
+            width = len(aux_layers) * self.model.hidden_size
+            self._hidden[aux_layers] = torch.zeros(WIDEST, width, dtype=self.model.dtype, device=self.model.device)
+        return self._hidden.get(aux_layers)
 
     def draft_buffers(self, sampler: Sampler) -> DraftBuffers:
         """Where drafts by this sampler come out."""
-        key = (sampler.width, sampler.greedy)
+        key = (sampler.vocabulary, sampler.greedy)
         if key not in self._drafts:
             self._drafts[key] = DraftBuffers(sampler, self.model.vocabulary, self.model.device)
         return self._drafts[key]

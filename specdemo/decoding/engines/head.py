@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from specdemo.decoding.engines import graph_capture
 from specdemo.decoding.engines.kv_cache import LaneCache
-from specdemo.decoding.engines.llama import attention_behind, branching_behind
+from specdemo.decoding.engines.llama import attention_behind, tree_attention_behind
 from specdemo.decoding.engines.llama_check import head_unsupported_reason
 from specdemo.decoding.engines.llama_parts import Attending, Layer, Linear, norm_of
 from specdemo.decoding.engines.masks import additive
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.packing import engine_name
 
@@ -65,21 +65,21 @@ class HeadRunner:
 
     @torch.inference_mode()
     def project(self, features: torch.Tensor) -> torch.Tensor:
-        """The target's features (n, taps · Ht) as the head's own states (n, H)."""
-        return self._run.project(features.to(self.device, self._head.dtype))
+        """The target's features (n, layers · Ht) as the head's own states (n, H)."""
+        return self._head.project(features.to(self.device, self._head.dtype))
 
     @torch.inference_mode()
     def forward(
-        self, hidden: torch.Tensor, tokens: Sequence[int] | torch.Tensor, branches: Branches | None = None
+        self, hidden: torch.Tensor, tokens: Sequence[int] | torch.Tensor, tree_mask: TreeMask | None = None
     ) -> HeadOutput:
         """Append rows to the cache: states (n, H), each with the token that follows, (n,).
 
-        ``branches`` says what they look at where they are a tree's.
+        ``tree_mask`` says what they look at where they are a tree's.
         """
         ids = torch.as_tensor(tokens, dtype=torch.long).to(self._table.device)
         # A padded target can emit an id that there is no embedding for: see Forward.
         embeddings = functional.embedding(ids.clamp(max=len(self._table) - 1), self._table)
-        h = self._run.layer(hidden, embeddings.to(self.device, self._head.dtype), self._cache, branches)
+        h = self._run.layer(hidden, embeddings.to(self.device, self._head.dtype), self._cache, tree_mask)
         self.length += len(hidden)
         logits, fed_back = self._run.close(h)
         return HeadOutput(logits.float(), fed_back)
@@ -104,32 +104,22 @@ class DirectHead(Attending):
         attention, shape = head.midlayer.self_attn, head.config.layer
         super().__init__(attention, shape, head.rotary_emb, head.lm_head.weight)
         self._config = head.config
-        self._fc, self._out, self._layer = Linear(head.fc), Linear(head.lm_head), Layer(head.midlayer)
+        self._out, self._layer = Linear(head.lm_head), Layer(head.midlayer)
         self._hidden_norm = norm_of(head.midlayer.hidden_norm)
         self._norm = _nothing if head.norm is None else norm_of(head.norm)
-        self._joint = None if head.input_norm is None else norm_of(head.input_norm)
-        self._apart = [norm_of(norm) for norm in head.fc_norm or ()]
-
-    def project(self, features: torch.Tensor) -> torch.Tensor:
-        if self._joint is not None:
-            features = self._joint(features)
-        if self._apart:
-            parts = features.split(self._config.target_width, dim=1)
-            features = torch.cat([norm(part) for norm, part in zip(self._apart, parts, strict=True)], dim=1)
-        return self._fc(features)
 
     def layer(
-        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, branches: Branches | None = None
+        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None = None
     ) -> torch.Tensor:
         """(1, H) of the last row. The others are only looked at: their keys and values are all that is needed.
 
         A tree's rows are all wanted: (n, H).
         """
         normed = self._hidden_norm(hidden)
-        if branches is None:
+        if tree_mask is None:
             attention, first = attention_behind(self, cache, len(hidden)), len(hidden) - 1
         else:
-            attention, first = branching_behind(self, cache, branches), 0
+            attention, first = tree_attention_behind(self, cache, tree_mask), 0
         attended = attention(0, self._layer, torch.cat([self._layer.before_attention(embeddings), normed], dim=1))
         h = (normed if self._config.norm_before_residual else hidden)[first:].clone()
         self._layer.output.add_to(h, attended[first:])
@@ -149,23 +139,20 @@ class ModuleHead:
     def __init__(self, head: Eagle3Head) -> None:
         self._head = head
 
-    def project(self, features: torch.Tensor) -> torch.Tensor:
-        return self._head.project(features)
-
     def layer(
-        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, branches: Branches | None = None
+        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None = None
     ) -> torch.Tensor:
-        if branches is not None:
-            positions = branches.positions.unsqueeze(0).to(hidden.device)
-            mask = additive(branches.mask(), hidden.dtype)[None, None].to(hidden.device)
+        if tree_mask is not None:
+            positions = tree_mask.positions.unsqueeze(0).to(hidden.device)
+            mask = additive(tree_mask.mask(), hidden.dtype)[None, None].to(hidden.device)
             return self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, mask, cache)[0]
         begin, count = cache.layer(0).length, len(hidden)
         positions = torch.arange(begin, begin + count, device=hidden.device).unsqueeze(0)
-        mask = None
+        causal: torch.Tensor | None = None
         if count > 1:
-            mask = hidden.new_zeros(1, 1, count, begin + count)
-            mask[..., begin:] = hidden.new_full((count, count), -torch.inf).triu_(1)
-        return self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, mask, cache)[0, -1:]
+            causal = hidden.new_zeros(1, 1, count, begin + count)
+            causal[..., begin:] = hidden.new_full((count, count), -torch.inf).triu_(1)
+        return self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, causal, cache)[0, -1:]
 
     def close(self, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self._head.logits(h), self._head.feed_back(h)

@@ -1,8 +1,8 @@
 """The KV cache of one lane: slots set aside in advance, written in place, taken back by a number.
 
 transformers' ``DynamicCache`` makes new tensors of all keys and values for every token, so a token costs more the
-longer the context is, by the copying alone. Here room is set aside ahead and doubled when it is full: a slot is
-copied once or twice in all. A rollback only moves the end, and what lies behind it is written over next.
+longer the context is, by the copying alone. Here slots are set aside ahead, twice as many when all are full: each
+is copied once or twice in all. A rollback only moves the end, and what lies behind it is written over next.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class LaneCache(Cache):
     window brings back the positions that had left it.
     """
 
+    layers: list[LaneLayer]  # type: ignore[assignment]  # transformers' list takes layers of any kind
+
     def __init__(self) -> None:
         super().__init__(layer_class_to_replicate=LaneLayer)
 
@@ -33,8 +35,7 @@ class LaneCache(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes allocated."""
-        layers = [layer for layer in self.layers if layer.is_initialized]
-        return sum(t.numel() * t.element_size() for layer in layers for t in (layer.keys, layer.values))
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers if layer.is_initialized)
 
 
 class LaneLayer(CacheLayerMixin):
@@ -44,6 +45,8 @@ class LaneLayer(CacheLayerMixin):
         length: slots that hold a token; those behind it hold nothing that is ever read.
     """
 
+    keys: torch.Tensor  # type: ignore[assignment]  # there once it is initialized
+    values: torch.Tensor  # type: ignore[assignment]
     is_sliding = False
     is_croppable = True
 
@@ -52,7 +55,7 @@ class LaneLayer(CacheLayerMixin):
         self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Take shape, type and device from the first states (1, heads, n, dim); no room yet."""
+        """Take shape, type and device from the first states (1, heads, n, dim); no slots yet."""
         self.keys, self.values = (t.new_empty(*t.shape[:2], 0, t.shape[3]) for t in (key_states, value_states))
         self.is_initialized = True
 
@@ -70,7 +73,7 @@ class LaneLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, slots: int) -> None:
-        """Have room for so many tokens."""
+        """Have slots for so many tokens."""
         if slots > self.keys.shape[2]:
             capacity = max(FIRST_CAPACITY, 2 * self.keys.shape[2], slots + slots // 4)
             self.keys, self.values = (self._moved(t, capacity) for t in (self.keys, self.values))
@@ -99,7 +102,7 @@ class LaneLayer(CacheLayerMixin):
         self.length = end
 
     def reset(self) -> None:
-        """Forget all tokens and keep the room."""
+        """Forget all tokens and keep the slots."""
         self.length = 0
 
     def get_seq_length(self) -> int:

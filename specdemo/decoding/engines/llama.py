@@ -16,7 +16,7 @@ from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.llama_attention import Attention, Store
 from specdemo.decoding.engines.llama_parts import Attending, LlamaModel
 from specdemo.decoding.engines.masks import additive
-from specdemo.decoding.tree import Branches
+from specdemo.decoding.tree import TreeMask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,26 +27,28 @@ class DirectForward(LlamaModel):
 
     name = "direct"
 
-    def __init__(self, model: PreTrainedModel, taps: Sequence[int] = ()) -> None:
+    def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int] = ()) -> None:
         super().__init__(model)
-        self._taps = tuple(taps)
+        self._aux_layers = tuple(aux_layers)
         self._hidden: torch.Tensor | None = None
 
     @torch.inference_mode()
     def __call__(self, tokens: torch.Tensor, cache: LaneCache, keep: int) -> torch.Tensor:
         """Append ``tokens`` (1, n) to the cache; returns the float32 logits (1, keep, vocabulary) of the last."""
         attention = attention_behind(self, cache, tokens.shape[1])
-        logits, self._hidden = self.run(tokens[0], attention, keep, taps=self._taps)
+        logits, self._hidden = self.run(tokens[0], attention, keep, aux_layers=self._aux_layers)
         return logits.float().unsqueeze(0)
 
     @torch.inference_mode()
-    def tree(self, tokens: torch.Tensor, cache: LaneCache, keep: int, branches: Branches) -> torch.Tensor:
+    def tree(self, tokens: torch.Tensor, cache: LaneCache, keep: int, tree_mask: TreeMask) -> torch.Tensor:
         """The same for ``tokens`` (1, n) that are a tree's."""
-        logits, self._hidden = self.run(tokens[0], branching_behind(self, cache, branches), keep, taps=self._taps)
+        logits, self._hidden = self.run(
+            tokens[0], tree_attention_behind(self, cache, tree_mask), keep, aux_layers=self._aux_layers
+        )
         return logits.float().unsqueeze(0)
 
     def hidden(self) -> torch.Tensor | None:
-        """(1, n, taps · width) of the last forward, to be taken once; None where no layer is tapped."""
+        """(1, n, layers · width) of the last forward, to be taken once; None without such layers."""
         hidden, self._hidden = self._hidden, None
         return None if hidden is None else hidden.unsqueeze(0)
 
@@ -58,24 +60,26 @@ def attention_behind(model: Attending, cache: LaneCache, count: int) -> Attentio
     return Attention(model, model.rotary.at(begin, begin + count), _store(model, cache), mask, causal=not begin)
 
 
-def branching_behind(model: Attending, cache: LaneCache, branches: Branches) -> Attention:
-    """The attention of a tree's tokens: each sees its ancestors, and its position is its depth."""
-    mask = additive(branches.mask(), model.dtype).to(model.device).repeat_interleave(model.per_group, dim=0)
-    first, last = branches.begin, branches.begin + max(branches.depths) + 1
-    depths = (branches.positions - first).to(model.device)
+def tree_attention_behind(model: Attending, cache: LaneCache, tree_mask: TreeMask) -> Attention:
+    """The attention of a tree's tokens: each attends to its ancestors, and its position is its depth."""
+    mask = (
+        additive(tree_mask.mask(), model.dtype).to(model.device).repeat_interleave(model.heads_per_kv_head, dim=0)
+    )
+    first, last = tree_mask.begin, tree_mask.begin + max(tree_mask.depths) + 1
+    depths = (tree_mask.positions - first).to(model.device)
     cos, sin = (table[depths] for table in model.rotary.at(first, last))
     return Attention(model, (cos, sin), _store(model, cache), mask)
 
 
 def _store(model: Attending, cache: LaneCache) -> Store:
     def store(index: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return cache.layer(index).update(*states.unsqueeze(0).split(model.groups, dim=1))
+        return cache.layer(index).update(*states.unsqueeze(0).split(model.kv_heads, dim=1))
 
     return store
 
 
 def causal_mask(model: Attending, begin: int, count: int) -> torch.Tensor:
-    """(n · per group, kv): −∞ where a token stands behind the one that looks."""
+    """(n · heads per KV head, kv): −∞ where a token stands behind the one that looks."""
     mask = torch.zeros(count, begin + count, dtype=model.dtype, device=model.device)
     mask[:, begin:] = mask.new_full((count, count), -torch.inf).triu_(1)
-    return mask.repeat_interleave(model.per_group, dim=0)
+    return mask.repeat_interleave(model.heads_per_kv_head, dim=0)

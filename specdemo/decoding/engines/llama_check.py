@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules import module as every_module
 
 from specdemo.models.packing import PackedLinear
+from specdemo.models.pair import device_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -106,7 +107,7 @@ def _is_silu(kind: type) -> bool:
 
 
 def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:
-    found = _foreign_tensor(model, model.lm_head.weight.dtype, model.get_input_embeddings().weight.device, kind)
+    found = _foreign_tensor(model, model.lm_head.weight.dtype, device_of(model), kind)
     return "a bias on the logits" if found is None and model.lm_head.bias is not None else found
 
 

@@ -57,7 +57,7 @@ class Linear:
 Norm = Callable[[torch.Tensor], torch.Tensor]
 
 
-def norm_of(module: nn.Module) -> Norm:
+def norm_of(module: Any) -> Norm:
     """Root-mean-square normalisation of the last dimension."""
     weight = module.weight.detach()
     return partial(functional.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
@@ -66,7 +66,7 @@ def norm_of(module: nn.Module) -> Norm:
 class Layer:
     """The parameters of one decoder layer."""
 
-    def __init__(self, layer: nn.Module) -> None:
+    def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.before_attention = norm_of(layer.input_layernorm)
         self.before_mlp = norm_of(layer.post_attention_layernorm)
@@ -81,7 +81,7 @@ class Layer:
         """Of queries and of keys; empty where the model has none."""
 
     def add_mlp(self, x: torch.Tensor) -> None:
-        """Add to x (n, width) what the second half of the layer makes of it."""
+        """Add to x (n, H) what the second half of the layer makes of it."""
         y = self.before_mlp(x)
         gate = functional.silu(self.gate(y), inplace=True)
         self.down.add_to(x, gate.mul_(self.up(y)))
@@ -95,7 +95,7 @@ class RotaryTable:
         self._cos = self._sin = torch.empty(0)
 
     def at(self, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, 1, size) each, for positions from ``begin`` to ``end``; the first half of a sine is negative."""
+        """(n, 1, head_dim) each, for positions from ``begin`` to ``end``; the first half of a sine is negative."""
         if end > len(self._cos):
             positions = torch.arange(max(128, 2 * end), device=self._device).unsqueeze(0)
             cos, sin = self._rotary(torch.empty(0, dtype=self._dtype, device=self._device), positions)
@@ -107,7 +107,7 @@ class RotaryTable:
 
 
 Attend = Callable[[int, Layer, torch.Tensor], torch.Tensor]
-"""The attention of the layer with this index: its normed input (n, width) gives (n, heads · size)."""
+"""The attention of the layer with this index: its normed input (n, H) gives (n, heads · head_dim)."""
 
 
 class Attending:
@@ -120,17 +120,17 @@ class Attending:
         weight: any of the model, for its type and device.
 
     Attributes:
-        heads, groups: query heads, and heads of keys and values; ``per_group`` query heads share one of these.
-        size: of a head.
+        heads, kv_heads: query heads, and heads of keys and values; ``heads_per_kv_head`` query heads share one.
+        head_dim: width of a head.
         scale: factor of the attention scores.
     """
 
-    def __init__(self, attention: nn.Module, config: Any, rotary: nn.Module, weight: torch.Tensor) -> None:
+    def __init__(self, attention: Any, config: Any, rotary: nn.Module, weight: torch.Tensor) -> None:
         self.dtype, self.device = weight.dtype, weight.device
         self.rotary = RotaryTable(rotary, self.dtype, self.device)
-        self.size, self.scale = attention.head_dim, attention.scaling
-        self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
-        self.per_group = self.heads // self.groups
+        self.head_dim, self.scale = attention.head_dim, attention.scaling
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.heads_per_kv_head = self.heads // self.kv_heads
 
 
 class LlamaModel(Attending):
@@ -147,27 +147,32 @@ class LlamaModel(Attending):
         self.layers = [Layer(layer) for layer in decoder.layers]
         self._norm = norm_of(decoder.norm)
         self._head = Linear(model.lm_head)
-        self.vocabulary, self.width = len(self._head.weight), self._embeddings.shape[1]
+        self.vocabulary, self.hidden_size = len(self._head.weight), self._embeddings.shape[1]
 
     def run(
-        self, ids: torch.Tensor, attend: Attend, keep: int, layers: int | None = None, taps: Sequence[int] = ()
+        self,
+        ids: torch.Tensor,
+        attend: Attend,
+        keep: int,
+        layers: int | None = None,
+        aux_layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits (keep, vocabulary), in the model's type, of the last tokens, and the tapped hidden states.
+        """Logits (keep, vocabulary), in the model's type, of the last tokens, and the auxiliary hidden states.
 
         Args:
             ids: (n,) on the model's device; one that it has no embedding for is taken for the last.
             attend: the attention of each layer.
             keep: of how many tokens logits are wanted; may be 0.
             layers: run only the first so many, then norm and head.
-            taps: layers whose input is wanted, side by side, of all tokens: (n, taps · width); None without.
+            aux_layers: layers whose input is wanted, side by side, of all tokens: (n, layers · H).
         """
         # A padded target can emit an id that a narrower draft has no embedding for: see Forward.
         x = functional.embedding(ids.clamp(max=len(self._embeddings) - 1), self._embeddings)
         kept = {}
         for index, layer in enumerate(self.layers[:layers]):
-            if index in taps:
+            if index in aux_layers:
                 kept[index] = x.clone()
             layer.output.add_to(x, attend(index, layer, layer.before_attention(x)))
             layer.add_mlp(x)
-        hidden = torch.cat([kept[tap] for tap in taps], dim=1) if taps else None
+        hidden = torch.cat([kept[index] for index in aux_layers], dim=1) if aux_layers else None
         return self._head(self._norm(x[len(x) - keep :])), hidden

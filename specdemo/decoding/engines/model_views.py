@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -37,6 +37,11 @@ def layer_list(model: PreTrainedModel) -> str | None:
     return min(found, key=lambda name: (not name.startswith(inside), name.count(".")), default=None)
 
 
+def layers_of(model: PreTrainedModel) -> list[nn.Module]:
+    """The decoder layers of a model with a :func:`layer_list`."""
+    return list(cast(nn.ModuleList, model.get_submodule(layer_list(model) or "")))
+
+
 def with_layers(model: PreTrainedModel, layers: Sequence[nn.Module]) -> PreTrainedModel:
     """The same model, weights shared, with other decoder layers in its list.
 
@@ -48,7 +53,8 @@ def with_layers(model: PreTrainedModel, layers: Sequence[nn.Module]) -> PreTrain
     name = layer_list(model)
     if name is None:
         raise ValueError(f"{type(model).__name__} keeps its layers in no list of their own")
-    view = parent = _with_own_children(model)
+    view: Any = _with_own_children(model)
+    parent: Any = view
     *way, last = name.split(".")
     for step in way:
         child = _with_own_children(getattr(parent, step))
@@ -66,35 +72,35 @@ def observable(module: Any) -> Any:
     return copied
 
 
-class TappedModel:
+class HiddenStateReader:
     """A view of a model that keeps what enters some of its layers.
 
     Args:
         model: any with its layers in a list.
-        taps: indices of the layers.
+        aux_layers: indices of the layers.
 
     Attributes:
         view: the model to call.
     """
 
-    def __init__(self, model: PreTrainedModel, taps: Sequence[int]) -> None:
-        self._taps = tuple(taps)
+    def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int]) -> None:
+        self._aux_layers = tuple(aux_layers)
         self._kept: dict[int, torch.Tensor] = {}
-        layers = list(model.get_submodule(layer_list(model) or ""))
-        for tap in set(taps):
-            layers[tap] = observable(layers[tap])
-            layers[tap].register_forward_pre_hook(self._keeper(tap), with_kwargs=True)
+        layers = layers_of(model)
+        for index in set(aux_layers):
+            layers[index] = observable(layers[index])
+            layers[index].register_forward_pre_hook(self._keeper(index), with_kwargs=True)
         self.view = with_layers(model, layers)
 
-    def _keeper(self, tap: int) -> Any:
+    def _keeper(self, index: int) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._kept[tap] = args[0] if args else kwargs["hidden_states"]
+            self._kept[index] = args[0] if args else kwargs["hidden_states"]
 
         return keep
 
     def take(self) -> torch.Tensor:
-        """(B, n, taps · width) of the last forward, on the device of the last tap; kept no longer."""
-        kept = [self._kept[tap] for tap in self._taps]
+        """(B, n, layers · width) of the last forward, on the device of the last layer; kept no longer."""
+        kept = [self._kept[index] for index in self._aux_layers]
         self._kept.clear()
         return torch.cat([states.to(kept[-1].device) for states in kept], dim=-1)
 

@@ -28,9 +28,9 @@ EXIT_PREFIX = 1
 """The target's own first layers have always seen all but the last token."""
 
 
-def open_target(model: PreTrainedModel, lane: Lane, taps: Sequence[int] = ()) -> Runner:
-    """What runs the target in this lane; its outputs have what enters the tapped layers."""
-    runner = _open(model, lane, _verify_counts(lane.settings), taps)
+def open_target(model: PreTrainedModel, lane: Lane, aux_layers: Sequence[int] = ()) -> Runner:
+    """What runs the target in this lane; its outputs have what enters its auxiliary layers."""
+    runner = _open(model, lane, _verify_counts(lane.settings), aux_layers)
     return _prepared(runner, lane)
 
 
@@ -68,22 +68,22 @@ def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
     return EagerRunner(model, chosen.name, reason=chosen.reason)
 
 
-def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int], taps: Sequence[int] = ()) -> Runner:
+def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int], aux_layers: Sequence[int] = ()) -> Runner:
     chosen = choose(model, lane.settings.engine)
     if chosen.name == "graphs" and lane.settings.drafts_trees:
-        return EagerRunner(model, "eager", reason="draft trees are not captured", taps=taps)
+        return EagerRunner(model, "eager", reason="draft trees are not captured", aux_layers=aux_layers)
     if chosen.name != "graphs":
-        return EagerRunner(model, chosen.name, reason=chosen.reason, taps=taps)
+        return EagerRunner(model, chosen.name, reason=chosen.reason, aux_layers=aux_layers)
     graphs = graphs_of(model)
     try:
         lease = graphs.take(model, _longest(lane) + _widest(lane.settings))
-        return GraphRunner(model, lease, counts, taps=taps)
+        return GraphRunner(model, lease, counts, aux_layers=aux_layers)
     except RuntimeError as error:  # memory for the longest text this lane may become; eager takes it bit by bit
         failure = Failure(
             f"no room for {_longest(lane):,} tokens: {type(error).__name__}", not out_of_memory(error)
         )
         graphs.fail(failure)
-        return EagerRunner(model, "eager", reason=failed(failure), taps=taps)
+        return EagerRunner(model, "eager", reason=failed(failure), aux_layers=aux_layers)
 
 
 def _prepared(runner: Runner, lane: Lane) -> Runner:
@@ -92,7 +92,9 @@ def _prepared(runner: Runner, lane: Lane) -> Runner:
         return runner
     failure = runner.prepare(lane.prompt_ids, _longest(lane))
     return (
-        runner if failure is None else EagerRunner(runner.model, "eager", reason=failed(failure), taps=runner.taps)
+        runner
+        if failure is None
+        else EagerRunner(runner.model, "eager", reason=failed(failure), aux_layers=runner.aux_layers)
     )
 
 
@@ -102,7 +104,7 @@ def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | 
     Not where γ changes, where scores depend on the tokens before, or where tokens are drawn on another device.
     """
     settings, sampler = lane.settings, lane.sampler
-    if settings.adaptive_gamma or sampler.remembers:
+    if settings.adaptive_gamma or sampler.history_dependent:
         return None
     if not isinstance(runner, GraphRunner) or runner.device != sampler.device:
         return None

@@ -14,6 +14,7 @@ from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.graph_pool import no_graphs_reason
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.decoding.engines.llama_check import unsupported_reason
+from specdemo.models.pair import device_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,31 +23,30 @@ Engine = Literal["auto", "direct", "eager"]
 
 
 def open_forward(
-    model: PreTrainedModel, engine: Engine = "auto", taps: Sequence[int] = ()
+    model: PreTrainedModel, engine: Engine = "auto", aux_layers: Sequence[int] = ()
 ) -> Forward | DirectForward:
     """What feeds tokens to ``model`` call by call; ask for ``direct`` only where :func:`choose` chose it."""
     if engine == "direct" or (engine == "auto" and unsupported_reason(model) is None):
-        return DirectForward(model, taps)
-    return Forward(model, taps)
+        return DirectForward(model, aux_layers)
+    return Forward(model, aux_layers)
 
 
-class Choice(NamedTuple):
+class EngineChoice(NamedTuple):
     """An engine.
 
     Attributes:
-        name: ``direct``, ``eager`` or ``graphs``.
         reason: why it is not what was asked for, or what is the fastest on such a device; None where it is.
     """
 
-    name: str
+    name: Literal["direct", "eager", "graphs"]
     reason: str | None = None
 
 
-def choose(model: PreTrainedModel, wish: str) -> Choice:
+def choose(model: PreTrainedModel, wish: str) -> EngineChoice:
     """What runs ``model`` in a lane of its own if ``wish``, one of ``settings.ENGINES``, is asked for."""
-    kind = model.get_input_embeddings().weight.device.type
+    kind = device_of(model).type
     if wish == "graphs" or (wish == "auto" and kind == "cuda"):
         reason = no_graphs_reason(model)
-        return Choice("graphs") if reason is None else Choice("eager", reason)
+        return EngineChoice("graphs") if reason is None else EngineChoice("eager", reason)
     direct = wish == "auto" and unsupported_reason(model) is None
-    return Choice("direct" if direct else "eager")
+    return EngineChoice("direct" if direct else "eager")

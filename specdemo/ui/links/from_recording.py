@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
 from specdemo.models.request import BETWEEN
 from specdemo.recording import Recording
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.ui.state.lanes import OPTIONS, option_values
-from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, server_method
+from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of, server_method
 from specdemo.ui.state.request import SHARED
 from specdemo.ui.state.server_choice import pair_name
 from specdemo.ui.state.state import METHOD_PARAMETERS, parameter_of
@@ -60,5 +59,4 @@ def _method(trace: Trace, traces: tuple[Trace, ...]) -> str:
     if plain:
         quantized = any(t.quantization for t in traces)
         return UNQUANTIZED if quantized and trace.quantization is None else PLAIN
-    spec = DRAFTERS[settings.drafter]
-    return spec.method if settings.strategy == "speculative" else spec.assisted or spec.method
+    return method_of(settings.drafter, settings.strategy)

@@ -18,7 +18,7 @@ from specdemo.models.request import is_public
 from specdemo.models.source import is_network_path, shorten
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.ui.state.lanes import lane_table
-from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, PLAIN, method_choices, methods_on
+from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, PLAIN, method_choices, method_of, methods_on
 from specdemo.ui.state.pairs import chats, parts_of
 from specdemo.ui.state.server_choice import server_of
 from specdemo.ui.state.state import (
@@ -129,7 +129,7 @@ def _lanes_of(pair: str) -> dict[str, Any]:
     spec = first_choice(catalog()[pair].parts)
     if spec == first_choice(PARTS):
         return {}
-    return {**dict.fromkeys(drafting, spec.method), "losslessness.drafter": spec.name}
+    return {**dict.fromkeys(drafting, method_of(spec.name)), "losslessness.drafter": spec.name}
 
 
 def choices_left(name: str, values: Mapping[str, Any]) -> list[tuple[str, str]] | None:

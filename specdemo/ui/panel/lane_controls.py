@@ -11,7 +11,7 @@ from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.lanes import OPTIONS, shown_options
-from specdemo.ui.state.methods import find_method, method_choices
+from specdemo.ui.state.methods import NOTES, find_method, method_choices
 from specdemo.ui.state.state import parameter_of
 
 TREE_CHOICES = [
@@ -42,7 +42,7 @@ def create_lane(controls: Controls, number: int, method: str, parts: Collection[
         choices = method_choices(parts=parts, quantized=False, optional=number > 1)
         controls.build(parameter_of(f"lane{number}", "method"), gr.Dropdown, choices=choices)
     with gr.Column(elem_classes="lane-part lane-gamma"):
-        option("gamma", gr.Slider, info=chosen.drafter.note or None if chosen and chosen.drafter else None)
+        option("gamma", gr.Slider, info=NOTES.get(chosen.drafter.name) if chosen and chosen.drafter else None)
         option("adaptive_gamma", gr.Checkbox, container=False)
         typed = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
         option("tree_nodes", gr.Dropdown, choices=TREE_CHOICES, info=typed, allow_custom_value=True)

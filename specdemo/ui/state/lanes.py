@@ -6,7 +6,7 @@ from typing import Any
 
 from specdemo.errors import SettingsError
 from specdemo.settings import TREE_RULES, Settings
-from specdemo.ui.state.methods import NO_LANE, Method, find_method, local_methods
+from specdemo.ui.state.methods import NO_LANE, NOTES, Method, find_method, local_methods
 from specdemo.ui.state.state import FirstLane
 
 OPTIONS = tuple(FirstLane.model_fields)[1:]
@@ -60,7 +60,7 @@ def shown_options(method: str, acceptance: str) -> list[str]:
 def lane_table() -> dict[str, Any]:
     """For panel.js: what :func:`shown_options` goes by, and what is said of each method."""
     methods = {
-        name: {"reads": _read_by(method), "note": method.drafter.note if method.drafter else ""}
+        name: {"reads": _read_by(method), "note": NOTES.get(method.drafter.name, "") if method.drafter else ""}
         for name, method in local_methods().items()
     }
     return {"options": OPTIONS, "rules": OF_RULES, "methods": methods}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import DRAFTERS, PARTS, DrafterSpec, first_choice, offered_with
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, PARTS, DrafterInfo, first_choice, offered_with
 from specdemo.servers.catalog import offered
 from specdemo.ui.state.server_choice import PREFIX
 
@@ -19,7 +19,20 @@ NO_LANE = "none"
 SERVER_STRATEGIES = {PLAIN: "autoregressive", "speculative": "speculative"}
 """Deployments of a server: the last word of a method's name, and the strategy it stands for."""
 
-FIRST_LANES = (PLAIN, first_choice(PARTS).method, NO_LANE, NO_LANE)
+LINK_NAMES = {"model": "draft", "prompt_lookup": "lookup"}
+"""Methods whose names in links are not their drafters'."""
+NOTES = {"early_exit": "Models not trained to exit early accept little; the output is the target's all the same."}
+"""What the panel says of a drafter."""
+
+
+def method_of(drafter: str, strategy: str = "speculative") -> str:
+    """The name of the method that drafts so."""
+    if strategy == "assisted":
+        return "assisted" if drafter == DEFAULT_DRAFTER else f"assisted_{LINK_NAMES.get(drafter, drafter)}"
+    return LINK_NAMES.get(drafter, drafter)
+
+
+FIRST_LANES = (PLAIN, method_of(first_choice(PARTS).name), NO_LANE, NO_LANE)
 """The methods with which the page begins, where the pair has what they need."""
 
 
@@ -38,18 +51,18 @@ class Method:
     name: str
     label: str
     strategy: str
-    drafter: DrafterSpec | None = None
+    drafter: DrafterInfo | None = None
     server: str | None = None
 
 
 def local_methods() -> dict[str, Method]:
     """The methods of this machine by name, in the order of lists: plain, ours by drafter, transformers'."""
-    specs = DRAFTERS.values()
+    assisted = [info for info in DRAFTERS.values() if info.assisted]
     methods = (
         Method(PLAIN, "Plain: the target alone", "autoregressive"),
         Method(UNQUANTIZED, "Plain: unquantised target", "autoregressive"),
-        *(Method(spec.method, f"Speculative: {spec.label}", "speculative", spec) for spec in specs),
-        *(Method(s.assisted, f"transformers: {s.label}", "assisted", s) for s in specs if s.assisted is not None),
+        *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in DRAFTERS.values()),
+        *(Method(method_of(i.name, "assisted"), f"transformers: {i.label}", "assisted", i) for i in assisted),
     )
     return {method.name: method for method in methods}
 
@@ -113,7 +126,7 @@ def server_choices(chosen: str | None = None) -> list[tuple[str, str]]:
 def nearest_method(wish: str, names: Sequence[str]) -> str:
     """Of the methods that a lane offers by name, the wished one, or the one that is most like it."""
     drafting = sorted(DRAFTERS.values(), key=lambda spec: spec.needs is None)
-    fallbacks = [PLAIN] if wish == UNQUANTIZED else [spec.method for spec in drafting]
+    fallbacks = [PLAIN] if wish == UNQUANTIZED else [method_of(spec.name) for spec in drafting]
     return next(name for name in (wish, *fallbacks, *names) if name in names)
 
 

@@ -91,11 +91,11 @@ def _drafted(request: PanelRequest, source: Sequence[Any]) -> tuple[LaneRequest,
 def _lane(request: PanelRequest) -> PanelLane:
     """The lane whose settings are taken; one that a batch does, in place of a drafter that has none."""
     lane = request.drafting_lane()
-    if lane.settings.server is not None or DRAFTERS[lane.settings.drafter].batchable:
+    if lane.settings.server is not None or DRAFTERS[lane.settings.drafter].batches:
         return lane
     choice = request.choice
     parts = parts_of(choice.pair, choice.target, choice.draft)
-    able = next(spec for spec in offered_with(parts) if spec.batchable)
+    able = next(spec for spec in offered_with(parts) if spec.batches)
     return replace(lane, settings=replace(lane.settings, drafter=able.name))
 
 

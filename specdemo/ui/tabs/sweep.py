@@ -9,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET
@@ -25,7 +24,7 @@ from specdemo.ui.panel.prompt_source import (
     create_prompt_source,
 )
 from specdemo.ui.state.lanes import OPTIONS, option_values
-from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED
+from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of
 from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.state.server_choice import server_of
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
@@ -167,7 +166,7 @@ def used(measured: Settings, *methods: str) -> list[Any]:
     Returns:
         Updates of the button, of the controls in ``USED``, and of all lanes' methods and options.
     """
-    method, width = DRAFTERS[measured.drafter].method, len(OPTIONS)
+    method, width = method_of(measured.drafter), len(OPTIONS)
     drafting = [n for n, name in enumerate(methods) if name not in (PLAIN, UNQUANTIZED, NO_LANE)]
     lane = methods.index(method) if method in methods else drafting[0] if drafting else 1
     chosen = [gr.skip()] * len(methods)

@@ -55,10 +55,10 @@ def layer_output(
 def drafts(head: Eagle3Head, target: torch.nn.Module, committed: Sequence[int], gamma: int) -> list[int]:
     """The greedy draft after ``committed``: features by one plain forward of the target, then γ whole passes."""
     read = target(torch.tensor([committed]), output_hidden_states=True).hidden_states
-    taps = [read[tap][0, :-1] for tap in head.taps]
+    aux_layers = [read[layer][0, :-1] for layer in head.aux_layers]
     if head.fc_norm is not None:
-        taps = [rms(tap, norm) for tap, norm in zip(taps, head.fc_norm, strict=True)]
-    features = torch.cat(taps, dim=-1)
+        aux_layers = [rms(states, norm) for states, norm in zip(aux_layers, head.fc_norm, strict=True)]
+    features = torch.cat(aux_layers, dim=-1)
     hidden = (rms(features, head.input_norm) if head.input_norm is not None else features) @ head.fc.weight.T
     tokens, drafted = list(committed[1:]), []
     table = head.embeddings(target)
@@ -75,15 +75,15 @@ CASES = {
     "qwen2": {"norm_before_residual": True, "own_embeddings": True},
     "qwen3": {"fc_norm": True, "feeds_norm": True},
     "gpt2": {"norm_before_fc": True},
-    "gemma3": {"taps": (3, 1), "norm_before_residual": True},
-    "mixtral": {"taps": (2, 2, 0)},
+    "gemma3": {"aux_layers": (3, 1), "norm_before_residual": True},
+    "mixtral": {"aux_layers": (2, 2, 0)},
 }
 
 
 @pytest.mark.parametrize("engine", ["auto", "eager"])
 @pytest.mark.parametrize("family", CASES)
 def test_every_round_drafts_what_the_formulas_say(family: str, engine: str) -> None:
-    """Guards rows and their tokens, positions, taps, rollback of the tail, and true features for what was kept."""
+    """Guards rows and their tokens, positions, layers, rollback, and true features for what was kept."""
     target = build(family, layers=4, eos=None)
     head = skilled_head(target, draft_vocabulary=50, **CASES[family])
     settings = Settings(drafter="eagle3", gamma=4, max_new_tokens=TOKENS, engine=engine)
@@ -114,7 +114,7 @@ def test_a_token_that_is_not_drafted_has_no_probability() -> None:
 
 
 def test_the_callers_models_stay_as_they_are_and_other_lanes_run_as_before() -> None:
-    """Guards the taps: hooks left on the target would change it, and keep its next lanes from *direct*."""
+    """Guards the aux_layers: hooks left on the target would change it, and keep its next lanes from *direct*."""
     target = build("gemma2", eos=None)
     pair = ModelPair(target, None, None, head=build_head(target))
     before = [tuple(module.__dict__[name]) for module in target.modules() for name in llama_check.HOOKS]
@@ -126,7 +126,7 @@ def test_the_callers_models_stay_as_they_are_and_other_lanes_run_as_before() -> 
 
 
 def test_graphs_give_hidden_states_and_the_lane_says_that_the_head_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the target's captured forwards with taps, beside lanes of the same target without."""
+    """Guards the target's captured forwards with aux_layers, beside lanes of the same target without."""
     from tape import Taped
 
     monkeypatch.setattr(graph_capture, "capture_on", lambda device: Taped())
