@@ -14,7 +14,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from specdemo.decoding.engines.eager_forward import evaluating
 from specdemo.decoding.engines.model_views import observable
-from specdemo.decoding.lane import Lane, Outcome, Step
+from specdemo.decoding.lane import Lane, RawRound, RoundResult
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.readings import finite
 from specdemo.decoding.tree_acceptance import TreeVerdict
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 def assisted(
     lane: Lane, target: PreTrainedModel, draft: PreTrainedModel | None, stop: Event | None = None
-) -> Iterator[Step]:
+) -> Iterator[RawRound]:
     """Rounds of ``generate(assistant_model=draft)``, or of its prompt lookup where ``draft`` is None.
 
-    ``generate`` cannot be suspended: the first step runs it until it ends, or until the round in which ``stop`` is
+    ``generate`` cannot be suspended: the first round runs it to its end, or to the round in which ``stop`` is
     set, and the rounds follow with the times they had. It drafts before it has read the prompt, so round 0, the
     prefill, may hold drafted tokens.
     """
@@ -59,7 +59,7 @@ def assisted(
         except RuntimeError as error:  # torch draws nothing from NaN
             observer.explain(error)
             raise
-    yield from observer.steps
+    yield from observer.rounds
 
 
 class _Stopped(StoppingCriteria):
@@ -111,19 +111,19 @@ def _lookup_options(lane: Lane) -> dict[str, int]:
 
 
 class AssistedObserver(BaseStreamer):
-    """Sees what goes into each verify, what comes out, and what is kept, and makes steps of it.
+    """Sees what goes into each verify, what comes out, and what is kept, and makes rounds of it.
 
     Args:
         target: its forwards are the verifies; the input says what was drafted.
         draft: its forwards are the draft steps; the logits say with what distribution.
 
     Attributes:
-        steps: the rounds until now.
+        rounds: until now.
     """
 
     def __init__(self, lane: Lane, target: nn.Module, draft: nn.Module | None) -> None:
         self._lane = lane
-        self.steps: list[Step] = []
+        self.rounds: list[RawRound] = []
         self._drafted: tuple[int, ...] = ()
         self._logits = torch.empty(0)
         self._draft_logits: list[torch.Tensor] = []
@@ -152,7 +152,7 @@ class AssistedObserver(BaseStreamer):
             self._begun = True
             return
         self._lane.clock.lap("other")
-        self.steps.append(self._step(value.flatten().tolist()))
+        self.rounds.append(self._round(value.flatten().tolist()))
         self._lane.clock.resume()
 
     def end(self) -> None:
@@ -167,7 +167,7 @@ class AssistedObserver(BaseStreamer):
             if not all(finite(each) for each in logits):
                 raise not_finite(role) from error
 
-    def _step(self, emitted: list[int]) -> Step:
+    def _round(self, emitted: list[int]) -> RawRound:
         lane, sampler = self._lane, self._lane.sampler
         drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
         q_scores = self._draft_scores()
@@ -182,7 +182,7 @@ class AssistedObserver(BaseStreamer):
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
         verdict = TreeVerdict(range(1, passed + 1), own, chance)
-        return lane.step(Outcome(scores, own, kept, self._drafted, proposal, verdict))
+        return lane.raw_round(RoundResult(scores, own, kept, self._drafted, proposal, verdict))
 
     def _draft_scores(self) -> torch.Tensor | None:
         """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from specdemo.decoding.drafters.base import Observer
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.lane import Lane, RawRound
 
 
-def prefill(lane: Lane, target: Runner, observer: Observer | None = None) -> Step:
+def prefill(lane: Lane, target: Runner, observer: Observer | None = None) -> RawRound:
     """Feed the prompt to the target and take the first token from its last logits: round 0, in any strategy.
 
     ``observer`` takes the hidden states, where the target gives any.
@@ -17,7 +17,7 @@ def prefill(lane: Lane, target: Runner, observer: Observer | None = None) -> Ste
     return _emit(lane, target, lane.prompt_ids, observer)
 
 
-def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
+def autoregressive(lane: Lane, target: Runner) -> Iterator[RawRound]:
     """Rounds of one token each, until the lane stops."""
     lane.clock.resume()
     yield prefill(lane, target)
@@ -26,12 +26,12 @@ def autoregressive(lane: Lane, target: Runner) -> Iterator[Step]:
         yield _emit(lane, target, lane.committed[target.length :])
 
 
-def _emit(lane: Lane, target: Runner, fed: Sequence[int], observer: Observer | None = None) -> Step:
+def _emit(lane: Lane, target: Runner, fed: Sequence[int], observer: Observer | None = None) -> RawRound:
     output = target.forward(fed)
     lane.clock.mark("verify")
     if observer is not None and output.hidden is not None:
         observer.observe(output.hidden)
         lane.clock.mark("draft")
-    outcome = lane.emit(output.logits)
+    result = lane.emit(output.logits)
     lane.clock.lap("other")
-    return lane.step(outcome)
+    return lane.raw_round(result)

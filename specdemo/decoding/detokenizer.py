@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 CONTEXT = 8
 """Prompt tokens decoded with the first of the output, at least: more than a character has bytes."""
-UNFINISHED = "�"
+UNFINISHED = "\ufffd"
+"""What a decoder shows for bytes that are no whole character yet."""
 MOST_PENDING, MOST_AGAIN = 16, 64
 """Tokens that wait for the rest of a character, and those before them that are decoded once more. Bytes without
 end that are no characters would else be read again with every token."""

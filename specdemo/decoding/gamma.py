@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.lane import Lane, RawRound
 from specdemo.settings import MAX_GAMMA, Settings
 from specdemo.theory import expected_tokens
 
 DECAY = 0.9  # of what older rounds count, per round
 PRIOR_TESTED, PRIOR_ALPHA = 4.0, 0.7  # what acceptance is taken for before anything was tested
-TRIAL = 6
+TRIAL_ROUNDS = 6
 """Rounds that draft before drafting may pause."""
 PAUSES = (8, 64)
 """Rounds of the first pause, and of the longest: each is twice as long as the one before."""
@@ -74,7 +74,7 @@ class AdaptiveGamma:
             return expected_tokens(alpha, gamma) / self._costs.of(gamma)
 
         best = max(range(1, self._longest + 1), key=rate)
-        if not self._learns or self._tried < TRIAL:
+        if not self._learns or self._tried < TRIAL_ROUNDS:
             return best
         if rate(best) >= PAYS * rate(0):
             self._pause = PAUSES[0]
@@ -82,16 +82,16 @@ class AdaptiveGamma:
         self._left, self._pause, self._tried = self._pause, min(2 * self._pause, PAUSES[1]), 0
         return 0
 
-    def observe(self, step: Step) -> None:
+    def observe(self, raw: RawRound) -> None:
         """A round ended."""
-        accepted, drafted = step.outcome.accepted, len(step.outcome.drafted)
+        accepted, drafted = raw.result.accepted, len(raw.result.drafted)
         self._left = max(self._left - 1, 0)
         self._tried += bool(drafted)
         if drafted:
             self._passed = DECAY * self._passed + accepted
             self._tested = DECAY * self._tested + min(accepted + 1, drafted)
         if self._learns:
-            self._costs.observe(drafted, step.phases["draft"], step.phases["verify"] + step.phases["other"])
+            self._costs.observe(drafted, raw.phases["draft"], raw.phases["verify"] + raw.phases["other"])
 
 
 def adaptive_gamma(settings: Settings, shared: Costs | None = None) -> AdaptiveGamma | None:

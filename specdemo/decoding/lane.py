@@ -17,7 +17,7 @@ from specdemo.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class RoundResult:
     """What a round computed and kept.
 
     Attributes:
@@ -58,17 +58,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class RawRound:
     """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it.
 
     Attributes:
-        outcome: what was computed and kept.
+        result: what was computed and kept.
         seconds: the lane clock at the round's end.
         phases: seconds of this round spent drafting, verifying, and on all else.
         stop: why the lane ends with this round, if it does.
     """
 
-    outcome: Outcome
+    result: RoundResult
     seconds: float
     phases: dict[Phase, float]
     stop: Stop | None
@@ -119,22 +119,22 @@ class Lane:
                 break
         return kept
 
-    def accept(self, proposal: Proposal, logits: torch.Tensor) -> Outcome:
+    def accept(self, proposal: Proposal, logits: torch.Tensor) -> RoundResult:
         """Judge the drafted tokens by the target's ``logits`` (γ+1, V), commit those that pass and one more."""
         scores = self.sampler.scores(logits, self.committed, proposal.paths())
         drafted, verdict = judge(self.settings, scores, proposal, self.sampler)
         kept = self.commit([*(drafted[slot - 1] for slot in verdict.path), verdict.token])
-        return Outcome(scores, verdict.token, kept, drafted, proposal, verdict)
+        return RoundResult(scores, verdict.token, kept, drafted, proposal, verdict)
 
-    def emit(self, logits: torch.Tensor) -> Outcome:
+    def emit(self, logits: torch.Tensor) -> RoundResult:
         """Take one token from the target's ``logits`` (1, V): the prefill, or a step of plain decoding."""
         scores = self.sampler.scores(logits, self.committed)
         token = int(self.sampler.pick(scores))
-        return Outcome(scores, token, self.commit([token]))
+        return RoundResult(scores, token, self.commit([token]))
 
-    def step(self, outcome: Outcome) -> Step:
+    def raw_round(self, result: RoundResult) -> RawRound:
         """The round that just ended, with the clock's readings."""
-        return Step(outcome, self.clock.seconds, self.clock.phases, self.stop)
+        return RawRound(result, self.clock.seconds, self.clock.phases, self.stop)
 
 
 def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:

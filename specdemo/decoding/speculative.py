@@ -9,11 +9,11 @@ from specdemo.decoding.autoregressive import prefill
 from specdemo.decoding.drafters.base import Drafter, Observer, TreeDrafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.gamma import adaptive_gamma, next_gamma
-from specdemo.decoding.lane import Lane, Step
+from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 
 
-def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Step]:
+def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRound]:
     """Rounds of up to γ+1 tokens each (Leviathan et al., arXiv 2211.17192, algorithm 1), until the lane stops.
 
     A draft is a tree, and a chain is one whose tokens each follow the one before.
@@ -41,19 +41,19 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[Step]:
         clock.mark("verify")
 
         # 3. Keep the drafted tokens of the path that passes the rule, then one token of the target's.
-        outcome = lane.accept(proposal, output.logits)
+        result = lane.accept(proposal, output.logits)
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
-        kept = [0, *outcome.path[: outcome.kept - 1]]
+        kept = [0, *result.path[: result.kept - 1]]
         target.rollback_to(begin, kept)
         if observer is not None and output.hidden is not None:
             observer.observe(output.hidden[: len(kept)] if proposal.is_chain else output.hidden[kept])
         drafter.commit(lane.committed)
         clock.lap("other")
-        step = lane.step(outcome)
+        raw = lane.raw_round(result)
         if adaptive is not None:
-            adaptive.observe(step)
-        yield step
+            adaptive.observe(raw)
+        yield raw
 
 
 def _draft(lane: Lane, drafter: Drafter, gamma: int) -> Proposal:

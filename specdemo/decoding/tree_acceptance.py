@@ -128,7 +128,7 @@ def without(q: torch.Tensor, token: int) -> torch.Tensor:
     return normalised(rest, rest)[0]
 
 
-TREE_RULES: dict[str, TreeRule] = {"exact": exact, "token_match": token_match, "sampling": recursive_rejection}
+RULES_OF_TREES: dict[str, TreeRule] = {"exact": exact, "token_match": token_match, "sampling": recursive_rejection}
 """By ``Settings.acceptance``; at temperature 0 all of them are ``exact``."""
 
 
@@ -140,7 +140,7 @@ def judge(
     Only here is anything asked of the device, of a chain once: on a GPU all of the round has been on its way.
     """
     if not proposal.is_chain:
-        rule = exact if settings.greedy else TREE_RULES[settings.acceptance]
+        rule = exact if settings.greedy else RULES_OF_TREES[settings.acceptance]
         return proposal.ids, rule(scores, proposal, sampler)
     drafted = proposal.tokens.to(scores.device)
     q = None if proposal.q is None else proposal.q.unsqueeze(0)

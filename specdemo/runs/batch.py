@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from specdemo.decoding.batch.loop import Steps, batched_autoregressive, batched_speculative
+from specdemo.decoding.batch.loop import RawRounds, batched_autoregressive, batched_speculative
 from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.registry import check_drafter, open_batch_drafter
@@ -95,11 +95,11 @@ class Batch(Iterator[tuple[int, Round]]):
             for record in self._records
         ]
 
-    def _record(self, steps: Iterator[Steps]) -> Iterator[tuple[int, Round]]:
+    def _record(self, rounds: Iterator[RawRounds]) -> Iterator[tuple[int, Round]]:
         try:
-            for together in steps:
-                for row, step in together:
-                    yield row, self._records[row].add(step)
+            for together in rounds:
+                for row, raw in together:
+                    yield row, self._records[row].add(raw)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
@@ -109,7 +109,7 @@ class Batch(Iterator[tuple[int, Round]]):
             ) from error
 
 
-def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[Steps]:
+def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[RawRounds]:
     warm_up(pair)
     clock = lane_clock(pair)
     lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]

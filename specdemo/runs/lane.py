@@ -14,7 +14,7 @@ from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_target
-from specdemo.decoding.lane import Lane, Step, new_lane
+from specdemo.decoding.lane import Lane, RawRound, new_lane
 from specdemo.decoding.recorder import Recorder
 from specdemo.decoding.speculative import speculative
 from specdemo.models.memory import peak_memory
@@ -43,10 +43,10 @@ class LaneRecord:
         self._threads: int | None = None
         self._recorder = Recorder(Detokenizer(pair.tokenizer, ids))
 
-    def add(self, step: Step) -> Round:
+    def add(self, raw: RawRound) -> Round:
         """Write down a round, in the thread that decoded it."""
         self._threads = torch.get_num_threads()
-        self.rounds.append(self._recorder.record(step))
+        self.rounds.append(self._recorder.record(raw))
         return self.rounds[-1]
 
     def trace(self, engine: str) -> Trace:
@@ -109,7 +109,7 @@ class LocalLane(Iterator[Round]):
         """What it did so far."""
         return self._record.trace(self._engine_now())
 
-    def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[Step]:
+    def _open(self, pair: ModelPair, lane: Lane, stop: Event | None) -> Iterator[RawRound]:
         settings = lane.settings
         if settings.strategy == "assisted":
             self._engine = f"eager: {OWN_DECODING}" if settings.engine == "graphs" else "eager"

@@ -12,7 +12,7 @@ from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo.decoding.gamma import AdaptiveGamma, Costs
-from specdemo.decoding.lane import Outcome, Step
+from specdemo.decoding.lane import RawRound, RoundResult
 from specdemo.decoding.tree_acceptance import TreeVerdict
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
@@ -35,11 +35,11 @@ def play(policy: AdaptiveGamma, alpha: float, c: float, slope: float, rounds: in
     return chosen
 
 
-def step(gamma: int, accepted: int, draft: float, verify: float, other: float) -> Step:
+def step(gamma: int, accepted: int, draft: float, verify: float, other: float) -> RawRound:
     """A round of which only counts and times matter."""
     verdict = TreeVerdict(range(1, accepted + 1), 0, torch.empty(gamma))
-    outcome = Outcome(torch.empty(gamma + 1, 1), 0, accepted + 1, [0] * gamma, verdict=verdict)
-    return Step(outcome, 0.0, {"draft": draft, "verify": verify, "other": other}, None)
+    result = RoundResult(torch.empty(gamma + 1, 1), 0, accepted + 1, [0] * gamma, verdict=verdict)
+    return RawRound(result, 0.0, {"draft": draft, "verify": verify, "other": other}, None)
 
 
 def speed(gamma: int, alpha: float, c: float, slope: float) -> float:

@@ -131,10 +131,10 @@ class FakeVLLM:
             decoding = autoregressive(lane, target)
         else:
             decoding = speculative(lane, target, open_drafter(self.pair, target, lane))
-        for step in decoding:
-            if step.outcome.drafted:
-                steps.append((len(step.outcome.drafted), step.outcome.passed))
-            yield record.add(step)
+        for raw in decoding:
+            if raw.result.drafted:
+                steps.append((len(raw.result.drafted), raw.result.passed))
+            yield record.add(raw)
 
     def record(self, steps: list[tuple[int, int]]) -> dict[str, Any] | None:
         """``metrics.speculative_decoding`` of one request."""

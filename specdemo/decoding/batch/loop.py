@@ -15,9 +15,9 @@ from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.clock import LaneClock
 from specdemo.decoding.gamma import Costs, adaptive_gamma, next_gamma
-from specdemo.decoding.lane import Lane, Outcome, Step
+from specdemo.decoding.lane import Lane, RawRound, RoundResult
 
-Steps = list[tuple[int, Step]]
+RawRounds = list[tuple[int, RawRound]]
 """One round of every row that took part, with the row's number."""
 
 
@@ -29,7 +29,7 @@ class Row:
     lane: Lane
 
 
-def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[Steps]:
+def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: LaneClock) -> Iterator[RawRounds]:
     """Rounds of one token a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     clock.resume()
@@ -42,7 +42,7 @@ def batched_autoregressive(lanes: Sequence[Lane], target: RaggedRunner, clock: L
 
 def batched_speculative(
     lanes: Sequence[Lane], target: RaggedRunner, drafter: BatchDrafter, clock: LaneClock
-) -> Iterator[Steps]:
+) -> Iterator[RawRounds]:
     """Rounds of up to γ+1 tokens a row, until all have stopped."""
     rows = [Row(number, lane) for number, lane in enumerate(lanes)]
     costs = Costs()  # of rounds of the whole batch, whichever row asked for how many tokens
@@ -67,7 +67,7 @@ def batched_speculative(
         clock.lap("verify")
 
         # 3. Each row keeps the leading drafted tokens that pass, then one token of the target's.
-        outcomes = [
+        results = [
             row.lane.accept(proposal, of_row[: len(proposal) + 1])
             for row, proposal, of_row in zip(rows, proposals, logits, strict=True)
         ]
@@ -78,11 +78,11 @@ def batched_speculative(
         clock.lap("other")
         drafted = max(len(proposal) for proposal in proposals)
         costs.observe(drafted, clock.phases["draft"], clock.phases["verify"] + clock.phases["other"])
-        steps = _steps(rows, outcomes)
-        for number, step in steps:
+        raw_rounds = _raw_rounds(rows, results)
+        for number, raw in raw_rounds:
             if (policy := adaptive[number]) is not None:
-                policy.observe(step)
-        yield steps
+                policy.observe(raw)
+        yield raw_rounds
 
 
 def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None = None) -> list[Row]:
@@ -95,14 +95,14 @@ def _alive(rows: list[Row], target: RaggedRunner, drafter: BatchDrafter | None =
     return [rows[place] for place in staying]
 
 
-def _emit(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> Steps:
+def _emit(rows: list[Row], logits: torch.Tensor, clock: LaneClock) -> RawRounds:
     """One token a row from its logits (B, V): the prefill, or a step of autoregressive decoding."""
     clock.lap("verify")
-    outcomes = [row.lane.emit(of_row) for row, of_row in zip(rows, logits.split(1), strict=True)]
+    results = [row.lane.emit(of_row) for row, of_row in zip(rows, logits.split(1), strict=True)]
     clock.lap("other")
-    return _steps(rows, outcomes)
+    return _raw_rounds(rows, results)
 
 
-def _steps(rows: list[Row], outcomes: list[Outcome]) -> Steps:
+def _raw_rounds(rows: list[Row], results: list[RoundResult]) -> RawRounds:
     """Made once the clock has been read for all rows."""
-    return [(row.number, row.lane.step(outcome)) for row, outcome in zip(rows, outcomes, strict=True)]
+    return [(row.number, row.lane.raw_round(result)) for row, result in zip(rows, results, strict=True)]

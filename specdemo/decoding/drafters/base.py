@@ -37,7 +37,6 @@ class Drafter(Protocol):
         """The round ended: ``committed`` now holds the kept drafted tokens and the target's own."""
 
 
-@runtime_checkable
 class TreeDrafter(Protocol):
     """What a drafter has besides if its row says that it drafts ``trees``."""
 

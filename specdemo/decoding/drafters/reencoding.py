@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from specdemo.decoding.detokenizer import UNFINISHED
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.drafters import offered_with
@@ -16,7 +17,6 @@ from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
-UNFINISHED = "\ufffd"  # what a decoder shows for bytes that are no whole character yet
 
 
 class ReencodingDrafter:

@@ -70,10 +70,7 @@ class EagerRunner:
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
-        if tree_mask is None:
-            logits = self._forward(tokens, self._cache, keep)
-        else:
-            logits = self._forward.tree(tokens, self._cache, keep, tree_mask)
+        logits = self._forward(tokens, self._cache, keep, tree_mask)
         self.length += tokens.shape[1]
         hidden = self._forward.hidden()
         return Output(logits[0], None if hidden is None else hidden[0])

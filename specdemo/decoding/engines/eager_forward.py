@@ -57,7 +57,12 @@ class Forward:
         self._takes_positions = "position_ids" in takes
 
     def __call__(
-        self, tokens: torch.Tensor, cache: Cache, keep: int | torch.Tensor, **inputs: Any
+        self,
+        tokens: torch.Tensor,
+        cache: Cache,
+        keep: int | torch.Tensor,
+        tree_mask: TreeMask | None = None,
+        **inputs: Any,
     ) -> torch.Tensor:
         """Append ``tokens`` (B, n) to the cache.
 
@@ -65,6 +70,7 @@ class Forward:
             tokens: ids, on any device.
             cache: takes the keys and values.
             keep: the last so many positions, none for 0; or a tensor of positions from 0 to n − 1.
+            tree_mask: what they attend to where they are a tree's.
             inputs: what else the model is to be given.
 
         Returns:
@@ -73,6 +79,8 @@ class Forward:
         # A padded target can emit an id that a narrower draft has no embedding for. What the draft
         # sees there only changes how well it guesses, so it sees its last id.
         tokens = tokens.to(self.device).clamp(max=self._known_ids - 1)
+        if tree_mask is not None:
+            inputs |= self._of_tree(tree_mask)
         if isinstance(keep, int) and keep == 0:  # which transformers would read as all
             keep = torch.empty(0, dtype=torch.long, device=self.device)
         if self._slices_logits:
@@ -87,11 +95,8 @@ class Forward:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
         return logits.float()
 
-    def tree(self, tokens: torch.Tensor, cache: Cache, keep: int, tree_mask: TreeMask) -> torch.Tensor:
-        """The same for ``tokens`` (1, n) that are a tree's.
-
-        Masks are numbers: an eager attention would add a bool one to its scores and be wrong without a word.
-        """
+    def _of_tree(self, tree_mask: TreeMask) -> dict[str, Any]:
+        """Positions and masks, which are numbers: eager attention would add bools to its scores, and be wrong."""
         config = self.model.config.get_text_config()
         windows = {"full_attention": None, "sliding_attention": getattr(config, "sliding_window", None)}
         masks = {
@@ -99,8 +104,7 @@ class Forward:
             for kind in attention_kinds(config)
         }
         mask = masks if len(masks) > 1 else next(iter(masks.values()))
-        positions = tree_mask.positions.unsqueeze(0).to(self.device)
-        return self(tokens, cache, keep, position_ids=positions, attention_mask=mask)
+        return {"position_ids": tree_mask.positions.unsqueeze(0).to(self.device), "attention_mask": mask}
 
     def hidden(self) -> torch.Tensor | None:
         """(B, n, layers · width) of the last forward, to be taken once; None without such layers."""

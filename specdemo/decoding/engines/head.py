@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from specdemo.decoding.engines import graph_capture
 from specdemo.decoding.engines.kv_cache import LaneCache
-from specdemo.decoding.engines.llama import attention_behind, tree_attention_behind
+from specdemo.decoding.engines.llama import attention_behind
 from specdemo.decoding.engines.llama_check import head_unsupported_reason
 from specdemo.decoding.engines.llama_parts import Attending, Layer, Linear, norm_of
 from specdemo.decoding.engines.masks import additive
@@ -116,10 +116,9 @@ class DirectHead(Attending):
         A tree's rows are all wanted: (n, H).
         """
         normed = self._hidden_norm(hidden)
+        attention, first = attention_behind(self, cache, len(hidden), tree_mask), 0
         if tree_mask is None:
-            attention, first = attention_behind(self, cache, len(hidden)), len(hidden) - 1
-        else:
-            attention, first = tree_attention_behind(self, cache, tree_mask), 0
+            first = len(hidden) - 1
         attended = attention(0, self._layer, torch.cat([self._layer.before_attention(embeddings), normed], dim=1))
         h = (normed if self._config.norm_before_residual else hidden)[first:].clone()
         self._layer.output.add_to(h, attended[first:])

@@ -33,18 +33,12 @@ class DirectForward(LlamaModel):
         self._hidden: torch.Tensor | None = None
 
     @torch.inference_mode()
-    def __call__(self, tokens: torch.Tensor, cache: LaneCache, keep: int) -> torch.Tensor:
+    def __call__(
+        self, tokens: torch.Tensor, cache: LaneCache, keep: int, tree_mask: TreeMask | None = None
+    ) -> torch.Tensor:
         """Append ``tokens`` (1, n) to the cache; returns the float32 logits (1, keep, vocabulary) of the last."""
-        attention = attention_behind(self, cache, tokens.shape[1])
+        attention = attention_behind(self, cache, tokens.shape[1], tree_mask)
         logits, self._hidden = self.run(tokens[0], attention, keep, aux_layers=self._aux_layers)
-        return logits.float().unsqueeze(0)
-
-    @torch.inference_mode()
-    def tree(self, tokens: torch.Tensor, cache: LaneCache, keep: int, tree_mask: TreeMask) -> torch.Tensor:
-        """The same for ``tokens`` (1, n) that are a tree's."""
-        logits, self._hidden = self.run(
-            tokens[0], tree_attention_behind(self, cache, tree_mask), keep, aux_layers=self._aux_layers
-        )
         return logits.float().unsqueeze(0)
 
     def hidden(self) -> torch.Tensor | None:
@@ -53,22 +47,25 @@ class DirectForward(LlamaModel):
         return None if hidden is None else hidden.unsqueeze(0)
 
 
-def attention_behind(model: Attending, cache: LaneCache, count: int) -> Attention:
-    """The attention of ``count`` tokens behind those in a cache, which takes their keys and values."""
+def attention_behind(
+    model: Attending, cache: LaneCache, count: int, tree_mask: TreeMask | None = None
+) -> Attention:
+    """The attention of ``count`` tokens behind those in a cache, which takes their keys and values.
+
+    Tokens of a tree attend to their ancestors, and their positions are their depths.
+    """
     begin = cache.get_seq_length()
-    mask = causal_mask(model, begin, count) if begin and count > 1 else None
-    return Attention(model, model.rotary.at(begin, begin + count), _store(model, cache), mask, causal=not begin)
-
-
-def tree_attention_behind(model: Attending, cache: LaneCache, tree_mask: TreeMask) -> Attention:
-    """The attention of a tree's tokens: each attends to its ancestors, and its position is its depth."""
-    mask = (
-        additive(tree_mask.mask(), model.dtype).to(model.device).repeat_interleave(model.heads_per_kv_head, dim=0)
+    if tree_mask is None:
+        mask = causal_mask(model, begin, count) if begin and count > 1 else None
+        return Attention(
+            model, model.rotary.at(begin, begin + count), _store(model, cache), mask, causal=not begin
+        )
+    mask = additive(tree_mask.mask(), model.dtype).to(model.device)
+    positions = tree_mask.positions.to(model.device)
+    cos, sin = (table[positions] for table in model.rotary.at(0, begin + count))
+    return Attention(
+        model, (cos, sin), _store(model, cache), mask.repeat_interleave(model.heads_per_kv_head, dim=0)
     )
-    first, last = tree_mask.begin, tree_mask.begin + max(tree_mask.depths) + 1
-    depths = (tree_mask.positions - first).to(model.device)
-    cos, sin = (table[depths] for table in model.rotary.at(first, last))
-    return Attention(model, (cos, sin), _store(model, cache), mask)
 
 
 def _store(model: Attending, cache: LaneCache) -> Store:
