@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -56,7 +56,8 @@ def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
 
 def head_unsupported_reason(head: Eagle3Head) -> str | None:
     """The same of a draft head: its modules are our own, but may be watched or have weights of another kind."""
-    kind, rope = head.device.type, head.config.layer.rope_parameters["rope_type"]
+    rotary: Any = head.config.layer.rope_parameters
+    kind, rope = head.device.type, rotary["rope_type"]
     if kind not in DIRECT_DTYPES:
         return f"no direct forward on {kind}"
     if rope not in ROTATIONS:

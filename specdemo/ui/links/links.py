@@ -72,7 +72,7 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         values[name] = begins[name]
         if values[name] is None:  # the names of a pair of one's own say what drafts
             drafter = first_choice(_parts(values))
-            values[name] = drafter.method if name in METHOD_PARAMETERS else drafter.name
+            values[name] = method_of(drafter.name) if name in METHOD_PARAMETERS else drafter.name
         if name in given:
             try:
                 values[name] = _read(parameter, given[name], values)
