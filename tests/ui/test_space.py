@@ -256,6 +256,7 @@ def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) 
     url, log = space
     with Tab(Page(url)) as tab:
         *_, view = tab.run(prompt=PROMPT, max__tokens=24, ignore__eos=True, lane2__gamma=4)
+        view = tab.whole(view)
     expected = specdemo.run(specdemo.load_pair(), PROMPT, specdemo.Settings(max_new_tokens=24, gamma=4))
     for lane in (0, 1):
         assert tokens_of(view, lane) == list(expected.token_ids)
