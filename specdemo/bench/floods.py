@@ -192,7 +192,7 @@ async def _million_lanes(flood: Flood) -> None:
 
 
 async def _quiet_event(flood: Flood) -> None:
-    body = flood.page.body("lane2-method", "change", queued=False)
+    body = flood.page.body("panel-look", queued=False)
     await flood.post("/run/predict", {**body, "session_hash": uuid4().hex})
 
 
