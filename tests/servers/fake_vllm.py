@@ -7,16 +7,15 @@ which nothing was drafted is left out, and what the last step accepted is counte
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
+
+from scripted import Exchange, ScriptedServer
 
 from specdemo import ModelPair, Round, Settings, Token, Trace
 from specdemo.decoding.autoregressive import autoregressive
@@ -49,7 +48,7 @@ WRONG_REPORTS = ("empty", "no usage", "wrong totals", "wrong steps", "unreadable
 WRONG_COUNTERS = ("busy", "wrong counters", "no counters", "garbled counters")
 
 
-class FakeVLLM:
+class FakeVLLM(ScriptedServer):
     """One deployment on loopback, for use in a ``with`` statement.
 
     Args:
@@ -87,24 +86,14 @@ class FakeVLLM:
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
-        self.gone = threading.Event()  # set when a client leaves in the middle of a response
         self.counters: Counter[str] = Counter()
         self.positions: Counter[int] = Counter()
         self.lock = threading.Lock()
-        self._http = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        super().__init__()
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
-
-    def __enter__(self) -> FakeVLLM:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+    def crashed(self) -> bool:
+        return self.fault == CRASHED
 
     # --- decoding -----------------------------------------------------------------------------------------
 
@@ -192,160 +181,116 @@ class FakeVLLM:
             return "".join(f"⟨{i}⟩" for i in ids)
         return self.pair.tokenizer.decode(ids)
 
+    # --- answers ------------------------------------------------------------------------------------------
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+    def answer(self, exchange: Exchange) -> None:
+        if exchange.command == "POST":
+            self._answer_post(exchange)
+        elif exchange.path == "/health":
+            exchange.reply(b"")
+        elif exchange.path == "/metrics" and self.fault != "no counters":
+            exchange.reply(self.metrics_page().encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        elif exchange.path == "/v1/models" and self.fault == ENDLESS_PAGE:
+            exchange.head(200, {})
+            while not self.gone.wait(0.02):
+                exchange.wfile.write(b" ")
+        elif exchange.path == "/v1/models":
+            exchange.reply({"data": [{"id": self.model, "object": "model", "owned_by": "vllm"}]})
+        else:
+            exchange.reply({"detail": "Not Found"}, 404)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    fake: FakeVLLM
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except ConnectionError:
-            self.fake.gone.set()
-
-    def parse_request(self) -> bool:
-        self.close_connection = True  # where it has crashed; else the request says
-        return self.fake.fault != CRASHED and super().parse_request()
-
-    def do_GET(self) -> None:
-        fake = self.fake
-        if self.path == "/health":
-            return self._send(200, b"")
-        if self.path == "/metrics" and fake.fault != "no counters":
-            return self._send(200, fake.metrics_page().encode(), "text/plain; version=0.0.4")
-        if self.path == "/v1/models" and fake.fault == ENDLESS_PAGE:
-            self.send_response(200)
-            self.end_headers()
-            while not fake.gone.wait(0.02):
-                self.wfile.write(b" ")
-            return None
-        if self.path == "/v1/models":
-            return self._json(
-                200, {"object": "list", "data": [{"id": fake.model, "object": "model", "owned_by": "vllm"}]}
-            )
-        return self._json(404, {"detail": "Not Found"})
-
-    def do_POST(self) -> None:
-        fake = self.fake
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        fake.headers.append(dict(self.headers))
-        if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
-            sent = self.headers.get("Authorization", "")
-            return self._refuse(401, f"Unauthorized: {sent}", "Unauthorized")
-        if self.path == "/detokenize":
-            return self._json(200, {"prompt": fake.detokenize(request["tokens"])})
-        if self.path not in ("/v1/completions", "/v1/chat/completions"):
-            return self._json(404, {"detail": "Not Found"})
-        fake.requests.append({"path": self.path, **request})
-        if fake.fault == "429":
-            return self._refuse(429, "too many requests", "RateLimitError", {"Retry-After": "7"})
-        if fake.fault == "500":
-            return self._refuse(500, "the engine died", "InternalServerError")
-        if request["model"] != fake.model:
-            return self._refuse(404, f"The model `{request['model']}` does not exist.", "NotFoundError")
+    def _answer_post(self, exchange: Exchange) -> None:
+        request, sent = exchange.json, exchange.headers.get("Authorization", "")
+        self.headers.append(dict(exchange.headers))
+        if self.key is not None and sent != f"Bearer {self.key}":
+            return _refuse(exchange, 401, f"Unauthorized: {sent}")
+        if exchange.path == "/detokenize":
+            return exchange.reply({"prompt": self.detokenize(request["tokens"])})
+        self.requests.append({"path": exchange.path, **request})
         unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(request)
-        if fake.strict and unknown:
-            return self._refuse(400, f"unexpected parameters: {sorted(unknown)}", "BadRequestError")
-        return self._respond(request, chat="messages" in request)
+        if self.fault == "429":
+            return _refuse(exchange, 429, "too many requests", {"Retry-After": "7"})
+        if self.fault == "500":
+            return _refuse(exchange, 500, "the engine died")
+        if request["model"] != self.model:
+            return _refuse(exchange, 404, f"The model `{request['model']}` does not exist.")
+        if self.strict and unknown:
+            return _refuse(exchange, 400, f"unexpected parameters: {sorted(unknown)}")
+        return self._stream(exchange, request)
 
-    # --- responses ----------------------------------------------------------------------------------------
-
-    def _respond(self, request: dict[str, Any], chat: bool) -> None:
-        fake = self.fake
+    def _stream(self, exchange: Exchange, request: dict[str, Any]) -> None:
+        chat = "messages" in request
         prompt = request["messages"][-1]["content"] if chat else request["prompt"]
-        ids = encode(fake.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
-        settings, steps, rounds = fake.settings(request), [], []
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        frame = _Frame(chat, request, ids if fake.ids else None)
-        for event in frame.opening():
-            self._event(event)
-        record = LaneRecord(fake.pair, ids, settings)
+        ids = encode(self.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
+        settings, steps, rounds = self.settings(request), [], []
+        exchange.stream()
+        wants_ids = self.ids and bool(request.get("return_token_ids"))
+        if chat:
+            role = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+            exchange.event({"choices": [role], **({"prompt_token_ids": ids} if wants_ids else {})})
+        record = LaneRecord(self.pair, ids, settings)
         held: list[Round] = []
-        dice = Random(settings.seed)
-        for round_ in ended_at(fake.decode(record, steps), request.get("stop", ())):
+        chunks, dice = 0, Random(settings.seed)
+        for round_ in ended_at(self.decode(record, steps), request.get("stop", ())):
             rounds.append(round_)
             held.append(round_)
-            if round_.stop is None and dice.random() < fake.merge:
+            if round_.stop is None and dice.random() < self.merge:
                 continue
-            if fake.fault == "empty":
-                held = []
+            if self.fault == "empty":
                 continue
-            if self._broke_off(frame):
+            if self._broke_off(exchange, chunks):
                 return
-            self._event(frame.chunk([t for r in held for t in r.emitted], held[-1].stop))
-            held = []
-            time.sleep(fake.pause)
+            chunk = _chunk([t for r in held for t in r.emitted], held[-1].stop, chat, wants_ids)
+            if wants_ids and not chat and not chunks:
+                chunk["prompt_token_ids"] = ids
+            exchange.event({"choices": [chunk]})
+            held, chunks = [], chunks + 1
+            time.sleep(self.pause)
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
-        fake.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
+        self.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
         emitted = sum(len(r.emitted) for r in rounds)
-        fake.count(emitted, len(ids), steps)
-        if fake.fault == "empty":
-            self._event(frame.chunk([], "eos"))
-        if fake.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):
-            self._event(frame.usage(len(ids), emitted, fake.record(steps)))
-        self._end()
+        self.count(emitted, len(ids), steps)
+        if self.fault == "empty":
+            exchange.event({"choices": [_chunk([], "eos", chat)]})
+        if self.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):
+            spoken = self.record(steps)
+            metrics = {} if spoken is None else {"metrics": {"speculative_decoding": spoken}}
+            usage = {"prompt_tokens": len(ids), "completion_tokens": emitted}
+            exchange.event({"choices": [], "usage": usage, **metrics})
+        exchange.event(b"[DONE]")
+        exchange.write(b"")
 
-    def _broke_off(self, frame: _Frame) -> bool:
+    def _broke_off(self, exchange: Exchange, chunks: int) -> bool:
         """Let a fault in the middle of the response happen; whether the response is over."""
-        fake = self.fake
-        if fake.fault not in BROKEN_STREAMS or frame.chunks < fake.fault_after:
+        if self.fault not in BROKEN_STREAMS or chunks < self.fault_after:
             return False
-        if fake.fault == "abort":
-            self._event(frame.chunk([], "abort"))
-        if fake.fault in ("abort", "quiet end"):
-            self._end()
+        if self.fault == "abort":
+            exchange.event({"choices": [_chunk([], "abort", chat=False)]})
+        if self.fault in ("abort", "quiet end"):
+            exchange.event(b"[DONE]")
+            exchange.write(b"")
             return True
-        if fake.fault == "hang":
-            fake.gone.wait(20)
-        while fake.fault == "comments" and not fake.gone.wait(0.05):
-            self._write(b": still here\n\n")
-        if fake.fault in ODD_EVENTS:
-            self._data(ODD_EVENTS[fake.fault])
-            self.rfile.read(1)  # until the client leaves
-        self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
+        if self.fault == "hang":
+            self.gone.wait(20)
+        while self.fault == "comments" and not self.gone.wait(0.05):
+            exchange.write(b": still here\n\n")
+        if self.fault in ODD_EVENTS:
+            exchange.event(ODD_EVENTS[self.fault])
+            exchange.rfile.read(1)  # until the client leaves
+        exchange.cut()
         return True
 
-    def _event(self, data: dict[str, Any]) -> None:
-        self._data(json.dumps(data, ensure_ascii=False).encode())
 
-    def _data(self, data: bytes) -> None:
-        self._write(b"data: " + data + b"\n\n")
+def _chunk(tokens: Sequence[Token], stop: str | None, chat: bool, ids: bool = False) -> dict[str, Any]:
+    """A choice of OpenAI's API, with vLLM's ids."""
+    text = "".join(t.text for t in tokens)
+    reason = {"eos": "stop", "context": "length"}.get(stop or "", stop)
+    found = {"index": 0, "finish_reason": reason, **({"delta": {"content": text}} if chat else {"text": text})}
+    return found | ({"token_ids": [t.id for t in tokens]} if tokens and ids else {})
 
-    def _write(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
 
-    def _end(self) -> None:
-        self._data(b"[DONE]")
-        self.wfile.write(b"0\r\n\r\n")
-
-    def _refuse(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
-        self._json(status, {"error": {"message": message, "type": kind, "code": status}}, headers)
-
-    def _json(self, status: int, data: Any, headers: dict[str, str] | None = None) -> None:
-        self._send(status, json.dumps(data).encode(), "application/json", headers)
-
-    def _send(
-        self, status: int, body: bytes, kind: str = "text/plain", headers: dict[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+def _refuse(exchange: Exchange, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    exchange.reply({"error": {"message": message, "code": status}}, status, headers)
 
 
 def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:
@@ -369,39 +314,3 @@ def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:
                 yield replace(round_, tokens=tuple(kept), stop="eos")
                 return
         yield replace(round_, tokens=tuple(kept))
-
-
-class _Frame:
-    """The chunks of one response in OpenAI's form, with vLLM's additions."""
-
-    def __init__(self, chat: bool, request: dict[str, Any], prompt_ids: list[int] | None) -> None:
-        self.chat, self._request, self._prompt_ids = chat, request, prompt_ids
-        self._wants_ids = prompt_ids is not None and bool(request.get("return_token_ids"))
-        self.chunks = 0
-
-    def _root(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        kind = "chat.completion.chunk" if self.chat else "text_completion"
-        return {"id": "cmpl-1", "object": kind, "created": 0, "model": self._request["model"], "choices": choices}
-
-    def opening(self) -> list[dict[str, Any]]:
-        if not self.chat:
-            return []
-        root = self._root([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
-        return [root | ({"prompt_token_ids": self._prompt_ids} if self._wants_ids else {})]
-
-    def chunk(self, tokens: list[Token], stop: str | None) -> dict[str, Any]:
-        reasons = {"eos": "stop", "context": "length"}
-        choice: dict[str, Any] = {"index": 0, "finish_reason": reasons.get(stop, stop), "logprobs": None}
-        text = "".join(t.text for t in tokens)
-        choice |= {"delta": {"content": text}} if self.chat else {"text": text}
-        if tokens and self._wants_ids:
-            choice["token_ids"] = [t.id for t in tokens]
-            if not self.chat and not self.chunks:
-                choice["prompt_token_ids"] = self._prompt_ids
-        self.chunks += 1
-        return self._root([choice])
-
-    def usage(self, prompt: int, completion: int, record: dict[str, Any] | None) -> dict[str, Any]:
-        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        metrics = {} if record is None else {"metrics": {"speculative_decoding": record}}
-        return {**self._root([]), "usage": usage, **metrics}

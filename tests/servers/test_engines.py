@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import Exchange, ScriptedServer
 
 import specdemo
 from specdemo import PromptError, ServerError, ServerPair, Settings, SettingsError, Trace
@@ -22,64 +19,33 @@ LANE = Settings(engine="server", max_new_tokens=8)
 PROMPT = "Once upon a time"
 
 
-class Recorded(ThreadingHTTPServer):
+class Recorded(ScriptedServer):
     """Gives one file's answers; ``requests`` holds what was asked of it."""
 
-    daemon_threads = True
+    def __init__(self, name: str, **changes: Any) -> None:
+        super().__init__()
+        self.recorded = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8")) | changes
+        self.requests: list[tuple[str, Any]] = []
+        self.pair = ServerPair(None, self.url, "m")
 
-    def __init__(self, answers: dict[str, Any]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers, self.requests = answers, []
-
-    @property
-    def pair(self) -> ServerPair:
-        return ServerPair(None, f"http://127.0.0.1:{self.server_address[1]}", "m")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Recorded
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
-
-    def do_GET(self) -> None:
-        found = self.server.answers["answers"].get(self.path)
-        self._send(404 if found is None else 200, json.dumps(found).encode())
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append((self.path, body))
-        if self.path != self.server.answers["path"]:
-            return self._send(404, b"{}")
-        events = [json.dumps(e, ensure_ascii=False).encode() for e in self.server.answers["stream"]]
-        if self.server.answers["format"] == "lines":
-            return self._send(200, b"\n".join(events))
-        return self._send(200, b"".join(b"data: " + e + b"\n\n" for e in (*events, b"[DONE]")))
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@contextmanager
-def recorded(name: str, **changes: Any) -> Iterator[Recorded]:
-    server = Recorded(json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8")) | changes)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+    def answer(self, exchange: Exchange) -> None:
+        if exchange.command == "GET":
+            found = self.recorded["answers"].get(exchange.path)
+            return exchange.reply(found, 404 if found is None else 200)
+        self.requests.append((exchange.path, exchange.json))
+        if exchange.path != self.recorded["path"]:
+            return exchange.reply({}, 404)
+        events = [json.dumps(e, ensure_ascii=False).encode() for e in self.recorded["stream"]]
+        lines = self.recorded["format"] == "lines"
+        return exchange.reply(b"\n".join(events if lines else [b"data: " + e for e in (*events, b"[DONE]")]))
 
 
 def run_on(name: str, settings: Settings = LANE, **changes: Any) -> tuple[Trace, dict[str, Any]]:
     """The trace, and the body of the request."""
-    with recorded(name, **changes) as server:
+    with Recorded(name, **changes) as server:
         trace = specdemo.run(server.pair, PROMPT, settings)
         ((path, body),) = server.requests
-        assert path == server.answers["path"]
+        assert path == server.recorded["path"]
     assert trace.complete
     assert Trace.from_json(trace.to_json()) == trace
     return trace, body
@@ -112,7 +78,7 @@ def test_sglangs_figures_that_contradict_each_other_are_not_used() -> None:
 def test_sglang_with_incremental_output_is_refused() -> None:
     stream = json.loads((ANSWERS / "sglang.json").read_text())["stream"]
     stream[1] = {**stream[1], "output_ids": [352, 260], "text": " was a"}
-    with recorded("sglang", stream=stream) as server:
+    with Recorded("sglang", stream=stream) as server:
         trace = specdemo.run(server.pair, PROMPT, LANE)
     assert "incremental" in trace.server.incomplete
 
@@ -139,9 +105,9 @@ def test_ollama_tells_speed_by_two_clocks() -> None:
     assert body["raw"] is True
     options = body["options"]
     assert (options["min_p"], options["top_k"], options["repeat_penalty"], options["num_predict"]) == (0, 0, 1, 8)
-    with recorded("ollama") as server, pytest.raises(PromptError, match="takes no token ids"):
+    with Recorded("ollama") as server, pytest.raises(PromptError, match="takes no token ids"):
         specdemo.run(server.pair, [1, 2], LANE)
-    with recorded("ollama") as server, pytest.raises(SettingsError, match="always ends at the end of an answer"):
+    with Recorded("ollama") as server, pytest.raises(SettingsError, match="always ends at the end of an answer"):
         specdemo.run(server.pair, "The", replace(LANE, ignore_eos=True))
 
 
@@ -162,5 +128,5 @@ def test_a_server_that_names_itself_otherwise_is_asked_by_openais_api() -> None:
 def test_a_field_of_another_type_is_told(name: str, field: str) -> None:
     """Guards against trust: no engine's answer is used unread."""
     stream = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8"))["stream"]
-    with recorded(name, stream=[{**stream[-1], field: "x"}]) as server, pytest.raises(ServerError, match=field):
+    with Recorded(name, stream=[{**stream[-1], field: "x"}]) as server, pytest.raises(ServerError, match=field):
         specdemo.run(server.pair, PROMPT, LANE)

@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from scripted import Exchange, ScriptedServer
 
 import specdemo
 from specdemo.settings import Settings
@@ -23,43 +22,33 @@ TESTS = Path(__file__).parents[1]
 PROMPT = "Book a table for two near the harbour."
 
 
-class Service(BaseHTTPRequestHandler):
+class Service(ScriptedServer):
     """Gives out one GPU, and remembers who asked for how long and gave it back."""
 
-    def do_POST(self) -> None:
-        where = urlsplit(self.path)
-        asked = {name: values[0] for name, values in parse_qs(where.query).items()}
-        self.server.calls.append((where.path.strip("/"), asked))
-        body = b"{}"
-        if where.path.endswith("schedule"):
-            answer = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "token"}
-            body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, dict[str, str]]] = []
 
-    def log_message(self, *_: object) -> None:
-        """Keep the tests' output clean."""
+    def answer(self, exchange: Exchange) -> None:
+        where = urlsplit(exchange.path)
+        self.calls.append((where.path.strip("/"), dict(parse_qsl(where.query))))
+        gpu = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "token"}
+        exchange.reply(gpu if where.path.endswith("schedule") else {})
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
-        server.calls = []
-        Thread(target=server.serve_forever, daemon=True).start()
+def service() -> Iterator[Service]:
+    with Service() as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")
-def found(service: ThreadingHTTPServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(service: Service, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the jobs gave in the program on ZeroGPU."""
     environment = {
         **os.environ,
         "SPACES_ZERO_GPU": "true",
-        "SPACES_ZERO_DEVICE_API_URL": f"http://127.0.0.1:{service.server_port}",
+        "SPACES_ZERO_DEVICE_API_URL": service.url,
         "HOME": str(tmp_path_factory.mktemp("home")),
         "PYTHONPATH": str(TESTS.parent),
         "HF_HUB_OFFLINE": "1",
@@ -124,7 +113,7 @@ def test_a_pair_that_came_after_the_launch_is_loaded_by_the_worker(
 
 
 def test_time_on_the_gpu_is_asked_for_within_bounds_and_given_back(
-    found: dict[str, Any], service: ThreadingHTTPServer
+    found: dict[str, Any], service: Service
 ) -> None:
     asked = [int(query["durationSeconds"]) for name, query in service.calls if name == "schedule"]
     released = [query for name, query in service.calls if name == "release"]
