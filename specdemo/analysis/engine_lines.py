@@ -76,7 +76,7 @@ def engine_lines(
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
     elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
     other = "Run it plain, or advise again without this method."
-    if elsewhere is None:
+    if spec is not None and elsewhere is None:
         return f"# {ENGINES[engine]} has no {spec.label}. {other}"
     drafts = spec is not None and spec.needs == "draft"
     if drafts and "draft_tokenizer" in models and engine != "transformers":

@@ -1,20 +1,31 @@
-"""The reasons why a lane may be fast or slow, as a table: specific ones before general ones."""
+"""Why a lane that drafts is fast or slow: one table of reasons, and one of remarks on its drafter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import fsum
 
-from specdemo.analysis.wording import ratio
+from specdemo.analysis.wording import pace, ratio, trend_of
+from specdemo.drafters import DRAFTERS
+from specdemo.metrics import Metrics, counts_of
+from specdemo.theory import expected_speedup, verify_cost
+from specdemo.trace import Trace
 
-PAYS = 1.05
-"""The smallest speed-up that counts as one."""
-MUCH_OVERHEAD = 0.2
-FEW_DRAFTS = 0.35
-COSTLY_DRAFT = 0.3
-COSTLY_CHECK = 1.6
+BETTER = 1.05
+"""A smaller γ is only advised if it promises that much more; below it a round keeps hardly anything."""
+MUCH_OVERHEAD, FEW_DRAFTS, COSTLY_DRAFT, COSTLY_CHECK, LEAST_ROUNDS = 0.2, 0.35, 0.3, 1.6, 3
 LEAST_CHECK = 0.9
 """No target checks several tokens in less than one step; a measured v(γ) below this is an accident of timing."""
+FAR, PAUSED, NARROW, FALL = 0.1, 0.05, 0.1, 0.15
+"""From which on a remark is made: share of a lane's time on the way to its server, of rounds that an adaptive γ
+left without drafts, of rejections outside a head's vocabulary; by how much less of its later tokens is kept."""
+LEAST_TESTED = 10
+"""Rounds that must have tested a place in the draft before anything is said of it."""
+HEALTHY, LEAST_HELD = (0.40, 0.20, 0.10), 8
+"""Share of rounds that keep a head's first, second and third drafted token and all before it, greedily in chains:
+thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors), and
+rounds of a lane from which on it is held against them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,160 +34,288 @@ class Evidence:
 
     Attributes:
         speedup: its decode speed over the baseline's.
-        predicted: the speed-up that acceptance and costs lead to.
-        rate: acceptance rate.
-        tau: mean acceptance length.
-        gamma, longest: drafted tokens a round, in the mean and in most rounds.
-        c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps.
-        overhead: share of the time outside model forwards.
+        tau, rate: mean acceptance length and acceptance rate; None where a server does not say.
         drafting: share of the rounds in which anything was drafted.
+        gamma, longest: drafted tokens a round, in the mean and in most rounds.
+        c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps; of a tree those
+            of drafting and of checking it whole.
+        predicted: the speed-up that acceptance and costs lead to.
+        overhead: share of the time outside model forwards.
         quantization: of the target's weights.
         head: whether a head drafted, which comes in one size.
-        remedy: a sentence on how the target would check more cheaply, if that is known.
         shorter: a smaller γ and the speed-up it promises, if that is clearly more.
+        server: whether it ran on a server, of which only the clock is known.
+        saved: of a lane of trees what second guesses added, as a sentence.
     """
 
     speedup: float
-    predicted: float
-    rate: float
-    tau: float
-    gamma: float
-    longest: int
-    c: float
-    v: float
-    overhead: float
-    drafting: float
+    tau: float | None = None
+    rate: float | None = None
+    drafting: float = 1.0
+    gamma: float = 1.0
+    longest: int = 0
+    c: float = 0.0
+    v: float = 1.0
+    predicted: float = 1.0
+    overhead: float = 0.0
     quantization: str | None = None
     head: bool = False
-    remedy: str | None = None
     shorter: tuple[int, float] | None = None
+    server: bool = False
+    saved: str = ""
+
+    @property
+    def pays(self) -> bool:
+        """As the headline says."""
+        return trend_of(self.speedup) == "faster"
 
     @property
     def hopeless(self) -> bool:
         """Whether a round costs more than it gives even if every drafted token is kept."""
-        return self.longest + 1 <= self.longest * self.c + self.v
+        return 0 < self.longest <= self.longest * self.c + self.v - 1
 
     @property
-    def pays(self) -> bool:
-        return self.speedup >= PAYS
+    def drafts_dearly(self) -> bool:
+        """Whether drafting costs more than checking does beyond a plain step."""
+        return self.gamma * self.c >= self.v - 1
+
+    @property
+    def needed(self) -> float:
+        """The τ from which on a round pays: its cost in plain steps, measured, or of a chain by its parts."""
+        measured = self.server or self.saved
+        return (self.tau or 0.0) / self.speedup if measured else self.gamma * self.c + self.v
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One reason: when it applies, and its text, which follows the speed-up."""
-
-    name: str
-    applies: Callable[[Evidence], bool]
-    text: Callable[[Evidence], str]
-
-
-RULES = (
-    Rule(
-        "costs that cannot be",
+REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
+    (
+        lambda e: e.rate is None,
+        "by the client's clock; the server does not say what it drafted and kept.",
+    ),
+    (
+        lambda e: e.server and not e.pays and e.drafting > FEW_DRAFTS,
+        "because a round takes as long as {e.needed:.1f} plain steps, and {kept}: it pays from τ "
+        "{e.needed:.1f} on. Try {other_draft}.",
+    ),
+    (
+        lambda e: e.server and e.pays,
+        "because {kept}, and a round takes as long as {e.needed:.1f} plain steps.",
+    ),
+    (
+        lambda e: e.saved != "",
+        "{because} a round keeps {e.tau:.2f} tokens and takes {e.needed:.2f} plain steps: {e.c:.2f} for drafting "
+        "(a tree of {e.longest} tokens), {e.v:.2f} for checking. {e.saved}{smaller_tree}",
+    ),
+    (
         lambda e: e.v < LEAST_CHECK or (e.hopeless and e.pays),
-        lambda e: (
-            f"with {e.rate:.0%} of drafted tokens kept (τ {e.tau:.1f}). The step times do not fit together: "
-            f"checking {e.longest + 1} tokens took {e.v:.2f} single steps, so this run cannot say why; repeat it."
-        ),
+        "where {kept}. The step times do not fit together: checking {count} tokens took {e.v:.2f} single steps, "
+        "so this run cannot say why; repeat it.",
     ),
-    Rule(
-        "draft too costly at any acceptance",
-        lambda e: e.hopeless and e.longest * e.c >= e.v - 1,
-        lambda e: (
-            f"because a draft step costs {e.c:.0%} of a target step: {_even_if_all(e)} "
-            f"{e.rate:.0%} were kept (τ {e.tau:.1f}); only {_smaller(e)} can help."
-        ),
+    (
+        lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD and not e.hopeless,
+        "because {e.overhead:.0%} of the time goes outside the models; {costs}, and {kept}, which would give "
+        "{predicted}.",
     ),
-    Rule(
-        "check too costly at any acceptance",
-        lambda e: e.hopeless,
-        lambda e: f"because {_check(e)}: {_even_if_all(e)} {e.rate:.0%} were kept (τ {e.tau:.1f}).{_remedy(e)}",
+    (
+        lambda e: not e.pays and e.drafting <= FEW_DRAFTS and not e.hopeless,
+        "because tokens were drafted in only {e.drafting:.0%} of the rounds; the others are plain steps. {kept}.",
     ),
-    Rule(
-        "time outside the models",
-        lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD,
-        lambda e: (
-            f"because {e.overhead:.0%} of the time goes outside the models; {_costs(e)}, "
-            f"which with {e.rate:.0%} kept (τ {e.tau:.1f}) would give {ratio(e.predicted)}."
-        ),
+    (
+        lambda e: not e.pays and e.drafts_dearly and (e.hopeless or e.c >= COSTLY_DRAFT),
+        "because {draft}{even_if_all}; {kept}. Try {smaller}{or_shorter}.",
     ),
-    Rule(
-        "few rounds draft",
-        lambda e: not e.pays and e.drafting <= FEW_DRAFTS,
-        lambda e: (
-            f"because tokens were drafted in only {e.drafting:.0%} of the rounds, and {e.rate:.0%} of them kept; "
-            "other rounds are plain steps."
-        ),
+    (
+        lambda e: not e.pays and (e.hopeless or e.v >= COSTLY_CHECK),
+        "because checking {count} tokens costs {e.v:.1f} single steps{weights}{even_if_all}; {kept}{try_shorter}."
+        "{remedy}",
     ),
-    Rule(
-        "costly draft",
-        lambda e: not e.pays and e.c >= COSTLY_DRAFT and e.gamma * e.c >= e.v - 1,
-        lambda e: (
-            f"because a draft step costs {e.c:.0%} of a target step, so even {e.rate:.0%} acceptance "
-            f"(τ {e.tau:.1f}) hardly pays; try {_smaller(e)}{_or_shorter(e)}."
-        ),
+    (
+        lambda e: not e.pays and (e.tau or 0.0) <= e.needed,
+        "because only {kept}, and at these costs a round pays from τ {e.needed:.1f} on: {costs}{try_shorter}.",
     ),
-    Rule(
-        "costly check",
-        lambda e: not e.pays and e.v >= COSTLY_CHECK,
-        lambda e: (
-            f"because {_check(e)}, and {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}){_try_shorter(e)}."
-            f"{_remedy(e)}"
-        ),
-    ),
-    Rule(
-        "low acceptance",
-        lambda e: not e.pays and e.tau <= e.gamma * e.c + e.v,
-        lambda e: (
-            f"because only {e.rate:.0%} of drafted tokens were kept (τ {e.tau:.1f}), and at these costs "
-            f"a round pays from τ {e.gamma * e.c + e.v:.1f} on: {_costs(e)}{_try_shorter(e)}."
-        ),
-    ),
-    Rule(
-        "as the costs predict",
+    (
         lambda e: True,
-        lambda e: (
-            f"{'because' if e.speedup >= 1 else 'even though'} {e.rate:.0%} of drafted tokens were kept "
-            f"(τ {e.tau:.1f}); {_costs(e)}.{_seldom(e)} "
-            f"These costs predict {ratio(e.predicted)}{_try_shorter(e)}."
-        ),
+        "{because} {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}.",
     ),
 )
-"""The first that applies is given."""
+"""(condition, what follows the speed-up): the first that holds is given; special ones come before general ones."""
 
 
-def _costs(e: Evidence) -> str:
-    draft = f"a draft step costs {e.c:.0%} of a target step"
-    return f"{draft}, and checking {e.longest + 1} tokens costs {e.v:.1f} steps"
+def sentence(e: Evidence) -> str:
+    """The reason that holds, filled in."""
+    draft, count = f"a draft step costs {e.c:.0%} of a target step", e.longest + 1
+    fewer, promise = (f"γ = {e.shorter[0]}", ratio(e.shorter[1])) if e.shorter else ("", "")
+    phrases = {
+        "because": "because" if e.speedup >= 1 else "even though",
+        "kept": f"{e.rate or 0:.0%} of drafted tokens were kept (τ {e.tau or 0:.1f})",
+        "count": count,
+        "draft": draft,
+        "costs": f"{draft}, and checking {count} tokens costs {e.v:.1f} steps",
+        "weights": f" with {e.quantization} weights" if e.quantization else "",
+        "even_if_all": f": even if all {e.longest} drafted tokens were kept, a round would cost more than it gives"
+        if e.hopeless
+        else "",
+        "predicted": ratio(e.predicted),
+        "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
+        "smaller": "a head with a smaller draft vocabulary" if e.head else "a smaller draft",
+        "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",
+        "try_shorter": f"; {fewer} promises {promise}" if e.shorter else "",
+        "other_draft": "a smaller draft or γ"
+        if (e.tau or 0.0) >= BETTER
+        else "a draft that is closer to the target",
+        "smaller_tree": ""
+        if e.pays
+        else f" It pays from {e.needed:.1f} tokens a round on: try a smaller tree, or a chain (0).",
+        "remedy": " On a CPU that multiplies bfloat16, a large target in bfloat16 checks so many for about a step."
+        if e.quantization and e.v >= COSTLY_CHECK
+        else "",
+    }
+    return next(text for holds, text in REASONS if holds(e)).format(e=e, **phrases)
 
 
-def _check(e: Evidence) -> str:
-    return f"checking {e.longest + 1} tokens costs {e.v:.1f} single steps{_kernels(e)}"
+def explain(baseline: Trace, lane: Trace, name: str = "plain") -> str | None:
+    """The reason of one lane, for people, and remarks; None where the measurements do not suffice.
+
+    Args:
+        baseline: a plain lane.
+        lane: what is judged.
+        name: what the sentence calls the baseline.
+    """
+    found = gather(baseline, lane)
+    if found is None:
+        return None
+    return " ".join([f"{pace(found.speedup, name)} {sentence(found)}", *remarks(lane)])
 
 
-def _even_if_all(e: Evidence) -> str:
-    return f"even if all {e.longest} drafted tokens were kept in every round, it would cost more than it gives."
+def gather(baseline: Trace, lane: Trace) -> Evidence | None:
+    """What the table looks at; None without speeds, and of a lane here without costs or enough rounds."""
+    slow, figures = baseline.metrics().tokens_per_second, lane.metrics(baseline)
+    if not slow or not figures.tokens_per_second:
+        return None
+    speedup, tau, rate = figures.tokens_per_second / slow, figures.mean_acceptance_length, figures.acceptance_rate
+    on_server = bool(baseline.server or lane.server)
+    if tau is None or rate is None or not figures.rounds or figures.rounds < LEAST_ROUNDS:
+        return Evidence(speedup, server=True) if on_server else None
+    if on_server:
+        counts = lane.server.counts if lane.server else None
+        drafting = (counts.steps or 0) / figures.rounds if counts else 1.0
+        return Evidence(speedup, tau, rate, drafting, server=True)
+    if figures.tree_nodes is not None:
+        steps = counts_of(baseline.rounds)
+        step = fsum(s.seconds for s in steps) / len(steps) * figures.rounds
+        c, v = ((seconds or 0.0) / step for seconds in (figures.draft_seconds, figures.verify_seconds))
+        return Evidence(speedup, tau, rate, longest=round(figures.tree_nodes), c=c, v=v, saved=saved(figures))
+    costs = (figures.draft_cost, figures.verify_cost)
+    if costs[0] is None or costs[1] is None:
+        return None
+    c, v = costs[0], costs[1]
+    longest, gamma = figures.usual_draft or 0, (figures.proposed or 0) / figures.rounds
+
+    def predict(tau: float, drafted: float) -> float:
+        # A drafter may propose less than γ, or nothing: checking fewer tokens costs less, in proportion.
+        return expected_speedup(tau, drafted, c, verify_cost(drafted, longest, v))
+
+    predicted, shorter = predict(tau, gamma), None
+    if gamma > 0.9 * longest and not lane.settings.adaptive_gamma:
+        kept = figures.per_position
+        promises = [(predict(1 + sum(kept[:g]), g), g) for g in range(1, len(kept))]
+        best, fewer = max(promises, default=(0.0, 0))
+        shorter = (fewer, best) if best >= BETTER * max(predicted, speedup) else None
+    rounds = counts_of(lane.rounds)
+    return Evidence(
+        speedup=speedup,
+        tau=tau,
+        rate=rate,
+        drafting=sum(1 for r in rounds if r.drafted) / len(rounds),
+        gamma=gamma,
+        longest=longest,
+        c=c,
+        v=v,
+        predicted=predicted,
+        overhead=figures.other_share or 0.0,
+        quantization=lane.quantization,
+        head=drafted_by_head(lane),
+        shorter=shorter,
+    )
 
 
-def _smaller(e: Evidence) -> str:
-    return "a head with a smaller draft vocabulary" if e.head else "a smaller draft"
+def saved(figures: Metrics) -> str:
+    """What second guesses added to a lane of trees."""
+    added = (figures.mean_acceptance_length or 0.0) - (figures.first_guess_length or 0.0)
+    more = f", {added:.2f} tokens a round more than the first guesses alone" if figures.saved_rounds else ""
+    return f"Second guesses saved {figures.saved_rounds:,} of {figures.rounds:,} rounds{more}."
 
 
-def _kernels(e: Evidence) -> str:
-    return f" with {e.quantization} weights" if e.quantization else ""
+def drafted_by_head(lane: Trace) -> bool:
+    """Whether an EAGLE-3 head drafted in this lane."""
+    settings = lane.settings
+    return settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "head"
 
 
-def _remedy(e: Evidence) -> str:
-    return f" {e.remedy}" if e.remedy and e.v >= COSTLY_CHECK else ""
+def remarks(lane: Trace) -> list[str]:
+    """Sentences on what a lane's rounds show of its drafter, or of the way to its server."""
+    of_heads = (_narrow, _unhealthy, _falling) if drafted_by_head(lane) else ()
+    return [said for remark in (_far, _paused, *of_heads) if (said := remark(lane, lane.metrics()))]
 
 
-def _seldom(e: Evidence) -> str:
-    return "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round."
+def _far(lane: Trace, figures: Metrics) -> str:
+    network = lane.server.network_seconds if lane.server else None
+    if network is None or not figures.ttft or network < FAR * figures.seconds:
+        return ""
+    return f"The way to the server and back takes {1000 * network:.0f} ms, which is part of its TTFT."
 
 
-def _or_shorter(e: Evidence) -> str:
-    return f" or γ = {e.shorter[0]}, which promises {ratio(e.shorter[1])}" if e.shorter else ""
+def _paused(lane: Trace, figures: Metrics) -> str:
+    rounds = counts_of(lane.rounds)[:-1]  # the last has room for none
+    able = lane.settings.adaptive_gamma and DRAFTERS[lane.settings.drafter].always_drafts and rounds
+    share = sum(1 for r in rounds if not r.drafted) / len(rounds) if able and not lane.server else 0.0
+    return f"Adaptive γ paused in {share:.0%} of the rounds, where no draft paid." if share >= PAUSED else ""
 
 
-def _try_shorter(e: Evidence) -> str:
-    return f"; γ = {e.shorter[0]} promises {ratio(e.shorter[1])}" if e.shorter else ""
+def _narrow(lane: Trace, figures: Metrics) -> str:
+    share = outside_vocabulary(lane) or 0.0
+    said = f"In {share:.0%} of the rejected rounds the target's token was outside the draft vocabulary."
+    return said if share >= NARROW else ""
+
+
+def outside_vocabulary(lane: Trace) -> float | None:
+    """Of the rounds that ended with a rejection, the share whose own token of the target the head cannot draft.
+
+    The head gives such a token no probability at all. None where nothing was rejected, or where top-k or top-p
+    may have cut tokens off as well.
+    """
+    settings = lane.settings
+    if not settings.greedy and (settings.top_k or settings.top_p < 1):
+        return None
+    corrected = [t.q for t in lane.output if t.kind == "corrected" and t.q is not None]
+    return sum(q == 0.0 for q in corrected) / len(corrected) if corrected else None
+
+
+def _unhealthy(lane: Trace, figures: Metrics) -> str:
+    """Of lanes that keep tokens by the same rule as the heads behind ``HEALTHY``."""
+    settings = lane.settings
+    alike = settings.greedy and settings.lossless and not (settings.drafts_trees or settings.adaptive_gamma)
+    if not alike or (figures.rounds or 0) < LEAST_HELD:
+        return ""
+    kept = [round(share, 2) for share in figures.per_position]  # as it is said
+    for place, (share, least) in enumerate(zip(kept, HEALTHY, strict=False), start=1):
+        if share < least:
+            return (
+                f"The head's drafted token {place} was kept in {share:.0%} of the rounds, and trained heads keep "
+                f"it in {least:.0%} or more: this text is harder than most or unlike those it learned from, it "
+                "was trained too little or for another model, or its config.json names other hidden states of the "
+                "target or another norm_before_residual than it was trained with."
+            )
+    return ""
+
+
+def _falling(lane: Trace, figures: Metrics) -> str:
+    # At place j those rounds were tested that kept all before it.
+    tested = [sum(figures.accepted_histogram[j:]) for j in range(len(figures.accepted_histogram))]
+    places = zip(figures.conditional_per_position, tested, strict=False)
+    first, *later = [share for share, rounds in places if share is not None and rounds >= LEAST_TESTED] or [0.0]
+    if not later or first - min(later) < FALL:
+        return ""
+    return (
+        f"Its first drafted token was kept in {first:.0%} of the rounds, number {later.index(min(later)) + 2}, "
+        f"where tested, in {min(later):.0%}: it drafts from its own states there, no longer from the target's."
+    )

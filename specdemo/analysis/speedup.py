@@ -67,7 +67,7 @@ class Speedup:
     @property
     def open(self) -> bool:
         """Whether the interval holds both a gain and a loss."""
-        return self.low is not None and self.low < 1 < self.high
+        return self.low is not None and self.high is not None and self.low < 1 < self.high
 
 
 def student_95(freedom: int) -> float:
@@ -89,10 +89,10 @@ def speedup_of(baseline: Trace, lane: Trace) -> Speedup | None:
 
     Of lanes on servers there is no interval, and doubt only where the plain lane's own steps show it.
     """
-    speeds = [trace.metrics().tokens_per_second for trace in (baseline, lane)]
-    if None in speeds:
+    slow, fast = (trace.metrics().tokens_per_second for trace in (baseline, lane))
+    if not slow or not fast:
         return None
-    found = speeds[1] / speeds[0]
+    found = fast / slow
     if baseline.server or lane.server:
         drift = _drift(stretch_medians(baseline)) if is_plain(baseline) else None
         return Speedup(found, doubt=drift and f"The speed was not steady:{drift} Run it again.")
@@ -191,7 +191,7 @@ def stretch_medians(trace: Trace) -> list[float]:
     if trace.server:
         steps = [later.seconds - earlier.seconds for earlier, later in pairwise(trace.rounds)]
     else:
-        steps = [r.verify_seconds for r in counts_of(trace.rounds)]
+        steps = [r.verify_seconds for r in counts_of(trace.rounds) if r.verify_seconds is not None]
     quarter = len(steps) // 4
     if quarter < LEAST_ROUNDS:
         return []

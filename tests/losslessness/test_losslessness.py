@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from made_traces import PLAIN, lane_of, plain_lane, round_of
 
-from specdemo.analysis.diagnosis import explain, explain_quantization, explain_race
+from specdemo.analysis.diagnosis import explain_quantization, explain_race
+from specdemo.analysis.reasons import explain
 from specdemo.analysis.repetition import distinct_share, loops
 from specdemo.losslessness.compare import compare
 from specdemo.settings import Settings

@@ -12,7 +12,7 @@ from toys import endless_pair, prompt_ids
 
 import specdemo
 from specdemo import Settings
-from specdemo.analysis.trees import bought
+from specdemo.analysis.reasons import saved as saved_text
 
 pytest_plugins = ["browser_fixtures"]
 
@@ -33,7 +33,7 @@ def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp
     saved = next(r for r in rounds if r.saved)
     figures = tree.metrics(plain)
     assert figures.saved_rounds == sum(r.saved for r in rounds) > 0
-    assert f"{figures.saved_rounds} of {figures.rounds} rounds" in bought(figures)
+    assert f"{figures.saved_rounds} of {figures.rounds} rounds" in saved_text(figures)
     specdemo.export_html([plain, tree], tmp_path / "replay.html")
     page = offline(tmp_path / "replay.html")
     card, text = page.locator("[data-role=tree]"), page.locator("[data-lane='1'] [data-role=tokens]")
