@@ -76,8 +76,8 @@ def engine_lines(
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
     elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
     other = "Run it plain, or advise again without this method."
-    if spec is not None and elsewhere is None:
-        return f"# {ENGINES[engine]} has no {spec.label}. {other}"
+    if elsewhere is None:
+        return f"# {ENGINES[engine]} has no {DRAFTERS[settings.drafter].label}. {other}"
     drafts = spec is not None and spec.needs == "draft"
     if drafts and "draft_tokenizer" in models and engine != "transformers":
         return f"# {ENGINES[engine]} cannot draft with a tokenizer other than the target's. {other}"
