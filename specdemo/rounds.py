@@ -105,7 +105,7 @@ class Round:
         if not self.is_tree:
             return self.tokens
         tried = [t for t in self.tokens if t.kind == "rejected" and t.parent == self.accepted]
-        return tuple(t for t in self.tokens if t.kind != "rejected" or t in tried[:1])
+        return tuple(t for t in self.tokens if t.kind != "rejected" or t in tried[: self.offered - self.accepted])
 
     @property
     def emitted(self) -> tuple[Token, ...]:

@@ -16,21 +16,13 @@ SHARED = {"speeds": SPEEDS, "level": LEVEL, "settled": {"tokens": FEWEST, "secon
 WEB = Path(__file__).parent / "web"
 SCRIPTS = (
     "dom.js",
-    "race-plot.js",
-    "race-chart.js",
-    "race-timeline.js",
+    "race-charts.js",
+    "race-tips.js",
     "race-tokens.js",
-    "race-area.js",
-    "race-moment.js",
-    "race-png.js",
-    "race-verdict.js",
-    "race-tree.js",
+    "race-rounds.js",
+    "race-headline.js",
     "race.js",
-    "race-apart.js",
-    "race-controls.js",
     "race-player.js",
-    "race-formula.js",
-    "race-feed.js",
     "batch.js",
 )
 """In the order in which they must be loaded."""

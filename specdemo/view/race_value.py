@@ -12,7 +12,7 @@ from uuid import uuid4
 from specdemo.analysis.diagnosis import explain_race
 from specdemo.drafters import DRAFTERS
 from specdemo.recording import Recording
-from specdemo.rounds import Round
+from specdemo.rounds import Round, Token
 from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -24,7 +24,7 @@ from specdemo.view.verdict import verdict
 
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
-TOKEN_FIELDS = ("id", "text", "kind", "round", "position", "p", "q", "acceptance", "seconds", "parent")
+TOKEN_FIELDS = ("id", "text", "kind", "position", "p", "q", "acceptance", "parent")
 SHOWN_PROMPT = 200
 """Characters of a prompt in a list of runs."""
 HINTS = {
@@ -211,17 +211,36 @@ def round_texts(news: Iterable[tuple[int, Round]]) -> list[str]:
 
 
 def _event(lane: int, round_: Round) -> dict[str, Any]:
-    """A round as the browser needs it, and short, since there may be thousands.
+    """A round as the browser needs it, without what is empty or false: there may be thousands. See web/dom.js."""
+    rejected = [t.position for t in round_.tokens if t.kind == "rejected"]
+    chain = len(set(rejected)) == len(rejected)  # a server's tree comes without its branches
+    read, output = set(map(id, round_.reading)), round_.emitted
 
-    Left out are empty fields, and of tokens what is as in their round: its number and its time.
-    """
-    fields = {n: v for n in ROUND_FIELDS if (v := getattr(round_, n)) is not None or n not in PHASES}
-    as_round = (("round", round_.index), ("seconds", round_.seconds))
-    tokens = [
-        {n: _short(v) for n in TOKEN_FIELDS if (v := getattr(token, n)) is not None and (n, v) not in as_round}
-        for token in round_.tokens
-    ]
-    return {"lane": lane, **fields, "tokens": tokens}
+    def untested(token: Token) -> bool:
+        if token.kind != "rejected":
+            return False
+        return token.acceptance is None if token.parent is not None else chain and token.position > min(rejected)
+
+    def described(token: Token) -> dict[str, Any]:
+        known = {name: _short(getattr(token, name)) for name in TOKEN_FIELDS}
+        return _stated(known) | _marked(branch=id(token) not in read, untested=untested(token))
+
+    fields = {name: getattr(round_, name) for name in ROUND_FIELDS}
+    tree = {"tree": True, "first_guesses": round_.first_guesses} if round_.is_tree else {}
+    marks = _marked(
+        streamed=any(t.kind == "streamed" for t in output),
+        pieces=any(t.id is None for t in output),
+    )
+    tokens = [described(t) for t in round_.tokens]
+    return {"lane": lane, **_stated(fields), "kept": len(output), **tree, **marks, "tokens": tokens}
+
+
+def _stated(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _marked(**marks: bool) -> dict[str, bool]:
+    return {name: on for name, on in marks.items() if on}
 
 
 def _short(value: Any) -> Any:

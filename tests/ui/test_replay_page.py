@@ -315,8 +315,8 @@ def test_every_round_crosses_once_and_none_is_lost(page: Page) -> None:
 
     page.expose_function("fetchRounds", fetch)
     show = """(values) => {
-        const feed = SpecDemoFeed.mount(document.querySelector(".race-root"));
-        for (const value of values) feed.receive(value, async ([run, from]) => [...await fetchRounds(run, from)]);
+        const stage = SpecDemoStage.mount(document.querySelector(".race-root"));
+        for (const value of values) stage.receive(value, async ([run, from]) => [...await fetchRounds(run, from)]);
     }"""
     for part in (rounds[:1], rounds[1:9], rounds[9:]):
         values = []

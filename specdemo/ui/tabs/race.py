@@ -32,21 +32,14 @@ from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import idle_value, summary
 
 CONNECT = """
-const root = element.querySelector(".race-root");
-const receive = () => {
-  const { value } = props;
-  // The lanes that are set may arrive late, when something else is shown already.
-  if (value?.phase === "idle" && root.dataset.shows) return;
-  if (value && value.phase !== "idle") root.dataset.shows = value.run;
-  window.SpecDemoFeed.mount(root).receive(value, server.fetch);
-  window.SpecDemoCaption.mount(root).update(value);
-};
+const stage = window.SpecDemoStage.mount(element.querySelector(".race-root"));
+const receive = () => stage.receive(props.value, server.fetch);
 watch("value", receive);
 receive();
 """
 # The headline of a race that was repeated; small, so that the race's own value is not sent again.
 REPEATED = """
-watch("value", () => { if (props.value) window.SpecDemoVerdict.repeated(props.value); });
+watch("value", () => { if (props.value) window.SpecDemoHeadline.repeated(props.value); });
 """
 
 

@@ -1,7 +1,7 @@
 /*
  * The batch view: one line for each row, with its text decoded plainly and drafted, and the figures of both batches.
  *
- * A plain script that defines `window.SpecDemoBatch`; it is loaded after race-area.js, which shows its tokens.
+ * A plain script that defines `window.SpecDemoBatch`; it is loaded after race-tokens.js, which shows its tokens.
  *
  * @typedef {{title: string, detail: string, gamma: number, lossy?: boolean}} Contender
  * @typedef {{run: string, phase: string, prompts: string[], contenders: Contender[], speedup: ?number,
@@ -15,47 +15,45 @@
   /** Of the verdict, no part is bold. */
   const NO_LEAD = /^/;
 
-  const { Notice, complete, make, setText, setData, mounting } = window.SpecDemoDom;
-  const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
-  const { Area } = window.SpecDemoArea;
+  const { Notice, count, counted, make, setText, setData, setHidden, mounting } = window.SpecDemoDom;
+  const { SERIES, tint } = window.SpecDemoCharts;
+  const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Tip } = window.SpecDemoTips;
 
   /** One row of one batch. */
   class Cell {
     constructor(parent, contender, number, tip) {
-      this.cell = make("div", "batch-cell", parent, null, { "data-series": contender.gamma > 0 ? 1 : 0 });
+      this.drafts = contender.gamma > 0;
+      this.cell = make("div", "batch-cell", parent);
+      tint(this.cell, SERIES[Number(this.drafts)]);
       this.text = new Area(this.cell, "", tip);
       this.text.area.setAttribute("aria-label", `Row ${number + 1}, ${contender.title}: tokens`);
       this.note = make("p", "batch-note", this.cell, " ");
-      this.marksRounds = contender.gamma > 0;
-      this.emitted = 0;
-      this.prefill = 0;
-      this.last = null;
+      this.rounds = [];
     }
 
     add(round) {
-      if (round.index === 0) this.prefill = round.seconds;
-      else this.emitted += round.kept;
-      this.last = round;
-      this.text.add(round, this.marksRounds && round.index > 0);
+      this.rounds.push(round);
+      this.text.add(round, this.drafts && round.index > 0);
     }
 
-    refresh(leader, running) {
-      setText(this.note, this.describe(leader, running) || " ");
-      const ended = Boolean(this.last?.stop);
-      setData(this.cell, "ended", ended);
-      setData(this.cell, "running", running && this.last && !ended);
+    /** @param {{row: number, drafted: number}[]} leaders of the batch by round */
+    refresh(leaders, running) {
+      this.tally = count(this.rounds);
+      setText(this.note, this.describe(leaders[this.rounds.at(-1)?.index], running) || " ");
+      setData(this.cell, "ended", Boolean(this.tally.stop));
+      setData(this.cell, "running", running && this.rounds.length && !this.tally.stop);
     }
 
     /** What the row does: how fast it was, which row it waits for, or when it ended. */
     describe(leader, running) {
-      const { last, emitted } = this;
-      if (!last) return "";
-      const seconds = last.seconds - this.prefill;
-      const parts = [emitted ? `${emitted + 1} tokens` : "1 token"];
+      const { rounds, emitted, seconds, clock, stop } = this.tally;
+      if (!rounds) return "";
+      const parts = [counted(emitted + 1, "token")];
       if (seconds > 0) parts.push(`${(emitted / seconds).toFixed(0)} tok/s`);
-      if (last.stop) parts.push(`${ENDS[last.stop] || last.stop} at ${last.seconds.toFixed(2)} s`);
+      if (stop) parts.push(`${ENDS[stop] || stop} at ${clock.toFixed(2)} s`);
       else if (!running) parts.push("stopped");
-      else if (leader.drafted > last.drafted) parts.push(`waits while row ${leader.row + 1} drafts ${leader.drafted}`);
+      else if (leader.drafted > this.rounds.at(-1).drafted) parts.push(`waits while row ${leader.row + 1} drafts ${leader.drafted}`);
       return parts.join(" · ");
     }
   }
@@ -86,10 +84,10 @@
       if (value.run !== this.run) this.begin(value);
       const running = value.phase === "running" || value.phase === "loading";
       setData(this.frame, "phase", value.phase);
-      value.rounds.slice(this.seen).map((text) => complete(JSON.parse(text))).forEach((round) => this.addRound(round));
+      value.rounds.slice(this.seen).map((text) => JSON.parse(text)).forEach((round) => this.addRound(round));
       this.seen = value.rounds.length;
       this.cells((cell) => cell.text.flush());
-      this.cells((cell, contender) => cell.refresh(this.leaders[contender][cell.last?.index], running));
+      this.cells((cell, contender) => cell.refresh(this.leaders[contender], running));
       this.showTotals(value, running);
       const { figures } = value;
       this.figures.show(value.contenders.slice(0, figures[0]?.values.length).map((each) => each.title), figures);
@@ -133,9 +131,9 @@
     /** Tokens per second of both batches so far: all rows' tokens after the first, over the clock that they share. */
     showTotals(value, running) {
       const rates = value.contenders.map((contender, i) => {
-        const cells = this.rows.map((row) => row[i]).filter((cell) => cell.last);
-        const emitted = cells.reduce((sum, cell) => sum + cell.emitted, 0);
-        const seconds = Math.max(0, ...cells.map((cell) => cell.last.seconds)) - (cells[0]?.prefill || 0);
+        const tallies = this.rows.map((row) => row[i].tally).filter((tally) => tally.rounds);
+        const emitted = tallies.reduce((sum, tally) => sum + tally.emitted, 0);
+        const seconds = Math.max(0, ...tallies.map((tally) => tally.seconds));
         return seconds > 0 && emitted ? `${contender.title} ${(emitted / seconds).toFixed(0)} tok/s` : null;
       });
       const known = rates.filter(Boolean);
@@ -143,11 +141,11 @@
       setText(this.totals, known.length ? `${rows}: ${known.join(", ")}` : "");
       setText(this.speedup, value.speedup ? `${value.speedup.toFixed(2)}×` : "");
       setData(this.speedup, "trend", value.speedup < 1 ? "slower" : "faster");
-      this.speedup.hidden = !value.speedup && !running;
+      setHidden(this.speedup, !value.speedup && !running);
       this.verdict.showVerdict(value.verdict, NO_LEAD);
       setText(this.why, value.why || "");
-      this.why.hidden = !value.why;
-      this.hero.hidden = !known.length && !running;
+      setHidden(this.why, !value.why);
+      setHidden(this.hero, !known.length && !running);
     }
   }
 

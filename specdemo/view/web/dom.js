@@ -1,13 +1,17 @@
 /*
- * What the scripts of the page share: making and changing elements, and reading rounds.
+ * What the scripts of the page share: making and changing elements, and counting rounds.
  *
  * A plain script that defines `window.SpecDemoDom`; it is loaded before all others. Prompts and model text are
  * untrusted: they only ever become text nodes.
  *
- * @typedef {{id: number, text: string, kind: string, round: number, position: number, p: ?number, q: ?number,
- *   acceptance: ?number, seconds: number, parent: (number|undefined)}} Token
- * @typedef {{lane: number, index: number, drafted: number, accepted: number, seconds: number, stop: ?string,
- *   source: ?number, tokens: Token[], kept: number, streamed: boolean, pieces: boolean}} Round
+ * Rounds are as specdemo/view/race_value.py sends them; what is empty or false is left out.
+ *
+ * @typedef {{id: ?number, text: string, kind: string, position: number, p: ?number, q: ?number, acceptance: ?number,
+ *   parent: ?number, branch: ?boolean, untested: ?boolean}} Token  `branch`: no part of what reads as a chain;
+ *   `untested`: dropped without a look at it
+ * @typedef {{lane: number, index: number, drafted: number, accepted: number, kept: number, seconds: number,
+ *   stop: ?string, source: ?number, tokens: Token[], tree: ?boolean, first_guesses: ?number, streamed: ?boolean,
+ *   pieces: ?boolean}} Round  `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens
  */
 (function () {
   "use strict";
@@ -78,16 +82,16 @@
     }
   }
 
-  /** Adds to a round what is sent once for all of its tokens, and what is counted of it. */
-  function complete(round) {
-    const { index, seconds } = round;
-    round.tokens = round.tokens.map((token) => ({ round: index, seconds, ...token }));
-    const output = round.tokens.filter((token) => token.kind !== "rejected");
-    round.kept = output.length;
-    // A server streams chunks, not rounds; without ids they are pieces of text, not tokens.
-    round.streamed = output.some((token) => token.kind === "streamed");
-    round.pieces = output.some((token) => token.id === undefined);
-    return round;
+  /** What is counted of a lane. The prefill is no part of the decoding speed. @param {Round[]} rounds */
+  function count(rounds) {
+    const [prefill, ...decoded] = rounds;
+    const sum = (name) => decoded.reduce((total, round) => total + round[name], 0);
+    const last = rounds.at(-1);
+    return {
+      rounds: rounds.length, first: prefill?.kept, emitted: sum("kept"), drafted: sum("drafted"), accepted: sum("accepted"),
+      clock: last?.seconds ?? null, seconds: last ? last.seconds - prefill.seconds : 0, stop: last?.stop,
+      streamed: rounds.some((round) => round.streamed), pieces: rounds.some((round) => round.pieces),
+    };
   }
 
   const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
@@ -107,8 +111,8 @@
   }
 
   /** A button that does something. */
-  function button(parent, className, text, act) {
-    const made = make("button", className, parent, text, { type: "button" });
+  function button(parent, className, text, act, attributes) {
+    const made = make("button", className, parent, text, { type: "button", ...attributes });
     made.addEventListener("click", act);
     return made;
   }
@@ -126,6 +130,6 @@
   }
 
   window.SpecDemoDom = {
-    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, complete, cardHead, toggle, button, modified, counted, mounting,
+    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, count, counted, cardHead, toggle, button, modified, mounting,
   };
 })();

@@ -8,6 +8,7 @@
  *
  * @typedef {{run: string, replaces: ?string, phase: string, rounds: Round[], replay: ?Replay}} Value  what else it
  *   has is shown by race.js
+ * @typedef {{title: string, label: string, date: string, prompt: ?string, facts: [string, string][]}} Replay
  */
 (function () {
   "use strict";
@@ -16,7 +17,9 @@
   const LONGEST_FRAME = 0.25;
   const PAUSED = "Paused; decoding goes on behind it";
 
-  const { ARROWS, OVER, complete, modified, mounting } = window.SpecDemoDom;
+  /** What the button calls what it will do next, by the state of what is played. */
+  const PLAY = { playing: "Pause", paused: "Play", over: "Play again" };
+  const { ARROWS, OVER, make, modified, mounting, setText } = window.SpecDemoDom;
 
   /** By lane clock; the order within each lane stays. */
   const byClock = (rounds) => rounds.sort((a, b) => a.seconds - b.seconds);
@@ -25,11 +28,82 @@
 
   const within = (value, most) => Math.min(Math.max(0, value), most);
 
+  /** A button with a sign, drawn by race-player.css, and a name for those who do not see it. */
+  function signed(parent, action, label, title) {
+    const made = make("button", "race-control", parent, null, { type: "button", "data-action": action, title });
+    make("i", "race-glyph", made, null, { "aria-hidden": "true" });
+    make("span", "race-spoken", made, label);
+    return made;
+  }
+
+  const worded = (parent, action, label, title) => make("button", "race-control wide", parent, label, {
+    type: "button", "data-action": action, title,
+  });
+
+  /** The bar of the player: play, steps, seek and speed, below what is played. What its parts do is the player's. */
+  class Controls {
+    constructor() {
+      this.bar = make("section", "race-player", null, null, { "data-role": "player", "aria-label": "Replay" });
+      this.about = make("div", "race-about", this.bar);
+      this.label = make("span", "race-recorded", this.about, null, { "data-role": "recorded" });
+      this.title = make("strong", "", this.about);
+      this.prompt = make("q", "race-asked", this.about, null, { "data-role": "prompt-text" });
+      const controls = make("div", "race-controls", this.bar);
+      this.play = signed(controls, "play", "Play", "Play or pause (space)");
+      this.back = signed(controls, "back", "One round back", "One round back (left arrow)");
+      this.forward = signed(controls, "forward", "One round forward", "One round forward (right arrow)");
+      this.seek = make("input", "race-seek", controls, null, {
+        type: "range", min: 0, max: 1, step: "any", value: 0, "aria-label": "Lane time", "data-role": "seek",
+      });
+      this.time = make("span", "race-time", controls, null, { "data-role": "time" });
+      this.speed = make("select", "race-speed-choice", controls, null, {
+        "aria-label": "Speed of the replay", title: "Speed; 1× is real time", "data-role": "speed",
+      });
+      for (const times of window.SpecDemoShared.speeds) make("option", "", this.speed, times + "×", { value: times });
+      this.slow = worded(controls, "slow", "Watch at 0.25×", "Play from the beginning at a quarter of the speed");
+      this.apart = worded(controls, "apart", "Take a round apart", "Show draft, check and outcome of the round played last");
+      this.facts = make("details", "race-card race-facts", null, null, { "data-role": "facts" });
+    }
+
+    /** Says what is played. @param {Replay} replay */
+    describe(replay) {
+      const { about, label, title, prompt } = this;
+      label.textContent = [replay.label, replay.date].filter(Boolean).join(", ");
+      about.hidden = !label.textContent; // a run that has just ended needs no words
+      title.textContent = replay.title || "";
+      title.hidden = !replay.title;
+      prompt.textContent = prompt.title = replay.prompt || "";
+      prompt.hidden = !replay.prompt;
+      const list = make("dl");
+      for (const [name, text] of replay.facts || []) {
+        make("dt", "", list, name);
+        make("dd", "", list, text);
+      }
+      this.facts.replaceChildren(make("summary", "", null, "Settings, machine and versions"), list);
+    }
+
+    /** Names the button; a change is told as the event `race-play`. @param {string} state one of PLAY */
+    showPlay(state) {
+      if (this.play.dataset.state === state) return;
+      this.play.dataset.state = state;
+      setText(this.play.lastChild, PLAY[state]);
+      this.play.dispatchEvent(new CustomEvent("race-play", { bubbles: true, detail: PLAY[state] }));
+    }
+
+    /** @param {number} clock  @param {number} length in lane seconds */
+    showTime(clock, length) {
+      this.seek.max = length || 1;
+      this.seek.value = clock;
+      setText(this.time, `${clock.toFixed(2)} of ${length.toFixed(2)} s`);
+      this.seek.setAttribute("aria-valuetext", this.time.textContent);
+    }
+  }
+
   class Player {
     constructor(root) {
       this.view = window.SpecDemoRace.mount(root);
-      this.parts = window.SpecDemoControls.create();
-      this.apart = window.SpecDemoApart.create(this.view.tree);
+      this.parts = new Controls();
+      this.apart = new window.SpecDemoRounds.Apart(this.view.tree);
       this.view.tree.card.after(this.parts.bar, this.apart.card);
       this.view.frame.append(this.parts.facts);
       this.value = null;
@@ -54,7 +128,7 @@
       this.value = value;
       // A lane whose clock is behind may still send rounds of a moment that is already shown. They come next, so that
       // a step back never shows more than before.
-      this.rounds.push(...byClock((value?.rounds || []).slice(this.rounds.length).map(complete)));
+      this.rounds.push(...byClock((value?.rounds || []).slice(this.rounds.length)));
       this.length = latest(this.rounds);
       if (value?.replay) known ? this.render() : this.open();
       else if (held && !["stopped", "error"].includes(value.phase)) this.grow(known);

@@ -1,32 +1,25 @@
 /*
- * What the race view and the batch view share: tokens as elements, the tooltip of a token, copying, the legend, and
- * the table of figures.
+ * What the race view and the batch view share: the scrolling text of a lane, copying from it, the legend, and the table
+ * of figures.
  *
- * A plain script that defines `window.SpecDemoTokens`; it is loaded after dom.js.
+ * A plain script that defines `window.SpecDemoTokens`; it is loaded after race-tips.js. Nothing here asks for the layout
+ * while text is added: the area is a column in reverse order, which the browser itself keeps at its end, and older text
+ * stands in parts that the browser need not lay out again.
  */
 (function () {
   "use strict";
 
-  const { make, setHidden, toggle } = window.SpecDemoDom;
-  const KINDS = {
-    target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
-    bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
-  };
+  const { ARROWS, make, modified, setHidden, toggle } = window.SpecDemoDom;
+  const { KINDS, records, unnamed } = window.SpecDemoTips;
   const LEGEND = [
     ["accepted", "drafted, kept"], ["corrected", "by the target"], ["bonus", "free token"],
     ["rejected", "drafted, dropped"], ["streamed", "kind not told"],
   ];
-  /** The text of one lane. */
-  const AREA = '[data-role="tokens"]';
-  const UNNAMED = "the server counts its rejected tokens and does not say which they were";
-
-  /** What the tooltip needs to know of each token's element. */
-  const records = new WeakMap();
+  const KEYS = { ...ARROWS, Home: 1, End: -1 };
+  /** Tokens after which a part of the text ends, with the next line. */
+  const PART = 48;
 
   // ---- tokens --------------------------------------------------------------------------------------------------
-
-  /** Whether a server counted this rejected token without saying which it was. */
-  const unnamed = (token) => token.kind === "rejected" && token.id === undefined && !token.text;
 
   /**
    * One token. Its kind is shown on its visible characters only: a coloured space at the end of a line would look
@@ -47,28 +40,11 @@
     return element;
   }
 
-  /** Whether a round drafted several guesses a position; its tokens say then which they follow. */
-  const isTree = (round) => round.tokens.some((token) => token.parent !== undefined);
-
   /** The rejected token that a corrected token replaces: in a tree the first guess of its position. */
   function replacedBy(token, round) {
     if (token.kind !== "corrected") return null;
     return round.tokens.find((other) => other.kind === "rejected" && other.position === token.position
       && other.parent === token.parent);
-  }
-
-  /** Whether a rejected token is no part of what reads as a chain: a second guess, or behind one. */
-  function isBranch(token, round) {
-    if (token.kind !== "rejected" || token.parent === undefined) return false;
-    return token !== replacedBy(round.tokens.at(-1), round);
-  }
-
-  /** Whether a token was dropped without a look at it. In a server's tree, which has no branches here, nobody can say. */
-  function untested(token, round) {
-    if (token.parent !== undefined) return token.kind === "rejected" && typeof token.acceptance !== "number";
-    const rejected = round.tokens.filter((other) => other.kind === "rejected").map((other) => other.position);
-    const chain = new Set(rejected).size === rejected.length;
-    return token.kind === "rejected" && chain && token.position > Math.min(...rejected);
   }
 
   /**
@@ -81,28 +57,158 @@
     return places[round.source + ((token.position - 1) % (places.length - round.source))];
   }
 
-  /**
-   * The elements of a round. Its first element is marked as the boundary, and so is the first kept one: the
-   * boundary must stay visible when rejected tokens are hidden.
-   */
-  function roundElements(round, boundary, start, places) {
-    const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
-    const tree = isTree(round) ? round : null;
-    return round.tokens.map((token, i) => {
-      const begins = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
-      const element = tokenElement(token, begins + (isBranch(token, round) ? " t-branch" : ""));
-      records.set(element, {
-        token, drafted: round.drafted, tree, index: start + i,
-        dropped: replacedBy(token, round),
-        from: copiedFrom(token, round, places),
-        untested: untested(token, round),
-        ends: round.stop === "eos" && i === round.tokens.length - 1,
+  /** `add` collects tokens, and `flush` inserts them: for all lanes together, once a frame. */
+  class Area {
+    constructor(parent, hint, tip) {
+      this.area = make("div", "race-tokens", parent, null, {
+        "data-role": "tokens", "data-hint": hint, tabindex: 0, role: "group",
       });
-      return element;
-    });
-  }
+      this.text = make("div", "race-text");
+      this.tip = tip;
+      this.elements = [];
+      /** Of the prompt and of the output, where the prompt is shown: sources count from its first token. */
+      this.places = [];
+      this.prompted = false;
+      this.waiting = [];
+      this.part = null;
+      /** Of each round: its end on the lane's clock, and how many elements and places were before it. */
+      this.ends = [];
+      this.marked = [];
+      this.listen();
+    }
 
-  // ---- copying -------------------------------------------------------------------------------------------------
+    /** Shows the prompt above the output, so that tokens copied from it can point at it. @param {string[]} pieces */
+    showPrompt(pieces) {
+      if (this.prompted) return;
+      this.prompted = true;
+      const prompt = make("div", "race-prompt", null, null, { "data-role": "prompt" });
+      this.places = pieces.map((piece) => make("span", "", prompt, piece));
+      this.text.prepend(prompt);
+      this.area.append(this.text);
+    }
+
+    /**
+     * Its first element is marked as the boundary, and so is the first kept one: the boundary must stay visible when
+     * rejected tokens are hidden.
+     *
+     * @param {Round} round  @param {boolean} boundary whether to mark where the round begins
+     */
+    add(round, boundary) {
+      this.ends.push([round.seconds, this.elements.length, this.places.length]);
+      const { places } = this;
+      const firstKept = round.tokens.findIndex((token) => token.kind !== "rejected");
+      const elements = round.tokens.map((token, i) => {
+        const begins = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
+        const element = tokenElement(token, begins + (token.branch ? " t-branch" : ""));
+        records.set(element, {
+          token, round, index: this.elements.length + i,
+          dropped: replacedBy(token, round),
+          from: copiedFrom(token, round, places),
+          ends: round.stop === "eos" && i === round.tokens.length - 1,
+        });
+        return element;
+      });
+      this.elements.push(...elements);
+      if (this.prompted) places.push(...elements.filter((_, i) => round.tokens[i].kind !== "rejected"));
+      this.waiting.push(...elements);
+    }
+
+    /** Drops all rounds but the first ones; nothing waits to be inserted. @param {number} rounds */
+    keep(rounds) {
+      if (rounds >= this.ends.length) return;
+      const [, from, places] = this.ends[rounds];
+      for (const element of this.elements.splice(from)) element.remove();
+      this.places.length = places;
+      this.ends.length = rounds;
+      for (const part of [...this.text.querySelectorAll(".race-part:empty")]) part.remove();
+      this.part = this.text.querySelector(".race-part:last-child");
+      if (!this.elements.length && !this.prompted) this.text.remove();
+    }
+
+    flush() {
+      if (!this.waiting.length) return;
+      let some = document.createDocumentFragment();
+      for (const element of this.waiting) {
+        some.append(element);
+        if (!this.endsPart(element, some)) continue;
+        this.current().append(some);
+        this.part = null;
+        some = document.createDocumentFragment();
+      }
+      if (some.firstChild) this.current().append(some);
+      this.waiting = [];
+      if (!this.text.parentNode) this.area.append(this.text);
+    }
+
+    /** The part that is being written. */
+    current() {
+      this.part ||= make("div", "race-part", this.text);
+      return this.part;
+    }
+
+    /** A part may only end where a line does, or its end would be seen. */
+    endsPart(element, some) {
+      const { kind, text } = records.get(element).token;
+      if (!text.endsWith("\n") || kind === "rejected") return false;
+      return some.childNodes.length + this.current().childNodes.length >= PART;
+    }
+
+    /** Marks the round that a moment belongs to. @param {?number} seconds  @param {boolean} scroll so that it is seen */
+    mark(seconds, scroll) {
+      for (const element of this.marked) element.classList.remove("moment");
+      const i = seconds === null ? -1 : this.ends.findIndex(([end]) => end >= seconds - 1e-9);
+      this.marked = i < 0 ? [] : this.elements.slice(this.ends[i][1], this.ends[i + 1]?.[1]);
+      for (const element of this.marked) element.classList.add("moment");
+      if (!scroll || !this.marked.length) return;
+      const [seen, spot] = [this.area, this.marked[0]].map((element) => element.getBoundingClientRect());
+      if (spot.top < seen.top || spot.bottom > seen.bottom) this.area.scrollTop += spot.top - seen.top - seen.height / 2;
+    }
+
+    /** Mouse, touch, keys and scrolling: one listener each, however many tokens there are. */
+    listen() {
+      const { area, tip } = this;
+      const token = (event) => event.target.closest(".t");
+      area.addEventListener("pointerover", (event) => {
+        if (event.pointerType === "touch") return;
+        if (token(event)) tip.show(token(event), false);
+        else if (!tip.byKey) tip.hide();
+      });
+      area.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && tip.hide());
+      area.addEventListener("click", (event) => (token(event) ? tip.show(token(event), false) : tip.hide()));
+      area.addEventListener("keydown", (event) => this.onKey(event));
+      area.addEventListener("blur", () => tip.hide());
+      // The text moves away below the tooltip.
+      area.addEventListener("scroll", () => tip.isIn(area) && (tip.byKey ? tip.place() : tip.hide()), { passive: true });
+    }
+
+    onKey(event) {
+      const { tip } = this;
+      if (event.key === "Escape" && tip.element) {
+        event.stopPropagation();
+        tip.hide();
+      }
+      if (!KEYS[event.key] || modified(event)) return;
+      event.preventDefault();
+      const element = this.keyTarget(event.key);
+      if (!element) return;
+      tip.show(element, true);
+      if (element === this.elements.at(-1)) this.area.scrollTop = 0; // the end, which the area follows from there
+      else element.scrollIntoView({ block: "nearest" });
+      tip.place();
+    }
+
+    /** The token that a key leads to: left and right by token, up and down by round, without hidden ones. */
+    keyTarget(key) {
+      const { elements, tip } = this;
+      const step = KEYS[key];
+      const here = tip.isIn(this.area) && key !== "Home" && key !== "End" ? records.get(tip.element) : null;
+      const sameRound = (element) => here && (key === "ArrowUp" || key === "ArrowDown")
+        && records.get(element).round === here.round;
+      let i = here ? here.index + step : step > 0 ? 0 : elements.length - 1;
+      while (elements[i] && (!elements[i].getClientRects().length || sameRound(elements[i]))) i += step;
+      return elements[i] || null;
+    }
+  }
 
   /** A copy from inside one lane leaves rejected tokens out; any other selection is copied by the browser as usual. */
   function onCopy(event) {
@@ -110,140 +216,11 @@
     if (!selection.rangeCount || selection.isCollapsed || !event.clipboardData) return;
     const range = selection.getRangeAt(0);
     const node = range.commonAncestorContainer;
-    if (!(node.nodeType === 1 ? node : node.parentElement).closest(AREA)) return;
+    if (!(node.nodeType === 1 ? node : node.parentElement).closest(".race-tokens")) return;
     const part = range.cloneContents();
     for (const dropped of part.querySelectorAll(".t-rejected, .race-prompt")) dropped.remove();
     event.clipboardData.setData("text/plain", part.textContent);
     event.preventDefault();
-  }
-
-  // ---- the tooltip ---------------------------------------------------------------------------------------------
-
-  /** Two decimals; more only where two would give 0. */
-  function formatProbability(p) {
-    if (p >= 0.01 || p === 0) return p.toFixed(2);
-    return p < 0.0001 ? "<0.0001" : p.toPrecision(1);
-  }
-
-  /** A text with its whitespace made visible. */
-  function visible(text) {
-    const marks = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-    return text.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)).replace(/[\n\r\t]/g, (c) => marks[c]);
-  }
-
-  /** The probabilities that are known, with their names. */
-  const numbers = (named, mark, format = formatProbability) => Object.entries(named)
-    .filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${format(value)}`).join(mark);
-
-  function roundLine(token, drafted, tree) {
-    if (!token.round) return "round 0, the prompt’s own pass";
-    if (token.kind === "streamed") return "";
-    const of = tree ? ` (tree of ${drafted})` : drafted ? ` (γ ${drafted})` : "";
-    return `round ${token.round}, position ${token.position}${of}`;
-  }
-
-  /** The lines of a token's tooltip; each is a list of strings and of quoted texts. */
-  function tipLines({ token, dropped, drafted, tree, from, untested: dismissed, ends }) {
-    const text = token.text ? { quote: token.text } : ends ? "end of text"
-      : unnamed(token) ? "a drafted token" : "part of a character";
-    const lines = [
-      [text, " · " + KINDS[token.kind]],
-      [roundLine(token, drafted, tree)],
-      [numbers({ "target p": token.p, "draft q": token.q, acceptance: token.acceptance }, " · ")],
-    ];
-    if (from) lines.push(["copied from the marked place"]);
-    if (unnamed(token)) lines.push([UNNAMED]);
-    else if (dismissed) lines.push([tree ? "dropped: its branch was left" : "dropped: an earlier token of this round was rejected"]);
-    if (dropped && unnamed(dropped)) {
-      lines.push(["in place of a drafted token, which the server does not name"]);
-    } else if (dropped) {
-      const odds = numbers({ p: dropped.p, q: dropped.q }, ", ");
-      lines.push(["drafted ", { quote: dropped.text }, `${odds && ": " + odds}, rejected`]);
-    }
-    const id = token.id === undefined ? "" : `id ${token.id} · `;
-    lines.push([`${id}${token.seconds.toFixed(3)} s on the lane’s clock`]);
-    return lines.filter((line) => line[0]);
-  }
-
-  /** A line of the tooltip. Quoted text may run from right to left, so it is isolated from the rest. */
-  function tipLine(parts) {
-    const line = make("div");
-    for (const part of parts) {
-      if (typeof part === "string") line.append(part);
-      else line.append("“", make("bdi", "", null, visible(part.quote)), "”");
-    }
-    return line;
-  }
-
-  /** The only tooltip of a view. It lies over the page and moves nothing. */
-  class Tip {
-    static count = 0;
-
-    constructor(frame) {
-      this.frame = frame;
-      this.box = make("div", "race-tip", frame, null, {
-        role: "tooltip", id: `race-tip-${++Tip.count}`, "data-role": "tip",
-      });
-      this.box.hidden = true;
-      this.spoken = make("div", "race-spoken", frame, null, { "aria-live": "polite" });
-      this.element = null;
-      this.source = null;
-      this.byKey = false;
-      window.addEventListener("resize", () => this.hide());
-      document.addEventListener("pointerdown", (event) => {
-        if (!event.target.closest(AREA)) this.hide();
-      });
-    }
-
-    /** @param {boolean} byKey whether a key led to the token: then the tooltip is also read aloud, and stays */
-    show(element, byKey) {
-      if (this.element === element) return;
-      this.hide();
-      this.element = element;
-      this.byKey = byKey;
-      element.classList.add("current");
-      this.source = records.get(element).from;
-      this.source?.classList.add("source");
-      element.closest(AREA).setAttribute("aria-describedby", this.box.id);
-      this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
-      this.box.hidden = false;
-      if (byKey) this.spoken.textContent = this.box.innerText;
-      this.place();
-      this.announce(element);
-    }
-
-    /** Says which token is pointed at, and which moment that is, for the other places where these are shown. */
-    announce(element) {
-      const seconds = element && records.get(element).token.seconds;
-      this.frame.dispatchEvent(new CustomEvent("race-moment", { detail: seconds }));
-      this.frame.dispatchEvent(new CustomEvent("race-token", { detail: element }));
-    }
-
-    hide() {
-      if (!this.element) return;
-      this.announce(null);
-      this.element.classList.remove("current");
-      this.source?.classList.remove("source");
-      this.element.closest(AREA)?.removeAttribute("aria-describedby");
-      this.element = null;
-      this.box.hidden = true;
-    }
-
-    isIn(area) {
-      return area.contains(this.element);
-    }
-
-    /** Above the token, or below it where there is no space above, and never past an edge. */
-    place() {
-      const spot = this.element.querySelector(".k").getClientRects()[0] || this.element.getBoundingClientRect();
-      const around = this.frame.getBoundingClientRect();
-      const right = Math.min(document.documentElement.clientWidth - 8, around.right) - this.box.offsetWidth;
-      const left = Math.max(8, around.left, Math.min(spot.left - 8, right));
-      const above = spot.top - this.box.offsetHeight - 8;
-      const top = above >= 4 ? above : spot.bottom + 8;
-      const [x, y] = [left - around.left, top - around.top].map(Math.round);
-      this.box.style.transform = `translate(${x}px, ${y}px)`;
-    }
   }
 
   // ---- legend and figures --------------------------------------------------------------------------------------
@@ -290,7 +267,5 @@
     }
   }
 
-  window.SpecDemoTokens = {
-    Figures, Tip, buildLegend, formatProbability, isBranch, isTree, numbers, onCopy, records, roundElements, untested, visible,
-  };
+  window.SpecDemoTokens = { Area, Figures, buildLegend, onCopy };
 })();

@@ -30,42 +30,35 @@
   /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
   const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
 
-  const { OVER, cardHead, make, setText, setData, setHidden, setLead, mounting } = window.SpecDemoDom;
-  const { Figures, Tip, buildLegend, onCopy } = window.SpecDemoTokens;
-  const { Area } = window.SpecDemoArea;
-  const { Hero, formatSpeed, formatRatio } = window.SpecDemoVerdict;
+  const { OVER, count, make, setText, setData, setHidden, setLead, mounting } = window.SpecDemoDom;
+  const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
+  const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
+  const { Hero, formatSpeed, formatRatio } = window.SpecDemoHeadline;
+  const { Moment, Tip } = window.SpecDemoTips;
 
-  // ---- figures -------------------------------------------------------------------------------------------------
+  // ---- a lane --------------------------------------------------------------------------------------------------
 
   /**
-   * What is counted of one lane. Round 0 is the prefill, which is no part of the decoding speed.
+   * The figures of a lane; one is null where only the server knows it and has not reported it.
    *
-   * @param {Round[]} rounds  @param {?Object<string, ?number>} reported figures of a server, which count instead
+   * @param {?Object<string, ?number>} reported figures of a server, which count instead
    */
-  function tallyOf(rounds, reported) {
-    const decoded = rounds.filter((round) => round.index > 0);
-    const [emitted, drafted, accepted] = ["kept", "drafted", "accepted"].map((name) => decoded.reduce((sum, round) => sum + round[name], 0));
-    const streamed = rounds.some((round) => round.streamed);
-    const pieces = rounds.some((round) => round.pieces);
-    const clock = rounds.at(-1)?.seconds ?? null;
-    const seconds = clock - (rounds[0]?.seconds ?? 0);
-    const passes = decoded.length;
-    // A figure is null where only the server knows it and has not reported it.
-    const figures = {
+  function figuresOf({ rounds, first, emitted, drafted, accepted, clock, seconds, streamed, pieces }, reported) {
+    const decoded = rounds > 1;
+    return {
       tokens_per_second: emitted && seconds > 0 && !pieces ? emitted / seconds : null,
       seconds: clock,
-      tokens: rounds.length && !pieces ? rounds[0].kept + emitted : null,
-      passes: rounds.length && !streamed ? passes + 1 : null,
-      tau: passes && !streamed ? emitted / passes : null,
+      tokens: rounds && !pieces ? first + emitted : null,
+      passes: rounds && !streamed ? rounds : null,
+      tau: decoded && !streamed ? emitted / (rounds - 1) : null,
       acceptance_rate: drafted && !streamed ? accepted / drafted : null,
-      gamma: passes ? drafted / passes : null,
+      gamma: decoded ? drafted / (rounds - 1) : null,
       ...reported,
     };
-    return { emitted, seconds, streamed, stop: rounds.at(-1)?.stop, speed: figures.tokens_per_second, figures };
   }
 
   /** The texts of a lane's figures. */
-  function laneFigures({ figures, speed }, spec, first) {
+  function figureTexts({ figures, speed }, spec, first) {
     const written = (value, format) => (typeof value === "number" ? format(value) : NOTHING);
     const { seconds, tokens, passes, tau, acceptance_rate, gamma } = figures;
     return {
@@ -79,8 +72,6 @@
       ratio: written(speed && first.speed && speed / first.speed, formatRatio),
     };
   }
-
-  // ---- a lane --------------------------------------------------------------------------------------------------
 
   /** Whether a lane has this figure: of one that drafts nothing, passes are tokens, and τ is 1. */
   function hasStat(key, spec) {
@@ -99,7 +90,8 @@
       this.rounds = [];
       this.stats = {};
       this.series = series;
-      this.card = make("section", "race-lane", null, null, { "data-lane": number, "data-series": series });
+      this.card = make("section", "race-lane", null, null, { "data-lane": number, "data-plain": series ? "no" : "yes" });
+      tint(this.card, SERIES[series]);
       const header = make("header", "", this.card);
       const name = make("div", "race-name", header);
       this.title = make("h3", "", name);
@@ -146,12 +138,14 @@
 
     /** Counts the rounds; figures that a server reported are of the whole run. */
     count(over) {
-      this.tally = tallyOf(this.rounds, over && this.spec.reported);
+      const tally = count(this.rounds);
+      const figures = figuresOf(tally, over && this.spec.reported);
+      this.tally = { ...tally, figures, speed: figures.tokens_per_second };
     }
 
     /** Shows the figures, and whether the lane still runs. */
     refresh(first, running) {
-      const figures = laneFigures(this.tally, this.spec, first.tally);
+      const figures = figureTexts(this.tally, this.spec, first.tally);
       for (const key in this.stats) setText(this.stats[key], figures[key]);
       setData(this.card, "running", running && !this.tally.stop && "yes");
       setData(this.text.area, "end", this.tally.stop);
@@ -159,20 +153,6 @@
   }
 
   // ---- the page ------------------------------------------------------------------------------------------------
-
-  /** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
-  function buildChartCard(parent, heading, className, role) {
-    const card = make("section", "race-card", parent);
-    const [head, title] = cardHead(card, heading);
-    const keys = make("div", "race-lines", head);
-    head.append(window.SpecDemoPng.button());
-    const ground = make("div", "race-plot", card);
-    return { card, title, keys, plot: make("div", className, ground, null, { "data-role": role }) };
-  }
-
-  function lineKey(parent, name, className, series) {
-    make("span", className, parent, name, series === undefined ? {} : { "data-series": series }).prepend(make("i"));
-  }
 
   class View {
     constructor(root) {
@@ -184,33 +164,20 @@
       this.hero = new Hero(this.frame);
       this.laneRow = make("div", "race-lanes", this.frame);
       this.legend = buildLegend(this.frame, this.tip);
-      this.tree = window.SpecDemoTree.create(this.frame, this.legend);
+      this.tree = new window.SpecDemoRounds.TreeCard(this.frame, this.legend);
       this.frame.append(this.tree.card);
-      this.buildBelow();
-      this.buildAfter();
-      const plots = [this.chart.host, this.timeline.host];
-      window.SpecDemoMoment.link(this.frame, plots, () => this.lanes, () => this.over);
-      this.update(null);
-    }
-
-    /** Under the lanes: the chart, and the reason. */
-    buildBelow() {
+      // Under the lanes: the chart, and the reason.
       this.below = make("div", "race-below", this.frame);
-      const card = buildChartCard(this.below, "", "race-chart", "chart");
-      this.keys = card.keys;
-      this.chart = window.SpecDemoChart.create(card);
+      this.chart = new TokenChart(this.below);
       const reason = make("section", "race-card", this.below);
       make("h3", "", reason, "Why");
       this.why = make("div", "race-why", reason, null, { "data-role": "why" });
-    }
-
-    /** What is shown only after a run: where the time went, and all figures. */
-    buildAfter() {
+      // What is shown only after a run.
       this.after = make("div", "race-after", this.frame);
-      this.timing = buildChartCard(this.after, "", "race-timeline", "timeline");
-      this.timeline = window.SpecDemoTimeline.create(this.timing.plot);
-      for (const name of window.SpecDemoTimeline.phases) lineKey(this.timing.keys, name, "phase-" + name.split(" ")[0]);
+      this.timeline = new Timeline(this.after);
       this.figures = new Figures(this.after, "figures");
+      this.moment = new Moment(this, [this.chart.host, this.timeline.host]);
+      this.update(null);
     }
 
     /** Shows `value`, and adds those of its rounds that are new. Before its lanes are known, those before stand empty. */
@@ -223,7 +190,7 @@
       if (rounds.length < this.seen) this.rewind(rounds);
       this.lanes.forEach((lane, i) => lane.describe(specs[i]));
       rounds.slice(this.seen).forEach((round) => this.addRound(round));
-      this.chart.schedule();
+      this.chart.grow();
       this.seen = rounds.length;
       this.lanes.forEach((lane) => lane.text.flush());
       const phase = value ? value.phase : "idle";
@@ -248,9 +215,8 @@
       this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
       this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
       setData(this.laneRow, "lanes", specs.length);
-      this.keys.replaceChildren();
       this.tree.begin(this.lanes);
-      for (const lane of this.lanes) lineKey(this.keys, lane.spec.title, "", lane.series);
+      this.chart.begin(this.lanes);
       this.reset();
     }
 
@@ -260,8 +226,7 @@
       this.seen = 0;
       this.over = false;
       this.after.hidden = true;
-      this.chart.begin(this.lanes);
-      this.timeline.begin(this.lanes);
+      this.chart.restart();
       this.tree.forget();
       for (const lane of this.lanes) lane.rounds = [];
     }
@@ -307,11 +272,8 @@
     /** Draws what belongs to the end of a run. */
     finish() {
       this.chart.finish();
-      this.after.hidden = false; // first, since Plotly measures the element that it draws in
-      this.timing.card.hidden = !this.timeline.draw();
-      const { size } = this.timeline;
-      setText(this.timing.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
-      this.after.hidden = this.timing.card.hidden && this.figures.card.hidden;
+      this.timeline.card.hidden = !this.timeline.finish(this.lanes);
+      this.after.hidden = this.timeline.card.hidden && this.figures.card.hidden;
     }
   }
 

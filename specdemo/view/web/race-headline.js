@@ -1,7 +1,7 @@
 /*
  * What stands above the lanes of a race: the speed-up, how sure it is, the verdict on the outputs, and *Repeat ×5*.
  *
- * A plain script that defines `window.SpecDemoVerdict`; it is loaded before race.js. While lanes run, the speed-up is
+ * A plain script that defines `window.SpecDemoHeadline`; it is loaded before race.js. While lanes run, the speed-up is
  * computed here from what they have emitted; when they have ended, the value's headline says it.
  *
  * @typedef {{baseline: number, faster: string, slower: string, even: string}} Claims  of a lane: which other it is
@@ -19,7 +19,7 @@
   const WAITS = {
     idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
   };
-  const { OVER, Notice, make, setText, setData, setHidden } = window.SpecDemoDom;
+  const { OVER, Notice, button, make, setText, setData, setHidden } = window.SpecDemoDom;
   const { level, settled } = window.SpecDemoShared;
 
   const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
@@ -55,8 +55,8 @@
       this.verdict = new Notice(claim, "verdict", "race-verdict");
       this.message = new Notice(claim, "message", "race-message");
       const row = make("p", "race-again", hero);
-      this.again = make("button", "race-repeat", row, "Repeat ×5", { type: "button", "data-role": "repeat", title: REPEAT_HINT });
-      this.again.addEventListener("click", () => document.querySelector("#race-repeat")?.click());
+      const repeat = () => document.querySelector("#race-repeat")?.click();
+      this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
       this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
       heroes.add(this);
     }
@@ -100,5 +100,5 @@
     }
   }
 
-  window.SpecDemoVerdict = { Hero, repeated, formatSpeed, formatRatio };
+  window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio };
 })();

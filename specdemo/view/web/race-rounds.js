@@ -1,14 +1,18 @@
 /*
- * The draft tree of one round as a picture: every guess with p and q, the kept path strong, the rest light.
+ * One round as a picture: what the draft guessed, what the target says of it, and what came of it. Of a chain the three
+ * steps side by side; of a draft tree every guess with p and q, the kept path strong, the rest light. Only one of the
+ * two cards is open.
  *
- * A plain script that defines `window.SpecDemoTree`; it is loaded after race-tokens.js. The card shows the round of the
- * token that is pointed at or walked to, else the last round shown that drafted a tree.
+ * A plain script that defines `window.SpecDemoRounds`; it is loaded after race-tips.js.
  */
 (function () {
   "use strict";
 
   const { button, cardHead, counted, make, setData, setHidden, setText, toggle } = window.SpecDemoDom;
-  const { formatProbability, isTree, numbers, records, untested, visible } = window.SpecDemoTokens;
+  const { formatProbability, numbers, visible } = window.SpecDemoTips;
+
+  // ---- a tree --------------------------------------------------------------------------------------------------
+
   const SVG = "http://www.w3.org/2000/svg";
   /** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
   const WIDE = { width: 138, height: 46, gap: 20 };
@@ -60,10 +64,10 @@
       make("bdi", "", element, "text");
       return;
     }
-    if (untested(token)) element.dataset.untested = "";
+    if (token.untested) element.dataset.untested = "";
     make("bdi", "", element, visible(token.text) || "∅");
     make("small", "", element, size === WIDE ? odds(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
-    element.title = [`“${visible(token.text)}” · ${untested(token) ? "never tested" : FATES[token.kind]}`, odds(token)]
+    element.title = [`“${visible(token.text)}” · ${token.untested ? "never tested" : FATES[token.kind]}`, odds(token)]
       .filter(Boolean).join("\n");
   }
 
@@ -92,19 +96,11 @@
     return ground;
   }
 
-  /** How deep the first guesses alone would have been kept. */
-  function firstGuesses(round) {
-    const tried = new Set(round.tokens.filter((t) => t.kind === "rejected" && !untested(t)).map((t) => t.parent));
-    const kept = round.tokens.filter((token) => token.kind === "accepted");
-    const missed = kept.findIndex((token) => tried.has(token.parent));
-    return missed < 0 ? kept.length : missed;
-  }
-
-  function summary(round) {
+  function treeSummary(round) {
     const { drafted, accepted } = round;
     const own = round.tokens.at(-1).kind;
     const end = own === "corrected" ? ", then wrote its own token" : own === "bonus" ? ", then added one for free" : "";
-    const alone = firstGuesses(round);
+    const alone = round.first_guesses;
     const saved = alone < accepted ? ` A later guess saved the round: first guesses alone would have kept ${alone}.` : "";
     return `One pass of the target checked ${counted(drafted, "guess", "guesses")} and kept ${accepted}${end}.${saved}`;
   }
@@ -163,16 +159,16 @@
 
     /** A round was added to a lane. @param {Round} round */
     add(round) {
-      if (!isTree(round)) return;
+      if (!round.tree) return;
       this.last = round;
       this.drafting.add(round.lane);
       for (const line of this.toggles) setHidden(line, false);
       this.queue();
     }
 
-    /** A token is pointed at, or no longer. @param {?HTMLElement} element */
-    point(element) {
-      this.pointed = element && records.get(element).tree;
+    /** A token is pointed at, or no longer. @param {?{round: Round}} record */
+    point(record) {
+      this.pointed = record?.round.tree ? record.round : null;
       this.queue();
     }
 
@@ -190,7 +186,7 @@
       setText(this.title, round ? this.titleOf(round) : "Draft tree");
       if (this.drawn === round) return;
       this.drawn = round;
-      const said = round ? summary(round) : "None of the rounds so far drafted a tree.";
+      const said = round ? treeSummary(round) : "None of the rounds so far drafted a tree.";
       this.text.textContent = said;
       this.scroll.setAttribute("aria-label", `${this.title.textContent}. ${said}`);
       this.scroll.replaceChildren(...(round ? [picture(round)] : []));
@@ -218,5 +214,112 @@
     }
   }
 
-  window.SpecDemoTree = { create: (frame, legend) => new TreeCard(frame, legend) };
+  // ---- a chain -------------------------------------------------------------------------------------------------
+
+  const KEY = "specdemo-take-apart";
+  let opened = false;
+  /** Whether the card opens by itself no more. A browser may forbid pages to store that; then it holds for this visit. */
+  let off = false;
+  try {
+    off = localStorage.getItem(KEY) === "off";
+  } catch { /* forbidden */ }
+
+  function turnOff(value) {
+    off = value;
+    try {
+      localStorage.setItem(KEY, off ? "off" : "on");
+    } catch { /* forbidden */ }
+  }
+
+  /** Whether a round can be shown: it drafted something, and all of its tokens are named. */
+  const named = (round) => round.drafted > 0 && round.tokens.every(({ text, kind }) => text && kind !== "streamed");
+
+  /** What the target says of a drafted token: its probability, and the rule's where it draws lots. */
+  function judgement(token) {
+    const lots = typeof token.acceptance === "number" && token.acceptance > 0 && token.acceptance < 1;
+    if (lots) return `kept with ${formatProbability(token.acceptance)}`;
+    return typeof token.p === "number" ? `p ${formatProbability(token.p)}` : token.kind === "accepted" ? "✓" : "✗";
+  }
+
+  function chips(parent, tokens, className, note) {
+    const row = make("ol", "apart-tokens", parent);
+    for (const token of tokens) {
+      const item = make("li", "", row);
+      make("bdi", className || `k-${token.kind}`, item, token.text.trim() || visible(token.text));
+      if (note) make("small", "", item, note(token));
+    }
+  }
+
+  function outcome({ drafted, accepted }, own) {
+    const dropped = drafted - accepted;
+    const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
+      : own ? "and the target’s own token takes the place of the first dropped one" : "";
+    const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
+    const gained = counted(accepted + (own ? 1 : 0), "token");
+    return `${[fate, end].filter(Boolean).join(", ")}: ${gained} from one pass of the target.`;
+  }
+
+  /** The card of a chain. It opens by itself after the first run of a visit, unless it was told not to. */
+  class Apart {
+    /** @param {TreeCard} tree of the view */
+    constructor(tree) {
+      this.tree = tree;
+      this.card = make("section", "race-card race-apart", null, null, {
+        "data-role": "apart", "aria-label": "A round, taken apart",
+      });
+      this.card.hidden = true;
+      tree.open.addEventListener("change", () => this.close());
+    }
+
+    /** Opens by itself, once a visit. @param {Round[]} rounds */
+    greet(rounds) {
+      const first = rounds.find((round) => named(round) && !round.tree);
+      if (!first || opened || off || this.tree.round) return;
+      opened = true;
+      this.open(first);
+    }
+
+    /** Opens with the last of these rounds that can be shown; false if there is none. */
+    openLast(rounds) {
+      const round = rounds.findLast(named);
+      if (round) this.open(round);
+      return Boolean(round);
+    }
+
+    /** @param {Round} round */
+    open(round) {
+      this.tree.toggle(Boolean(round.tree));
+      if (round.tree) return;
+      const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
+      const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
+      const [head] = cardHead(null, `Round ${round.index}, taken apart`);
+      button(head, "apart-close", "Close", () => this.close());
+      const steps = make("div", "apart-steps");
+      const step = (title, text) => {
+        const part = make("div", "apart-step", steps);
+        make("h4", "", part, title);
+        make("p", "", part, text);
+        return part;
+      };
+      const several = round.drafted > 1;
+      const order = several ? ", one after another" : "";
+      const guess = `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`;
+      const check = several ? "The target looks at all of them in one pass, and says how likely each is."
+        : "The target looks at it in one pass, and says how likely it is.";
+      chips(step("1 Draft", guess), drafted, "k-guess");
+      chips(step("2 Check", check), drafted, "k-guess", judgement);
+      chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
+      const [label, box] = toggle(null, "apart-off", "do not open this by itself again");
+      box.checked = off;
+      box.addEventListener("change", () => turnOff(box.checked));
+      this.card.replaceChildren(head, steps, label);
+      this.card.hidden = false;
+    }
+
+    close() {
+      this.card.hidden = true;
+    }
+  }
+
+  window.SpecDemoRounds = { Apart, TreeCard };
 })();
