@@ -8,7 +8,7 @@ from typing import cast
 from specdemo.decoding.autoregressive import prefill
 from specdemo.decoding.drafters.base import Drafter, Observer, TreeDrafter
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.gamma import adaptive_gamma, next_gamma
+from specdemo.decoding.gamma import GammaPolicy
 from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 
@@ -19,8 +19,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
     A draft is a tree, and a chain is one whose tokens each follow the one before.
     """
     observer = drafter if isinstance(drafter, Observer) else None
-    adaptive = adaptive_gamma(lane.settings)
-    clock = lane.clock
+    policy, clock = GammaPolicy(lane.settings), lane.clock
 
     # 0. Both models take in the prompt; the target's last logits give the first token.
     clock.resume()
@@ -31,7 +30,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
     while lane.stop is None:
         clock.resume()
         # 1. Draft, no deeper than γ.
-        proposal = _draft(lane, drafter, next_gamma(lane, adaptive))
+        proposal = _draft(lane, drafter, policy.next(lane.remaining))
         clock.mark("draft")
 
         # 2. One target forward over the last committed token and all drafted ones.
@@ -51,8 +50,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
         drafter.commit(lane.committed)
         clock.lap("other")
         raw = lane.raw_round(result)
-        if adaptive is not None:
-            adaptive.observe(raw)
+        policy.observe(raw)
         yield raw
 
 

@@ -1,4 +1,4 @@
-"""A cache that seems to hold a long text: a model is tried far into one for the price of a few tokens."""
+"""Caches that seem to hold a long text: a model is tried far into one for the price of a few tokens."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specdemo.decoding.batch.runner import RaggedCache, RaggedLayer
 from specdemo.decoding.engines.kv_cache import LaneCache, LaneLayer
 from specdemo.models.pair import context_of
 
@@ -52,8 +53,13 @@ class MadeUpPast:
         self._shared: dict[object, torch.Tensor] = {}
         self._scales: dict[object, torch.Tensor] = {}
 
-    def before(self, states: torch.Tensor, length: int, layer: int, kind: str) -> torch.Tensor:
-        """(1, heads, length, dim) to stand before states (B, heads, n, dim)."""
+    def before(
+        self, keys: torch.Tensor, values: torch.Tensor, length: int, layer: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values (1, heads, length, dim) to stand before those (B, heads, n, dim) of a layer."""
+        return self._made(keys, length, layer, "keys"), self._made(values, length, layer, "values")
+
+    def _made(self, states: torch.Tensor, length: int, layer: int, kind: str) -> torch.Tensor:
         _, heads, _, dim = states.shape
         key = (kind, heads, dim, states.device, states.dtype)
         if key not in self._shared:  # all layers share it: a long text's would take too much memory
@@ -104,6 +110,25 @@ class _TrialLayer(LaneLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         self.length = self._begin + key_states.shape[2]
-        keys = self._past.before(key_states, self._begin, self._index, "keys")
-        values = self._past.before(value_states, self._begin, self._index, "values")
+        keys, values = self._past.before(key_states, value_states, self._begin, self._index)
         return torch.cat([keys, key_states], dim=2), torch.cat([values, value_states], dim=2)
+
+
+class TrialRows(RaggedCache):
+    """A batch's cache whose rows begin with so many tokens of a past each; it takes one forward."""
+
+    def __init__(self, past: MadeUpPast, lengths: list[int], device: torch.device) -> None:
+        super().__init__(len(lengths), device)
+        self._past, self.lengths = past, list(lengths)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        layer, rows = RaggedLayer(), len(key_states)
+        layer.lazy_initialization(key_states, value_states)
+        past = self._past.before(key_states, value_states, max(self.lengths), layer_idx)
+        layer.keys, layer.values = (states.transpose(1, 2).repeat(rows, 1, 1, 1) for states in past)
+        return layer.update(key_states, value_states, self)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return max(self.lengths)

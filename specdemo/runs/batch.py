@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from specdemo.decoding.batch.loop import RawRounds, batched_autoregressive, batched_speculative
-from specdemo.decoding.batch.row_check import check_batches
+from specdemo.decoding.batch.loop import RawRounds, batched
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.registry import check_drafter, open_batch_drafter
 from specdemo.decoding.lane import lane_clock, new_lane
+from specdemo.decoding.trials import check_batches
 from specdemo.drafters import DRAFTERS, DrafterInfo, offered_with
 from specdemo.errors import MemoryShortage, PairError, SettingsError
 from specdemo.models.failures import out_of_memory
@@ -114,10 +114,8 @@ def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Setting
     clock = lane_clock(pair)
     lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
     target = RaggedRunner(pair.target, len(lanes))
-    if rows[0].strategy == "autoregressive":
-        yield from batched_autoregressive(lanes, target, clock)
-    else:
-        yield from batched_speculative(lanes, target, open_batch_drafter(pair, lanes), clock)
+    drafter = None if rows[0].strategy == "autoregressive" else open_batch_drafter(pair, lanes)
+    yield from batched(lanes, target, clock, drafter)
 
 
 def row_settings(settings: Settings | None, count: int) -> list[Settings]:

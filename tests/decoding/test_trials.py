@@ -9,9 +9,8 @@ from toys import build, perturbed, prompt_ids
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SettingsError
-from specdemo.decoding.batch.row_check import check_rows_apart
 from specdemo.decoding.trial_cache import MadeUpPast
-from specdemo.decoding.trials import check_chain, check_trees
+from specdemo.decoding.trials import check_chain, check_rows, check_trees
 
 
 @pytest.mark.parametrize("window", [8, 300])
@@ -22,7 +21,7 @@ def test_a_window_that_only_the_model_knows_is_passed(window: int) -> None:
     with pytest.raises(SettingsError, match=r"tree_nodes: the target, a GPTNeoForCausalLM, reads no draft trees"):
         check_trees("target", model, "auto")
     with pytest.raises(PairError, match=r"draft: GPTNeoForCausalLM cannot decode a batch"):
-        check_rows_apart("draft", model)
+        check_rows("draft", model)
 
 
 def test_windows_are_passed_as_far_as_a_model_has_positions() -> None:
@@ -30,7 +29,7 @@ def test_windows_are_passed_as_far_as_a_model_has_positions() -> None:
     short = build("gpt2", context=20)
     assert MadeUpPast(short).length + 16 <= 20
     check_trees("target", short, "auto")
-    check_rows_apart("target", short)
+    check_rows("target", short)
 
 
 def test_a_trial_feeds_few_tokens_once_a_pair() -> None:

@@ -38,10 +38,10 @@ from specdemo import (
     run_batch,
 )
 from specdemo.analysis.batch_metrics import measure_batch
-from specdemo.decoding.batch.row_check import check_batches
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines import eager_forward as forward
 from specdemo.decoding.gamma import Costs
+from specdemo.decoding.trials import check_batches
 from specdemo.runs.warm_up import warm_up
 
 LENGTHS = (1, 200, 17, 40, 3, 90, 5, 60, 2, 33, 11, 150, 8, 25, 70, 4)
@@ -196,7 +196,7 @@ def test_memory_follows_live_tokens_and_not_rounds() -> None:
     def watched(self: RaggedRunner, lengths: list[int]) -> None:
         original(self, lengths)
         if self.model is target:
-            held.append(self.nbytes / sum(lengths))
+            held.append(sum(2 * layer.keys.nbytes for layer in self.cache.layers) / sum(lengths))
 
     with patch.object(RaggedRunner, "rollback_to", watched):
         run_batch(pair, [prompt_ids(8), prompt_ids(10, seed=1)], Settings(gamma=8, max_new_tokens=201))

@@ -63,6 +63,7 @@ class BatchModelDrafter:
 
     def __init__(self, runner: RaggedRunner) -> None:
         self._runner = runner
+        self.keep = runner.keep
 
     def prefill(self, rows: Sequence[Lane]) -> None:
         self._runner.forward([row.prompt_ids for row in rows], last=True)
@@ -72,21 +73,14 @@ class BatchModelDrafter:
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
         feeds: Sequence[Sequence[int]] | torch.Tensor
         feeds = [row.committed[held:] for row, held in zip(rows, self._runner.lengths, strict=True)]
+        nothing = torch.zeros(1, dtype=torch.long, device=rows[0].sampler.device)
         for step in range(max(gammas)):
             logits = self._runner.forward(feeds, last=True).split(1)
-            nothing = torch.zeros(1, dtype=torch.long, device=rows[0].sampler.device)
-            feeds = torch.stack(
-                [
-                    draft.take(of_row) if step < gamma else nothing
-                    for draft, of_row, gamma in zip(drafts, logits, gammas, strict=True)
-                ]
-            )
+            taken = zip(drafts, logits, gammas, strict=True)
+            feeds = torch.stack([draft.take(row) if step < gamma else nothing for draft, row, gamma in taken])
         return [draft.proposal() for draft in drafts]
 
     def commit(self, rows: Sequence[Lane]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.
         held = zip(rows, self._runner.lengths, strict=True)
         self._runner.rollback_to([min(length, len(row.committed) - 1) for row, length in held])
-
-    def keep(self, places: Sequence[int]) -> None:
-        self._runner.keep(places)

@@ -1,4 +1,4 @@
-"""One model over a batch of rows that have lengths of their own."""
+"""One model over a batch of rows that have lengths of their own, and its KV cache."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
 
-from specdemo.decoding.batch.kv_cache import RaggedCache
 from specdemo.decoding.engines.eager_forward import Forward
-from specdemo.decoding.engines.masks import additive, attention_kinds
+from specdemo.decoding.engines.masks import additive, model_masks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+GROWTH = 1.25
+"""Slots allocated per slot needed, so that growing copies each slot a few times in all."""
 
 
 class RaggedRunner:
@@ -28,19 +31,15 @@ class RaggedRunner:
         self._forward = Forward(model)
         self.device = self._forward.device
         self.cache = RaggedCache(rows, self.device)
-        self._config = model.config.get_text_config()
-        self._last_position = (getattr(self._config, "max_position_embeddings", None) or 2**31) - 1
+        self._last_position = (
+            getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2**31
+        ) - 1
         self._additive = model.config._attn_implementation == "eager"
 
     @property
     def lengths(self) -> list[int]:
         """Tokens of each row in the cache."""
         return list(self.cache.lengths)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values allocated."""
-        return self.cache.nbytes
 
     def forward(self, feeds: Sequence[Sequence[int]] | torch.Tensor, last: bool = False) -> torch.Tensor:
         """Append to every row its tokens, at least one.
@@ -53,19 +52,21 @@ class RaggedRunner:
             float32 logits (B, n, vocabulary), n being the longest feed, where those of a row beyond its own tokens
             mean nothing; or (B, vocabulary) of the last ones.
         """
-        tokens, counts = _filled(feeds)
-        count = tokens.shape[1]
-        cache = self.cache
+        counts = [len(feed) for feed in feeds]
+        count, cache = max(counts), self.cache
+        if isinstance(feeds, torch.Tensor):
+            tokens = feeds
+        else:
+            tokens = torch.tensor([[*feed, *[0] * (count - len(feed))] for feed in feeds])
         cache.open(count)
         places = sorted({c - 1 for c in counts}) if last else range(count)
-        every = len(places) == count
         logits = self._forward(
             tokens,
             cache,
-            count if every else torch.tensor(places, device=self.device),
+            count if len(places) == count else torch.tensor(places, device=self.device),
             # A filled up row may reach beyond the last position that was learned.
             position_ids=cache.positions.clamp(max=self._last_position),
-            attention_mask=self._masks(),
+            attention_mask=model_masks(self.model, self._mask),
         )
         cache.lengths = [length + c for length, c in zip(cache.lengths, counts, strict=True)]
         if not last:
@@ -88,24 +89,111 @@ class RaggedRunner:
         """Let go of all rows but these, in this order."""
         self.cache.keep(rows)
 
-    def _masks(self) -> torch.Tensor | dict[str, torch.Tensor]:
-        """What each new token may look at: (B, 1, n, slots), one a kind of layer if the model has several."""
+    def _mask(self, window: int | None) -> torch.Tensor:
+        """What each new token may look at: (B, 1, n, slots)."""
         queries = self.cache.positions[:, None, :, None]
         slots = torch.arange(self.cache.kv_length, device=self.device)
-        causal = slots <= queries
-        masks = {"full_attention": causal}
-        if (window := getattr(self._config, "sliding_window", None)) is not None:
-            masks["sliding_attention"] = causal & (slots > queries - window)
-        kinds = attention_kinds(self._config)
-        if self._additive:
-            masks = {kind: additive(mask, self.model.dtype) for kind, mask in masks.items()}
-        return {kind: masks[kind] for kind in kinds} if len(kinds) > 1 else masks[kinds[0]]
+        mask = slots <= queries
+        if window is not None:
+            mask = mask & (slots > queries - window)
+        return additive(mask, self.model.dtype) if self._additive else mask
 
 
-def _filled(feeds: Sequence[Sequence[int]] | torch.Tensor) -> tuple[torch.Tensor, list[int]]:
-    """The feeds as one tensor, and how many tokens of each row are its own."""
-    if isinstance(feeds, torch.Tensor):
-        return feeds, [feeds.shape[1]] * len(feeds)
-    counts = [len(feed) for feed in feeds]
-    longest = max(counts)
-    return torch.tensor([[*feed, *[0] * (longest - len(feed))] for feed in feeds]), counts
+class RaggedCache(Cache):
+    """Keys and values of B rows: slot i of a row holds its token i, whatever the others hold.
+
+    Each row writes behind its own live tokens, over whatever was rolled back there. So there are no holes to mask,
+    no rows to shift, a rollback is a smaller number, and memory follows the longest row alive.
+
+    Attributes:
+        lengths: live tokens of each row.
+        positions: (B, n): the slots that the next forward writes, which are the tokens' places in their rows.
+        rows: (B, 1) their numbers.
+        kv_length: slots of a row that it reads.
+    """
+
+    layers: list[RaggedLayer]  # type: ignore[assignment]  # transformers' list takes layers of any kind
+    positions: torch.Tensor
+    rows: torch.Tensor
+    kv_length: int
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        super().__init__(layers=[])
+        self.lengths, self._device = [0] * rows, device
+
+    def open(self, count: int) -> None:
+        """Make the next forward write ``count`` tokens a row behind the live ones."""
+        begin = torch.tensor(self.lengths, dtype=torch.long, device=self._device)
+        self.positions = begin[:, None] + torch.arange(count, device=self._device)
+        self.rows = torch.arange(len(begin), device=self._device)[:, None]
+        self.kv_length = max(self.lengths) + count
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Called by each attention layer with its new keys and values (B, heads, count, dim)."""
+        while len(self.layers) <= layer_idx:
+            self.layers.append(RaggedLayer())
+        return self.layers[layer_idx].update(key_states, value_states, self)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Let go of all rows but these, by a copy of what stays: the memory of the rest is free at once."""
+        self.lengths = [self.lengths[row] for row in rows]
+        index, longest = torch.tensor(rows, dtype=torch.long), max(self.lengths, default=0)
+        for layer in self.layers:
+            layer.keys, layer.values = (
+                store[:, :longest][index.to(store.device)] for store in (layer.keys, layer.values)
+            )
+
+
+class RaggedLayer(CacheLayerMixin):
+    """One layer's keys and values, stored (B, slots, heads, dim) so that a token's are one piece of memory."""
+
+    keys: torch.Tensor  # type: ignore[assignment]  # there once it is initialized
+    values: torch.Tensor  # type: ignore[assignment]
+    is_sliding = False
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.keys, self.values = (
+            t.new_zeros(t.shape[0], 0, t.shape[1], t.shape[3]) for t in (key_states, value_states)
+        )
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, cache: RaggedCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        if self.keys.shape[1] < cache.kv_length:
+            capacity = int(GROWTH * cache.kv_length) + 1
+            self.keys, self.values = _resized(self.keys, capacity), _resized(self.values, capacity)
+        return _write(self.keys, key_states, cache), _write(self.values, value_states, cache)
+
+    def get_seq_length(self) -> int:
+        """Not one number here; only models that are given no positions ask for it."""
+        return 0 if self.keys is None else self.keys.shape[1]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+def _resized(store: torch.Tensor, capacity: int) -> torch.Tensor:
+    """Zeros in the new slots: they are masked, but what is masked is still multiplied, and NaN · 0 is NaN."""
+    grown = store.new_zeros(store.shape[0], capacity, *store.shape[2:])
+    grown[:, : store.shape[1]] = store
+    return grown
+
+
+def _write(store: torch.Tensor, states: torch.Tensor, cache: RaggedCache) -> torch.Tensor:
+    """Put states (B, heads, count, dim) into the slots; returns all that is read, (B, heads, end, dim)."""
+    tokens, end = states.transpose(1, 2), cache.kv_length
+    if len(set(cache.lengths)) == 1:
+        store[:, end - tokens.shape[1] : end] = tokens
+    else:
+        slots = (cache.rows * store.shape[1] + cache.positions).flatten()
+        flat = store.view(-1, *store.shape[2:])
+        flat.index_copy_(0, slots.to(flat.device), tokens.reshape(-1, *tokens.shape[2:]))
+    return store[:, :end].transpose(1, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import Cache
 
-from specdemo.decoding.engines.masks import additive, attention_kinds
+from specdemo.decoding.engines.masks import additive, model_masks
 from specdemo.decoding.engines.model_views import HiddenStateReader
 from specdemo.decoding.tree import TreeMask
 from specdemo.models.pair import device_of, embeddings_of
@@ -97,14 +97,12 @@ class Forward:
 
     def _of_tree(self, tree_mask: TreeMask) -> dict[str, Any]:
         """Positions and masks, which are numbers: eager attention would add bools to its scores, and be wrong."""
-        config = self.model.config.get_text_config()
-        windows = {"full_attention": None, "sliding_attention": getattr(config, "sliding_window", None)}
-        masks = {
-            kind: additive(tree_mask.mask(windows[kind]), self.model.dtype)[None, None].to(self.device)
-            for kind in attention_kinds(config)
-        }
-        mask = masks if len(masks) > 1 else next(iter(masks.values()))
-        return {"position_ids": tree_mask.positions.unsqueeze(0).to(self.device), "attention_mask": mask}
+
+        def mask(window: int | None) -> torch.Tensor:
+            return additive(tree_mask.mask(window), self.model.dtype)[None, None].to(self.device)
+
+        positions = tree_mask.positions.unsqueeze(0).to(self.device)
+        return {"position_ids": positions, "attention_mask": model_masks(self.model, mask)}
 
     def hidden(self) -> torch.Tensor | None:
         """(B, n, layers · width) of the last forward, to be taken once; None without such layers."""

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from toys import FAMILIES, FIRST_PLAIN, MORE_FAMILIES, build, endless_pair
 
 from specdemo import PairError
-from specdemo.decoding.batch.row_check import check_rows_apart
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.trials import check_rows
 
 ATTENTIONS = [(f, "eager") for f in ("gemma2", "llama", "gpt2")] + [
     (f, "sdpa")
@@ -66,10 +66,10 @@ def test_rows_that_stay_keep_their_own_keys_in_the_order_asked_for() -> None:
     batch = RaggedRunner(model, 3)
     feeds = [list(range(20, 60)), [20, 21, 22], [23, 24]]
     batch.forward(feeds, last=True)
-    before = batch.nbytes
+    before = batch.cache.layers[0].keys.nbytes
     batch.keep([2, 1])
     assert batch.lengths == [2, 3]
-    assert batch.nbytes < before / 5
+    assert batch.cache.layers[0].keys.nbytes < before / 5
     alone = EagerRunner(model)
     alone.forward([20, 21, 22])
     torch.testing.assert_close(batch.forward([[30], [31]])[1], alone.forward([31]).logits, atol=1e-5, rtol=1e-5)
@@ -114,4 +114,4 @@ def test_a_model_that_ignores_its_positions_is_refused() -> None:
 
     model.model.rotary_emb.forward = counting
     with pytest.raises(PairError, match=r"target: LlamaForCausalLM cannot decode a batch.*; choose another pair"):
-        check_rows_apart("target", model)
+        check_rows("target", model)
