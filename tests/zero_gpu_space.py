@@ -59,7 +59,7 @@ from specdemo.ui.jobs.job import Job, JobState, LaneRequest  # noqa: E402
 from specdemo.ui.jobs.limits import PRIVATE  # noqa: E402
 from specdemo.ui.jobs.losslessness import CheckJob  # noqa: E402
 from specdemo.ui.jobs.measuring import SweepJob  # noqa: E402
-from specdemo.ui.jobs.queue import JobQueues, Visitor  # noqa: E402
+from specdemo.ui.jobs.queue import JobQueue, Visitor  # noqa: E402
 from specdemo.ui.jobs.race import RaceJob  # noqa: E402
 from specdemo.ui.jobs.runner import JobRunner  # noqa: E402
 from specdemo.ui.jobs.stops import Stop  # noqa: E402
@@ -76,7 +76,7 @@ def main() -> None:
     page = build(store)
     found: dict[str, Any] = {"ready_before_launch": [load.request.name for load in store.resident()]}
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    runner, pair = JobRunner(store, JobQueues(PRIVATE, shared=True)), request_pair("builtin")
+    runner, pair = JobRunner(store, JobQueue(PRIVATE, shared=True)), request_pair("builtin")
 
     def states(job: Job, stop: Stop | None = None) -> Iterator[JobState]:
         return runner.run(job, Visitor("test"), stop or Stop())

@@ -19,7 +19,7 @@ from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.api.kept import Visitors
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
-from specdemo.ui.jobs.queue import JobQueues
+from specdemo.ui.jobs.queue import JobQueue
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.links.page import connect_links, connect_use, link_css, link_head
 from specdemo.ui.panel.controls import Controls
@@ -48,12 +48,12 @@ THREADS = 64
 """Everyone who waits for a turn takes one for a tenth of a second at a time; pressing a button needs one too."""
 
 
-def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr.Blocks:
+def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.Blocks:
     """The whole app; loading the builtin pair begins at once, in the background (on ZeroGPU: before the launch).
 
     Args:
         store: where the pairs are kept and run; a new one if none is given.
-        queues: where jobs wait for their turn; new ones if none are given.
+        queue: where jobs wait for their turn; a new one if none is given.
 
     Raises:
         SpecDemoError: the configured servers, or the trusted proxies, cannot be read.
@@ -64,7 +64,7 @@ def build(store: PairStore | None = None, queues: JobQueues | None = None) -> gr
     loading = PairLoading(store)
     paces = Paces()
     learn_example(paces)
-    runner = JobRunner(store, queues or JobQueues(limits(), shared=is_public()))
+    runner = JobRunner(store, queue or JobQueue(limits(), shared=is_public()))
     with GuardedBlocks(
         title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(LOOKED_THROUGH_SECONDS, KEPT_SECONDS)
     ) as page:

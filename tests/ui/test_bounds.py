@@ -492,15 +492,15 @@ def test_recordings_of_all_visitors_are_bounded_and_come_back_as_they_were(recor
     """The oldest go; what is kept is exact."""
     probe = SessionRecordings(10**9)
     probe.keep("a", recording)
-    kept = SessionRecordings(int(2.5 * probe._size))
+    kept = SessionRecordings(int(2.5 * probe.size))
     for session in "abcb":
         kept.keep(session, recording)
     assert [kept.has(session) for session in "abc"] == [False, True, True]
     assert kept.get("b") == recording
     assert kept.get("a") is None
     kept.forget("b")
-    kept.begin("c")
-    assert (kept._size, kept.sessions()) == (0, {"c"})
+    kept.leave_current("c")
+    assert (kept.size, kept.sessions()) == (0, set())
     SessionRecordings(1).keep("a", recording)
 
 
@@ -508,9 +508,8 @@ def test_the_history_of_a_visit_is_bounded_and_its_own(recording: Recording) -> 
     """Runs stay to be looked at again, what was only opened does not, and nobody sees another's."""
     kept = SessionRecordings(10**9)
     for number in range(HISTORY + 2):
-        kept.begin("a")
-        kept.finish("a", recording, {"prompt": str(number)})
-        kept.end("a")
+        kept.leave_current("a")
+        kept.keep("a", recording, {"prompt": str(number)})
     kept.keep("a", recording)
     runs = kept.history("a")
     assert [run["prompt"] for run in runs] == [str(n) for n in range(HISTORY + 1, 1, -1)]
@@ -518,10 +517,10 @@ def test_the_history_of_a_visit_is_bounded_and_its_own(recording: Recording) -> 
     assert kept.look_back("b", runs[0]["number"]) is None
     assert kept.look_back("a", runs[-1]["number"]) == recording
     assert [run["current"] for run in kept.history("a")] == [False] * (len(runs) - 1) + [True]
-    kept.begin("a")
+    kept.leave_current("a")
     assert (kept.get("a"), len(kept.history("a"))) == (None, len(runs))
     kept.forget("a")
-    assert (kept._size, kept.sessions()) == (0, set())
+    assert (kept.size, kept.sessions()) == (0, set())
 
 
 class Queue:

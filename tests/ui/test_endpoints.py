@@ -21,7 +21,7 @@ from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import JobQueues
+from specdemo.ui.jobs.queue import JobQueue
 from specdemo.ui.page import build, launch_options
 
 PROMPT = "Book a table for two."
@@ -33,12 +33,12 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def queues() -> JobQueues:
-    return JobQueues(PRIVATE, shared=True)
+def queues() -> JobQueue:
+    return JobQueue(PRIVATE, shared=True)
 
 
 @pytest.fixture(scope="module")
-def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
+def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
     demo = build(store, queues)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
     yield url
@@ -137,7 +137,7 @@ def test_the_pairs_are_the_catalogue(client: Client) -> None:
     assert [pair["id"] for pair in client.predict(api_name="/pairs")] == list(catalog())
 
 
-def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, queues: JobQueues) -> None:
+def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, queues: JobQueue) -> None:
     """While the models are busy a call says where it stands; cancelled, it frees its place."""
     over, running = threading.Event(), threading.Event()
     first = client.submit(PROMPT, {"max_new_tokens": 8}, api_name="/run")

@@ -16,7 +16,7 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.store import PairStore
 from specdemo.ui.api.guarded import TAKEN
 from specdemo.ui.jobs.limits import PUBLIC
-from specdemo.ui.jobs.queue import JobQueues
+from specdemo.ui.jobs.queue import JobQueue
 from specdemo.ui.page import build, launch_options
 
 UNREADABLE = "cannot read"
@@ -124,12 +124,12 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def queues() -> JobQueues:
-    return JobQueues(PUBLIC, shared=True)
+def queues() -> JobQueue:
+    return JobQueue(PUBLIC, shared=True)
 
 
 @pytest.fixture(scope="module")
-def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
+def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
     """A public page, as on a Space."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPECDEMO_PUBLIC", "1")
@@ -141,7 +141,7 @@ def url(store: PairStore, queues: JobQueues) -> Iterator[str]:
 
 
 @pytest.fixture
-def wire(url: str, store: PairStore, queues: JobQueues) -> Iterator[Wire]:
+def wire(url: str, store: PairStore, queues: JobQueue) -> Iterator[Wire]:
     """A stranger; afterwards nobody is in line and the models' thread is free."""
     stranger = Wire(url)
     yield stranger

@@ -32,7 +32,7 @@ from specdemo.ui.jobs.job import Job, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.measuring import SweepJob
-from specdemo.ui.jobs.queue import JobQueues, Visitor
+from specdemo.ui.jobs.queue import JobQueue, Visitor
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop
@@ -58,7 +58,7 @@ def thread() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def runner() -> JobRunner:
-    return JobRunner(PairStore(), JobQueues(PRIVATE, shared=True))
+    return JobRunner(PairStore(), JobQueue(PRIVATE, shared=True))
 
 
 # --- runs that are killed -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE
 from specdemo.ui import page as ui
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import JobQueues
+from specdemo.ui.jobs.queue import JobQueue
 
 KEY = "sk-very-secret-0123456789"
 PROMPT = "Book a table for two."
@@ -61,14 +61,14 @@ def store() -> PairStore:
 
 
 @pytest.fixture(scope="module")
-def queues() -> JobQueues:
-    return JobQueues(PRIVATE, shared=False)
+def queues() -> JobQueue:
+    return JobQueue(PRIVATE, shared=False)
 
 
 @pytest.fixture(scope="module")
 def url(
     store: PairStore,
-    queues: JobQueues,
+    queues: JobQueue,
     deployments: tuple[Gathering, Gathering],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
@@ -163,7 +163,7 @@ def test_a_lane_here_races_a_server(client: Client) -> None:
 
 @pytest.mark.parametrize("endpoint", ["run", "sweep"])
 def test_a_call_whose_client_left_ends_while_its_lane_is_silent(
-    url: str, queues: JobQueues, deployments: tuple[Gathering, Gathering], endpoint: str
+    url: str, queues: JobQueue, deployments: tuple[Gathering, Gathering], endpoint: str
 ) -> None:
     """Guards a turn that nobody waits for any more against a server that says nothing for long."""
     barrier = threading.Barrier(2)  # nobody else comes

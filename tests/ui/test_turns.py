@@ -1,4 +1,4 @@
-"""The queues in front of the models."""
+"""The queue in front of the models and of servers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
 from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob
-from specdemo.ui.jobs.queue import JobQueue, JobQueues, QueueFull, StoppedInQueue, Visitor, visitor_of
+from specdemo.ui.jobs.queue import JobQueue, QueueFull, StoppedInQueue, Ticket, Visitor, visitor_of
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop, StopSignals
@@ -32,85 +34,92 @@ def visitor(number: int, address: str | None = None) -> Visitor:
     return Visitor(f"s{number}", address or f"192.0.2.{number}")
 
 
-def begin(waiting: Iterator[str]) -> str | None:
-    """The first thing told; None where the turn came at once."""
-    return next(waiting, None)
+def job(kind: str = "race", models: bool = True) -> Any:
+    """What the queue looks at: on models, or on servers elsewhere."""
+    return SimpleNamespace(kind=kind, noun=kind, pairs=[models or None], on_server_here=False)
+
+
+@dataclass
+class Line:
+    """A queue with jobs in it, each of a visitor of their own unless said otherwise."""
+
+    queue: JobQueue = field(default_factory=lambda: JobQueue(PRIVATE, shared=True))
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    leaving: dict[int, ExitStack] = field(default_factory=dict)
+
+    def join(self, what: Any = None, who: Visitor | None = None, stop: Stop | None = None) -> Ticket:
+        """One more, which is in line, or has its turn."""
+        stack = ExitStack()
+        ticket = stack.enter_context(self.queue.admitted(who or visitor(next(self.numbers)), what or job()))
+        self.leaving[id(ticket)] = stack
+        next(self.queue.wait(ticket, stop or Stop()), None)
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        self.leaving.pop(id(ticket)).close()
 
 
 def test_the_first_has_its_turn_at_once_and_others_in_the_order_they_came() -> None:
     """Each leaves, and exactly the next one is called."""
-    queue = JobQueue(PRIVATE)
-    order = []
-    with ExitStack() as stack:
-        tickets = [stack.enter_context(queue.ticket(visitor(n))) for n in range(4)]
-        waits = [ticket.wait(Stop()) for ticket in tickets]
-        told = [begin(wait) for wait in waits]
-        assert told[0] is None
-        assert [text.split("number ")[1][0] for text in told[1:]] == ["1", "2", "3"]
-        for n, ticket in enumerate(tickets):
-            assert [p.called.is_set() for p in tickets] == [i <= n for i in range(4)]
-            assert not list(waits[n])
-            order.append(n)
-            ticket.__exit__()
-    assert order == [0, 1, 2, 3]
-    assert len(queue) == 0
+    line = Line()
+    tickets = [line.join() for _ in range(4)]
+    assert [line.queue.status_text(t).split("number ")[1][0] for t in tickets[1:]] == ["1", "2", "3"]
+    for n, ticket in enumerate(tickets):
+        assert [t.called.is_set() for t in tickets] == [i <= n for i in range(4)]
+        line.leave(ticket)
+    assert line.queue.busy() == 0
 
 
 def test_who_waits_is_told_a_time_once_a_job_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """From what runs: as long as others of its kind took, or by its own pace; else no number of seconds."""
     now = [0.0]
     monkeypatch.setattr("specdemo.ui.jobs.queue.monotonic", lambda: now[0])
-    queue = JobQueue(PRIVATE)
-    with queue.ticket(visitor(1), "run") as first:
-        assert begin(first.wait(Stop())) is None
-        now[0] = 10.0
-    with ExitStack() as stack:
-        kinds = ("run", "run", "run", "sweep", "run")
-        jobs = [stack.enter_context(queue.ticket(visitor(n), kind)) for n, kind in enumerate(kinds)]
-        told = [begin(job.wait(Stop())) for job in jobs]
-        assert told[0] is None
-        assert told[1].endswith("number 1 in line, about 10\u00a0s…")
-        assert told[2].endswith("number 2 in line, about 20\u00a0s…")
-        assert told[4].endswith("number 4 in line…"), "nobody knows how long the sweep takes"
-        now[0] = 30.0  # it has run for 20 seconds, longer than the first did
-        assert queue.status_text(jobs[1]).endswith("number 1 in line…")
-        jobs[0].progress = 0.25
-        assert queue.status_text(jobs[1]).endswith("about 60\u00a0s…")
-        assert queue.status_text(jobs[2]).endswith("about 70\u00a0s…")
+    line = Line()
+    first = line.join(job("run"))
+    now[0] = 10.0
+    line.leave(first)
+    jobs = [line.join(job(kind)) for kind in ("run", "run", "run", "sweep", "run")]
+    told = [line.queue.status_text(ticket) for ticket in jobs]
+    assert told[1].endswith("number 1 in line, about 10\u00a0s…")
+    assert told[2].endswith("number 2 in line, about 20\u00a0s…")
+    assert told[4].endswith("number 4 in line…"), "nobody knows how long the sweep takes"
+    now[0] = 30.0  # it has run for 20 seconds, longer than the first did
+    assert line.queue.status_text(jobs[1]).endswith("number 1 in line…")
+    jobs[0].progress = 0.25
+    assert line.queue.status_text(jobs[1]).endswith("about 60\u00a0s…")
+    assert line.queue.status_text(jobs[2]).endswith("about 70\u00a0s…")
 
 
 def test_a_sweep_behind_a_race_says_that_it_waits_for_the_models_and_hears_stop() -> None:
     """Guards “Warming up…” over a minute in which another job had the models' thread."""
-    queues, stop, over = JobQueues(PRIVATE, shared=False), Stop(), Event()
-    with ThreadPoolExecutor(1) as thread, queues.of("race").ticket(visitor(1), "run") as racing:
-        assert begin(racing.wait(Stop())) is None
+    line, stop, over = Line(JobQueue(PRIVATE, shared=False)), Stop(), Event()
+    with ThreadPoolExecutor(1) as thread:
+        racing = line.join(job("race"))
         racing.began, racing.progress = time.monotonic() - 10, 0.5
         held = thread.submit(over.wait)
-        waiting = JobRunner(SimpleNamespace(thread=thread), queues)._models_free(stop)
+        waiting = JobRunner(SimpleNamespace(thread=thread), line.queue)._models_free(stop)
         assert next(waiting).message.startswith("Waiting for the models: a race has them, about 1")
         stop.set()
         with pytest.raises(StoppedInQueue):
             list(waiting)
         over.set()
         held.result()
-        assert list(JobRunner(SimpleNamespace(thread=thread), queues)._models_free(Stop())) == []
+        assert list(JobRunner(SimpleNamespace(thread=thread), line.queue)._models_free(Stop())) == []
 
 
 def test_stop_is_heard_while_waiting_and_frees_the_place() -> None:
     """Within a fraction of a second, not at the turn."""
-    queue = JobQueue(PRIVATE)
-    stop = Stop()
-    with queue.ticket(visitor(1)) as first:
-        assert begin(first.wait(Stop())) is None
-        with queue.ticket(visitor(2)) as second:
-            wait = second.wait(stop)
-            assert begin(wait)
-            stop.set()
-            began = time.monotonic()
-            with pytest.raises(StoppedInQueue):
-                next(wait)
-            assert time.monotonic() - began < 0.5
-        assert len(queue) == 1
+    line, stop = Line(), Stop()
+    line.join()
+    with line.queue.admitted(visitor(9), job()) as second:
+        wait = line.queue.wait(second, stop)
+        assert next(wait)
+        stop.set()
+        began = time.monotonic()
+        with pytest.raises(StoppedInQueue):
+            next(wait)
+        assert time.monotonic() - began < 0.5
+    assert line.queue.busy() == 1
 
 
 @pytest.mark.parametrize(
@@ -121,32 +130,25 @@ def test_stop_is_heard_while_waiting_and_frees_the_place() -> None:
         (replace(PUBLIC, waiting=1), [visitor(n) for n in range(3)], "Too many runs"),
     ],
 )
-def test_too_many_are_refused_with_a_reason(limits: object, visitors: list[Visitor], message: str) -> None:
+def test_too_many_are_refused_with_a_reason(limits: Any, visitors: list[Visitor], message: str) -> None:
     """Who is refused takes no place, and a place that is left can be taken again."""
-    queue = JobQueue(limits)
-    with ExitStack() as stack:
-        tickets = [stack.enter_context(queue.ticket(v)) for v in visitors[:-1]]
-        begin(tickets[0].wait(Stop()))  # the others may still be loading
-        last = queue.ticket(visitors[-1])
-        with pytest.raises(QueueFull, match=message):
-            last.__enter__()
-        tickets[0].__exit__()
-        begin(stack.enter_context(last).wait(Stop()))
-        assert len(queue) == 1
+    line = Line(JobQueue(limits, shared=True))
+    first, _ = (line.join(who=who) for who in visitors[:-1])
+    with pytest.raises(QueueFull, match=message):
+        line.join(who=visitors[-1])
+    line.leave(first)
+    line.join(who=visitors[-1])
+    assert line.queue.busy() == 2
 
 
 def test_a_job_has_its_time_and_no_more() -> None:
     """The time runs from the turn on, not while waiting; what ends in time is not ended again."""
-    queue = JobQueue(replace(PUBLIC, seconds=0.2))
-    stop, later = Stop(), Stop()
-    with queue.ticket(visitor(1)) as ticket:
-        assert begin(ticket.wait(stop)) is None
-        assert stop.wait(2)
-        assert "0 seconds" in stop.reason
-    with queue.ticket(visitor(2)) as ticket:
-        assert begin(ticket.wait(later)) is None
-    time.sleep(0.4)
-    assert not later.is_set()
+    line, stop, later = Line(JobQueue(replace(PUBLIC, seconds=0.2), shared=True)), Stop(), Stop()
+    line.leave(line.join(stop=later))
+    line.join(stop=stop)
+    assert stop.wait(2)
+    assert "0 seconds" in stop.reason
+    assert not later.is_set(), "its alarm would have rung before"
 
 
 class Loads:
@@ -166,81 +168,75 @@ class Loads:
 
 def test_a_download_is_waited_for_outside_the_queue() -> None:
     """Others go on meanwhile; a pair that cannot be had needs no turn, and Stop ends the wait."""
-    store, queues, request = Loads(), JobQueues(PRIVATE, shared=False), request_pair()
-    runner, job = JobRunner(store, queues), RaceJob("prompt", (LaneRequest(Settings(), request),))
-    slow = runner.run(job, visitor(1), Stop())
+    store, line, request = Loads(), Line(), request_pair()
+    runner, race = JobRunner(store, line.queue), RaceJob("prompt", (LaneRequest(Settings(), request),))
+    slow = runner.run(race, visitor(1), Stop())
     assert next(slow).phase == "loading"
-    assert queues.busy() == 0
-    with queues.of("race").ticket(visitor(2)) as quick:
-        assert begin(quick.wait(Stop())) is None
-        store.loads[request].future.set_exception(PairError("no such pair"))
-        (last,) = slow
-        assert (last.phase, last.message) == ("error", "no such pair")
-        assert queues.busy() == 1
+    assert line.queue.busy() == 0
+    assert line.join().called.is_set()
+    store.loads[request].future.set_exception(PairError("no such pair"))
+    (last,) = slow
+    assert (last.phase, last.message) == ("error", "no such pair")
+    assert line.queue.busy() == 1
     store.loads.clear()
     stop = Stop()
     stop.set()
-    *_, last = runner.run(job, visitor(3), stop)
+    *_, last = runner.run(race, visitor(3), stop)
     assert (last.phase, last.message) == ("error", STOPPED)
 
 
 def test_who_floods_a_pair_that_loads_is_refused_before_it_is_looked_up() -> None:
     """Guards the page's places: a job counts from its start, not from the end of its load."""
-    store, queues, request = Loads(), JobQueues(PUBLIC, shared=True), request_pair()
-    runner, job = JobRunner(store, queues), RaceJob("prompt", (LaneRequest(Settings(), request),))
+    store, request = Loads(), request_pair()
+    runner = JobRunner(store, JobQueue(PUBLIC, shared=True))
+    race = RaceJob("prompt", (LaneRequest(Settings(), request),))
     with ExitStack() as stack:
-        calls = [runner.run(job, visitor(n, "192.0.2.9"), Stop()) for n in range(PUBLIC.address + 1)]
+        calls = [runner.run(race, visitor(n, "192.0.2.9"), Stop()) for n in range(PUBLIC.address + 1)]
         told = [next(stack.enter_context(closing(call))) for call in calls]
         assert [state.phase for state in told] == ["loading"] * PUBLIC.address + ["error"]
         assert "from your network" in told[-1].message
         assert store.asked == PUBLIC.address
-        assert next(stack.enter_context(closing(runner.run(job, visitor(99), Stop())))).phase == "loading"
+        assert next(stack.enter_context(closing(runner.run(race, visitor(99), Stop())))).phase == "loading"
 
 
 def test_addresses_have_turns_one_after_another() -> None:
     """Whoever comes with many jobs lets others in between; those of one address keep their order."""
-    queue, order = JobQueue(PUBLIC), []
+    line, order = Line(JobQueue(PUBLIC, shared=True)), []
     came = [visitor(n, "192.0.2.9") for n in range(4)] + [visitor(4), visitor(5), visitor(6, "192.0.2.9")]
     came += [visitor(7, "192.0.2.4")]
-    with ExitStack() as stack:
-        tickets = [stack.enter_context(queue.ticket(v)) for v in came]
-        for ticket in tickets:
-            begin(ticket.wait(Stop()))
-        while len(queue):
-            order.append(next(t for t in tickets if t.called.is_set() and t in queue._tickets))
-            order[-1].__exit__()
+    tickets = [line.join(who=who) for who in came]
+    while line.queue.busy():
+        order.append(next(t for t in tickets if t.called.is_set() and t not in order))
+        line.leave(order[-1])
     assert [int(t.visitor.session[1:]) for t in order] == [0, 4, 5, 1, 7, 2, 3, 6]
 
 
-def test_strangers_share_one_queue_and_at_home_each_kind_has_its_own() -> None:
+def test_strangers_share_one_line_and_at_home_each_kind_has_its_own() -> None:
     """One job at a time in public; a race at home need not wait for a sweep."""
-    public, private = JobQueues(PUBLIC, shared=True), JobQueues(PRIVATE, shared=False)
-    assert public.of("race") is public.of("sweep")
-    assert private.of("race") is not private.of("sweep")
-    with ExitStack() as stack:
-        tickets = [stack.enter_context(private.of("sweep").ticket(visitor(n))) for n in range(3)]
-        assert [begin(p.wait(Stop())) is None for p in tickets] == [True, True, False]
-        assert private.busy() == 3
-        called = [stack.enter_context(public.of(kind).ticket(visitor(n))) for n, kind in enumerate(("a", "b"))]
-        assert [begin(p.wait(Stop())) is None for p in called] == [True, False]
+    public, private = Line(), Line(JobQueue(PRIVATE, shared=False))
+    kinds = ("race", "race", "sweep", "sweep", "sweep")
+    assert [public.join(job(kind)).called.is_set() for kind in kinds] == [True, False, False, False, False]
+    assert [private.join(job(kind)).called.is_set() for kind in kinds] == [True, False, True, True, False]
 
 
 def test_many_threads_never_have_more_turns_than_there_are() -> None:
     """200 jobs, two at a time."""
-    queue, running, most = JobQueue(replace(PRIVATE, waiting=200, address=200, visitor=200), at_once=2), [], []
+    queue = JobQueue(replace(PRIVATE, waiting=200, address=200, visitor=200), shared=False)
+    running: list[int] = []
+    most: list[int] = []
 
-    def job(number: int) -> None:
-        with queue.ticket(visitor(number)) as ticket:
-            list(ticket.wait(Stop()))
+    def run(number: int) -> None:
+        with queue.admitted(visitor(number), job("sweep")) as ticket:
+            list(queue.wait(ticket, Stop()))
             running.append(number)
             most.append(len(running))
             time.sleep(0.001)
             running.remove(number)
 
     with ThreadPoolExecutor(40) as pool:
-        list(pool.map(job, range(200)))
+        list(pool.map(run, range(200)))
     assert max(most) == 2
-    assert len(queue) == 0
+    assert queue.busy() == 0
 
 
 @pytest.mark.parametrize(
@@ -269,27 +265,20 @@ def test_a_stop_keeps_its_first_reason() -> None:
     assert stops.signal("a", "race").reason == "time is over"
 
 
-def test_jobs_on_servers_have_a_queue_of_their_own() -> None:
+def test_jobs_on_servers_have_a_line_of_their_own() -> None:
     """Many at a time even in public, where a visitor's share still holds; at home one may take them all."""
-    public, private = JobQueues(PUBLIC, shared=True), JobQueues(PRIVATE, shared=False)
-    assert public.of_servers() is public.of_servers()
-    assert public.of_servers() is not public.of("race")
-    with ExitStack() as stack:
-        begin(stack.enter_context(public.of("race").ticket(visitor(0))).wait(Stop()))
-        queue = public.of_servers()
-        tickets = [stack.enter_context(queue.ticket(visitor(n))) for n in range(PUBLIC.servers + 1)]
-        told = [begin(p.wait(Stop())) for p in tickets]
-        assert told[:-1] == [None] * PUBLIC.servers
-        assert "number 1 in line" in told[-1]
-    with ExitStack() as stack:
-        mine = [public.of_servers().ticket(visitor(1)) for _ in range(PUBLIC.visitor + 1)]
-        for ticket in mine[:-1]:
-            stack.enter_context(ticket)
-        with pytest.raises(QueueFull, match="2 jobs here already"):
-            mine[-1].__enter__()
-    with ExitStack() as stack:
-        tickets = [stack.enter_context(private.of_servers().ticket(visitor(1))) for _ in range(PRIVATE.servers)]
-        assert [begin(p.wait(Stop())) for p in tickets] == [None] * PRIVATE.servers
+    public, private, elsewhere = (
+        Line(JobQueue(PUBLIC, shared=True)),
+        Line(JobQueue(PRIVATE, shared=False)),
+        job(models=False),
+    )
+    assert public.join().called.is_set()
+    tickets = [public.join(elsewhere, visitor(n // PUBLIC.visitor)) for n in range(PUBLIC.servers + 1)]
+    assert [t.called.is_set() for t in tickets] == [True] * PUBLIC.servers + [False]
+    assert "number 1 in line" in public.queue.status_text(tickets[-1])
+    with pytest.raises(QueueFull, match="2 jobs here already"):
+        public.join(elsewhere, visitor(1))
+    assert all(private.join(elsewhere, visitor(1)).called.is_set() for _ in range(PRIVATE.servers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,63 +308,68 @@ def near_and_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FILE, str(file))
 
 
+class Races:
+    """Held races by the servers of their lanes, None for this machine; the builtin pair is in memory."""
+
+    def __init__(self, thread: ThreadPoolExecutor, shared: bool) -> None:
+        store = Loads()
+        store.thread = thread
+        store.loads[request_pair()] = Load(request_pair())
+        store.loads[request_pair()].future.set_result(None)
+        self._runner, self._numbers = JobRunner(store, JobQueue(PRIVATE, shared=shared)), count(1)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Races:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def start(self, *servers: str | None) -> Iterator[JobState]:
+        race = HeldRace("prompt", tuple(map(lane_on, servers)))
+        return self._open.enter_context(closing(self._runner.run(race, visitor(next(self._numbers)), Stop())))
+
+
+def runs(racing: Iterator[JobState]) -> bool:
+    return next(racing).phase == "running"
+
+
 @pytest.mark.usefixtures("near_and_far")
 @pytest.mark.parametrize("shared", [False, True])
 def test_races_on_servers_of_this_machine_take_turns_among_themselves(shared: bool) -> None:
     """Others are not held up, and one that also decodes here has both turns or keeps nobody from the models."""
-    store = Loads()
-    with ThreadPoolExecutor(1) as store.thread, ExitStack() as stack:
-        store.loads[request_pair()] = Load(request_pair())
-        store.loads[request_pair()].future.set_result(None)
-        runner = JobRunner(store, JobQueues(PRIVATE, shared=shared))
-
-        def race(number: int, *servers: str | None) -> Iterator[JobState]:
-            job = HeldRace("prompt", tuple(map(lane_on, servers)))
-            return stack.enter_context(closing(runner.run(job, visitor(number), Stop())))
-
-        def is_first(racing: Iterator[JobState]) -> bool:
-            return next(racing).phase == "running"
-
-        near, next_near, both = race(1, "near"), race(2, "near", "far"), race(3, None, "near")
-        assert [is_first(racing) for racing in (near, next_near, both)] == [True, False, False]
-        local = race(4, None)
-        assert [is_first(racing) for racing in (race(5, "far"), race(6, "far"), local)] == [True] * 3
+    with ThreadPoolExecutor(1) as thread, Races(thread, shared) as races:
+        near, next_near, both = races.start("near"), races.start("near", "far"), races.start(None, "near")
+        assert [runs(racing) for racing in (near, next_near, both)] == [True, False, False]
+        local = races.start(None)
+        assert [runs(racing) for racing in (races.start("far"), races.start("far"), local)] == [True] * 3
         near.close()
-        assert is_first(next_near)
+        assert runs(next_near)
         next_near.close()
-        last_near = race(7, "near")
-        assert [is_first(racing) for racing in (both, last_near)] == [False, False], "it waits for the models"
+        last_near = races.start("near")
+        assert [runs(racing) for racing in (both, last_near)] == [False, False], "it waits for the models"
         local.close()
-        assert is_first(both)
+        assert runs(both)
         both.close()
-        assert is_first(last_near)
+        assert runs(last_near)
 
 
 @pytest.mark.usefixtures("near_and_far")
 def test_a_mixed_race_that_is_not_the_next_for_the_models_keeps_nobody_from_the_servers() -> None:
     """Guards the servers of this machine, which would stand still while models decode for others."""
-    store = Loads()
-    with ThreadPoolExecutor(1) as store.thread, ExitStack() as stack:
-        store.loads[request_pair()] = Load(request_pair())
-        store.loads[request_pair()].future.set_result(None)
-        runner = JobRunner(store, JobQueues(PRIVATE, shared=True))
-
-        def race(number: int, *servers: str | None) -> Iterator[JobState]:
-            job = HeldRace("prompt", tuple(map(lane_on, servers)))
-            return stack.enter_context(closing(runner.run(job, visitor(number), Stop())))
-
-        first, second, both = race(1, None), race(2, None), race(3, None, "near")
-        assert [next(r).phase for r in (first, second, both)] == ["running", "loading", "loading"]
-        near = race(4, "near")
-        assert next(near).phase == "running"
+    with ThreadPoolExecutor(1) as thread, Races(thread, shared=True) as races:
+        first, second, both = races.start(None), races.start(None), races.start(None, "near")
+        assert [runs(racing) for racing in (first, second, both)] == [True, False, False]
+        near = races.start("near")
+        assert runs(near)
         first.close()
-        assert next(second).phase == "running"
-        assert next(both).phase == "loading"  # the next, for whom the server is kept
+        assert runs(second)
+        assert not runs(both)  # the next, for whom the server is kept
         near.close()
-        assert next(both).phase == "loading"
-        assert next(race(5, "near")).phase == "loading"
+        assert not runs(both)
+        assert not runs(races.start("near"))
         second.close()
-        assert next(both).phase == "running"
+        assert runs(both)
 
 
 @pytest.mark.usefixtures("near_and_far")
@@ -383,10 +377,3 @@ def test_a_measurement_has_a_server_here_if_one_of_its_deployments_is() -> None:
     """Its plain runs are those of the other deployment."""
     lanes = [LaneRequest(Settings(engine="server", server=name), None) for name in ("half", "far")]
     assert [SweepJob(["prompt"], lane, 1, SERVERS_OWN).on_server_here for lane in lanes] == [True, False]
-
-
-def test_the_time_of_a_job_does_not_run_while_it_has_one_turn_of_two() -> None:
-    """It would be over before the job began."""
-    with JobQueues(PUBLIC, shared=True).of_servers_here().ticket(visitor(1)) as ticket:
-        assert begin(ticket.wait(Stop())) is None
-        assert ticket.alarm is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -62,16 +62,22 @@ class Job(ABC):
         noun: what people call it, for messages.
         retry: a sentence on how to run it again.
         memory_advice: a sentence on what to do where memory ran out.
-        first: the result that is shown before it runs.
-        on_server_here: whether a server that computes on this machine decodes any of it.
     """
 
     kind: str
     noun: str
     retry: str
     memory_advice: str
-    first: Any = None
-    on_server_here: bool = False
+
+    @property
+    def first(self) -> Any:
+        """The result that is shown before it runs."""
+        return None
+
+    @property
+    def on_server_here(self) -> bool:
+        """Whether a server that computes on this machine decodes any of it."""
+        return False
 
     @property
     @abstractmethod
@@ -84,7 +90,7 @@ class Job(ABC):
         """Seconds that it takes on a large GPU, roughly."""
 
     @abstractmethod
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """Run it: a few states a second, the last one final. It ends within one round once ``stop`` is set.
 
         Args:
@@ -108,7 +114,7 @@ def load_pairs(
     for load in loads.values():
         for text in await_load(load, stop):
             yield JobState("loading", text)
-    return [request and loads[request].future.result() for request in job.pairs]
+    return [loads[request].future.result() if request else None for request in job.pairs]
 
 
 def until_the_end(job: Job, states: Generator[JobState], stop: Event) -> Generator[JobState]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class RaceJob(Job):
         """The lanes' headers."""
         return RaceResult(self._view().value())
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are of :class:`RaceResult`."""
         view, settings = self._view(), [lane.settings for lane in self.lanes]
         here = next(filter(None, pairs), None)  # the first pair that runs here
@@ -119,7 +119,7 @@ class RaceJob(Job):
         return [here.name, precision, machine, *servers]
 
     def _view(self) -> RaceView:
-        weights = [lane.pair and lane.pair.target_quantization for lane in self.lanes]
+        weights = [lane.pair.target_quantization if lane.pair else None for lane in self.lanes]
         return RaceView(lane_headers([lane.settings for lane in self.lanes], weights))
 
 

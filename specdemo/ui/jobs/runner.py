@@ -10,7 +10,7 @@ from specdemo.models.request import is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.ui.jobs.job import Job, JobState, load_pairs, until_the_end
 from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.jobs.queue import STOP_SECONDS, JobQueues, StoppedInQueue, Visitor
+from specdemo.ui.jobs.queue import STOP_SECONDS, JobQueue, StoppedInQueue, Visitor
 from specdemo.ui.jobs.stops import Stop
 from specdemo.ui.jobs.zero_gpu import states_from_gpu
 
@@ -23,11 +23,11 @@ class JobRunner:
 
     Args:
         store: has the pairs, and the thread in which models run.
-        queues: where jobs wait for their turn.
+        queue: where jobs wait for their turn.
     """
 
-    def __init__(self, store: PairStore, queues: JobQueues) -> None:
-        self._store, self._queues = store, queues
+    def __init__(self, store: PairStore, queue: JobQueue) -> None:
+        self._store, self._queue = store, queue
 
     def run(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
         """The states of a job, about ten a second at most; the last one has ended, whatever happened.
@@ -39,12 +39,10 @@ class JobRunner:
     def _states(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
         needs_models = any(job.pairs)
         with ExitStack() as stack:
-            queues = self._queues.needed_by(job)
-            tickets = [stack.enter_context(queue.ticket(visitor, job.noun)) for queue in queues]
+            ticket = stack.enter_context(self._queue.admitted(visitor, job))
             # Admitted, but not yet in line, so that nobody waits for another one's download.
             pairs = yield from load_pairs(job, self._store, stop, stack)
-            work, *here = tickets
-            for text in work.wait_after(*here, stop) if here else work.wait(stop):
+            for text in self._queue.wait(ticket, stop):
                 yield JobState("loading", text)
             if needs_models and is_zero_gpu():
                 states = states_from_gpu(job, stop)
@@ -54,17 +52,16 @@ class JobRunner:
                 states = job.states(pairs, self._store.thread if needs_models else SERVER_THREADS, stop)
             with closing(states):
                 for state in states:
-                    for ticket in tickets:
-                        ticket.progress = state.fraction
+                    ticket.progress = state.fraction
                     yield state
 
     def _models_free(self, stop: Stop) -> Iterator[JobState]:
-        """Wait for the models' thread, which a race keeps to its end, whatever the queue of another kind says."""
+        """Wait for the models' thread, which a race keeps to its end, whatever the line of another kind says."""
         free = self._store.thread.submit(lambda: None)
         try:
             while not wait([free], timeout=STOP_SECONDS).done:
                 if stop.is_set():
                     raise StoppedInQueue
-                yield JobState("loading", self._queues.race_text())
+                yield JobState("loading", self._queue.race_text())
         finally:
             free.cancel()

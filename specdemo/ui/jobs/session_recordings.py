@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections import OrderedDict
-from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from specdemo.recording import Recording
 
@@ -16,139 +14,101 @@ HISTORY = 8
 """Runs of one visitor that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A recording that is kept packed, so that it is known what it takes.
-
-    Attributes:
-        packed: the recording.
-        about: what the history says of it, as plain data; None if it was only opened.
-    """
+class Kept(NamedTuple):
+    """A recording, packed, so that its size is known; and what the history says of it, if it was run here."""
 
     packed: bytes
     about: dict[str, Any] | None
 
 
 class SessionRecordings:
-    """What each visitor ran, and what they last ran or opened, which is their current one; and who is running.
+    """What each visitor ran, and what they last ran or opened, which is their current one.
 
-    The oldest go where it is too much.
+    The oldest of all go where it is too much.
 
     Args:
         most: bytes of all of them.
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._size = most, 0
-        self._kept: OrderedDict[tuple[str, int], Kept] = OrderedDict()
+        self._most, self.size = most, 0
+        self._kept: dict[tuple[str, int], Kept] = {}  # the oldest first
         self._current: dict[str, int] = {}
-        self._running: set[str] = set()
         self._numbers = count(1)
         self._lock = Lock()
 
-    def begin(self, session: str, *, afresh: bool = True) -> None:
-        """The visitor starts a run; none of what they ran is current any more, unless it is run again."""
+    def leave_current(self, session: str) -> None:
+        """None of the visitor's is current any more; one that was only opened goes."""
         with self._lock:
-            if afresh:
-                self._leave_current(session)
-            self._running.add(session)
+            self._leave_current(session)
 
-    def end(self, session: str) -> None:
-        """Their run is over, in whatever way."""
-        with self._lock:
-            self._running.discard(session)
+    def keep(self, session: str, recording: Recording, about: dict[str, Any] | None = None) -> None:
+        """Keep one, which becomes current.
 
-    def running(self, session: str) -> bool:
-        """Whether their run goes on, or waits for its turn."""
+        Args:
+            session: of the visitor.
+            recording: what they ran or opened.
+            about: what the history says of a run, which then replaces the current one; None if it was opened.
+        """
+        # By this process for itself, and about a tenth of what the objects take.
+        packed = zlib.compress(pickle.dumps(recording), 1)
         with self._lock:
-            return session in self._running
-
-    def finish(self, session: str, recording: Recording, about: dict[str, Any]) -> None:
-        """Keep what a run gave, and what the history says of it, unless the visitor left meanwhile."""
-        packed = _pack(recording)
-        with self._lock:
-            if session in self._running:
-                again = session, self._current.get(session, 0)
-                if again in self._kept:  # what was run again is one run
-                    self._drop(again)
-                self._put(session, Kept(packed, about))
-
-    def keep(self, session: str, recording: Recording) -> None:
-        """Keep one that was opened, while it is current."""
-        packed = _pack(recording)
-        with self._lock:
-            self._put(session, Kept(packed, None))
+            current = session, self._current.get(session, 0)
+            if about is not None and current in self._kept:  # what was run again is one run
+                self._drop(current)
+            self._leave_current(session)
+            number = self._current[session] = next(self._numbers)
+            self._kept[session, number] = Kept(packed, about)
+            self.size += len(packed)
+            for old in [*self._runs(session)][:-HISTORY]:
+                self._drop((session, old))
+            while self.size > self._most:
+                self._drop(next(iter(self._kept)))
 
     def look_back(self, session: str, number: int) -> Recording | None:
         """An earlier run of the visitor, which becomes current; None if it is not kept any more."""
         with self._lock:
-            kept = self._kept.get((session, number))
-            if kept is None or kept.about is None:
+            if number not in self._runs(session):
                 return None
             self._leave_current(session)
             self._current[session] = number
-        return _unpack(kept.packed)
+        return self.get(session)
 
     def has(self, session: str) -> bool:
         """Whether they have a current one."""
-        with self._lock:
-            return session in self._current
+        return session in self._current
 
     def get(self, session: str) -> Recording | None:
         """The current one."""
-        with self._lock:
-            kept = self._kept.get((session, self._current.get(session, 0)))
-        return _unpack(kept.packed) if kept is not None else None
+        kept = self._kept.get((session, self._current.get(session, 0)))
+        return pickle.loads(zlib.decompress(kept.packed)) if kept is not None else None
 
     def history(self, session: str) -> list[dict[str, Any]]:
         """What they ran and is still kept, the latest first: each one's number and what is said of it."""
         with self._lock:
-            current = self._current.get(session)
-            mine = [(n, kept.about) for (owner, n), kept in self._kept.items() if owner == session]
-        return [
-            {"number": n, "current": n == current, **about} for n, about in reversed(mine) if about is not None
-        ]
+            current, runs = self._current.get(session), self._runs(session)
+            return [{"number": n, "current": n == current, **runs[n]} for n in [*runs][::-1]]
 
     def sessions(self) -> set[str]:
         """The visitors of whom something is kept."""
-        with self._lock:
-            return {*(owner for owner, _ in self._kept), *self._running}
+        return {session for session, _ in [*self._kept]}
 
     def forget(self, session: str) -> None:
         """The visitor left: keep nothing of them."""
         with self._lock:
             for key in [key for key in self._kept if key[0] == session]:
                 self._drop(key)
-            self._running.discard(session)
 
-    def _put(self, session: str, kept: Kept) -> None:
-        self._leave_current(session)
-        key = session, next(self._numbers)
-        self._kept[key] = kept
-        self._current[session] = key[1]
-        self._size += len(kept.packed)
-        runs = [k for k, each in self._kept.items() if k[0] == session and each.about is not None]
-        for old in runs[: max(0, len(runs) - HISTORY)]:
-            self._drop(old)
-        while self._size > self._most:
-            self._drop(next(iter(self._kept)))
+    def _runs(self, session: str) -> dict[int, dict[str, Any]]:
+        mine = [(number, kept.about) for (owner, number), kept in self._kept.items() if owner == session]
+        return {number: about for number, about in mine if about is not None}
 
     def _leave_current(self, session: str) -> None:
-        """What was only opened goes when something else becomes current."""
-        number = self._current.pop(session, None)
-        if number is not None and self._kept[session, number].about is None:
-            self._drop((session, number))
+        key = session, self._current.pop(session, 0)
+        if key in self._kept and self._kept[key].about is None:
+            self._drop(key)
 
     def _drop(self, key: tuple[str, int]) -> None:
-        self._size -= len(self._kept.pop(key).packed)
+        self.size -= len(self._kept.pop(key).packed)
         if self._current.get(key[0]) == key[1]:
             del self._current[key[0]]
-
-
-def _pack(recording: Recording) -> bytes:
-    """Pickled by this process for itself, and about a tenth of what the objects take."""
-    return zlib.compress(pickle.dumps(recording), 1)
-
-
-def _unpack(packed: bytes) -> Recording:
-    return pickle.loads(zlib.decompress(packed))

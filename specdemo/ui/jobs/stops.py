@@ -44,54 +44,44 @@ def reason_of(stop: Event, otherwise: str) -> str:
 
 
 class StopSignals:
-    """Keeps the stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
+    """The stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
 
     def __init__(self) -> None:
-        self._events: dict[str, dict[str, Stop]] = {}
-        self._lock = Lock()
+        self._stops: dict[tuple[str, str], Stop] = {}
 
     def arm(self, session: str, kind: str) -> None:
         """A fresh signal for a new run; an older run of the same kind and visitor is told to end."""
-        with self._lock:
-            mine = self._events.setdefault(session, {})
-            if kind in mine:
-                mine[kind].set()
-            mine[kind] = Stop()
+        self.end(session, kind)
+        self._stops[session, kind] = Stop()
 
     def signal(self, session: str, kind: str) -> Stop:
         """The signal of the visitor's run of this kind."""
-        with self._lock:
-            return self._events.setdefault(session, {}).setdefault(kind, Stop())
+        return self._stops.setdefault((session, kind), Stop())
 
     def running(self, session: str, kind: str | None = None) -> bool:
         """Whether the visitor has a run, of this kind if one is named."""
-        with self._lock:
-            mine = self._events.get(session, {})
-            return bool(mine) if kind is None else kind in mine
+        return any(kind in (None, own) for own in self._kinds(session))
 
     def stop(self, session: str) -> None:
         """Tell all of the visitor's runs, waiting or going, to end."""
-        with self._lock:
-            for stop in self._events.get(session, {}).values():
+        for kind in self._kinds(session):
+            if (stop := self._stops.get((session, kind))) is not None:
                 stop.set()
 
     def end(self, session: str, kind: str) -> None:
         """The visitor's run of this kind has ended."""
-        with self._lock:
-            mine = self._events.get(session, {})
-            stop = mine.pop(kind, None)
-            if not mine:
-                self._events.pop(session, None)
-        if stop is not None:
+        if (stop := self._stops.pop((session, kind), None)) is not None:
             stop.set()
 
     def sessions(self) -> set[str]:
         """The visitors of whom a signal is kept."""
-        with self._lock:
-            return {*self._events}
+        return {session for session, _ in [*self._stops]}
 
     def forget(self, session: str) -> None:
         """The visitor left: nothing goes on and nothing is kept."""
-        self.stop(session)
-        with self._lock:
-            self._events.pop(session, None)
+        for kind in self._kinds(session):
+            self.end(session, kind)
+
+    def _kinds(self, session: str) -> list[str]:
+        """Of the visitor's runs; copied in one step, since others come and go meanwhile."""
+        return [kind for owner, kind in [*self._stops] if owner == session]

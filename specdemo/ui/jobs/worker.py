@@ -9,10 +9,18 @@ from contextlib import closing
 from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Closable(Protocol[T_co]):
+    """An iterator that can be ended."""
+
+    def __iter__(self) -> Iterator[T_co]: ...
+    def close(self) -> None: ...
 
 
 class WorkerCrash(RuntimeError):
@@ -55,8 +63,8 @@ def outcome(job: Future[T]) -> T:
 
 
 def gathered(
-    thread: Executor, start: Callable[[], Iterator[T]], stop: Event, *, beats: bool = False
-) -> Iterator[list[T]]:
+    thread: Executor, start: Callable[[], Closable[T]], stop: Event, *, beats: bool = False
+) -> Generator[list[T]]:
     """Run a generator in ``thread``; yields what it gave, gathered about ten times a second.
 
     With ``beats`` it yields as often when nothing is new, so that whoever looks on can look elsewhere too.
@@ -91,14 +99,18 @@ def gathered(
         wait([worker])
 
 
-def beating(values: Generator[T], stop: Event) -> Iterator[T | None]:
+def beating(values: Generator[T], stop: Event) -> Generator[T | None]:
     """What a generator gives, and None for each second in which it gives nothing.
 
     Closing this iterator sets ``stop`` at once, also where the generator waits for something silent.
     """
+
+    def advance() -> T | None:
+        return next(values, None)
+
     with ThreadPoolExecutor(1, "call") as thread, closing(values):
         while True:
-            new = thread.submit(copy_context().run, next, values, None)
+            new = thread.submit(copy_context().run, advance)
             try:
                 while not wait([new], BEAT_SECONDS).done:
                     yield None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Task:
     stop: str
 
 
-def states_from_gpu(job: Job, stop: Event) -> Iterator[JobState]:
+def states_from_gpu(job: Job, stop: Event) -> Generator[JobState]:
     """Run a job in a worker.
 
     Raises:
@@ -80,18 +80,18 @@ def _next(updates: Iterator[bytes]) -> bytes | None:
         raise SpecDemoError(f"ZeroGPU gave no GPU ({type(error).__name__}). Run it again.") from error
 
 
-def _work(task: Task) -> Iterator[bytes]:
+def _work(task: Task) -> Generator[bytes]:
     """A job in a worker, with fresh threads: those of the program did not survive the fork.
 
     Yields the newest state about ten times a second, pickled, or ``NO_NEWS``.
     """
     global _store
-    _store = _store or worker_store()
+    store = _store = _store or worker_store()
     ends = time.monotonic() + task.seconds - MARGIN_SECONDS
     stop, never = Stop(), Event()
     with (
         ThreadPoolExecutor(1, "job") as looker,
-        closing(gathered(looker, lambda: _states(task.job, _store, stop), never, beats=True)) as updates,
+        closing(gathered(looker, lambda: _states(task.job, store, stop), never, beats=True)) as updates,
     ):
         try:
             for news in updates:
@@ -104,15 +104,16 @@ def _work(task: Task) -> Iterator[bytes]:
             stop.set()  # left by the visitor: the job ends within one round
 
 
-def _states(job: Job, store: PairStore, stop: Event) -> Iterator[bytes]:
+def _states(job: Job, store: PairStore, stop: Event) -> Generator[bytes]:
     """The job's states, pickled at once, since a job may go on with what it yielded."""
 
-    def states() -> Iterator[JobState]:
+    def states() -> Generator[JobState]:
         with ExitStack() as stack:
             pairs = yield from load_pairs(job, store, stop, stack)
             yield from job.states(pairs, store.thread, stop)
 
-    yield from map(pickle.dumps, until_the_end(job, states(), stop))
+    with closing(until_the_end(job, states(), stop)) as found:
+        yield from map(pickle.dumps, found)
 
 
 run_task = _work

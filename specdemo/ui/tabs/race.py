@@ -10,6 +10,7 @@ import gradio as gr
 from fastapi import Response
 
 from specdemo.errors import SpecDemoError
+from specdemo.recording import Recording
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import limits
@@ -21,9 +22,8 @@ from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.tabs.history import create_history
 from specdemo.ui.tabs.plans import Idle
-from specdemo.ui.tabs.recordings_panel import Desk, create_recordings, create_saves
+from specdemo.ui.tabs.recordings_panel import RecordingsPanel
 from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
@@ -73,10 +73,8 @@ def create_race_tab(
         padding=False,
         elem_id="race",
     )
-    recordings, desk = SessionRecordings(limits().kept), Desk()
-    saves, use = create_saves(recordings, desk)
-    history = create_history(view, saves, recordings, desk, streams)
-    create_recordings(view, saves, recordings, desk, streams)
+    recordings, signals = SessionRecordings(limits().kept), controls.row.signals
+    panel = RecordingsPanel(view, recordings, signals, streams)
 
     repeated = gr.HTML(
         value=None, html_template="", js_on_load=REPEATED, visible="hidden", elem_id="race-repeated"
@@ -84,22 +82,26 @@ def create_race_tab(
     again = gr.Button("Repeat ×5", visible="hidden", elem_id="race-repeat")  # pressed by the view
     last = gr.State()  # what ran last, as (its job, the name of its run in the view)
 
+    def keep(session: str, recording: Recording) -> None:
+        if signals.running(session, "race"):  # else the visitor left meanwhile
+            recordings.keep(session, recording, summary(recording))
+
     def job(*values: Any) -> RaceJob:
-        panel = controls.request(values[:-1])
-        return race_job(panel.prompt, panel.lane_requests())
+        request = controls.request(values[:-1])
+        return race_job(request.prompt, request.lane_requests())
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
             updates: Updates = {view: streams.offer(race_value(state))}
             if state.ended and state.result is not None and state.result.recording is not None:
-                recordings.finish(session, state.result.recording, summary(state.result.recording))
+                keep(session, state.result.recording)
                 paces.learn_race(state.result.recording.traces)
                 updates[last] = (state.result.job, state.result.value["run"])
             yield updates
 
     def begin(session: str) -> Updates:
-        recordings.begin(session)
-        return {saves: gr.update(visible=False)}
+        recordings.leave_current(session)
+        return {panel.saves: gr.update(visible=False)}
 
     def job_again(*values: Any) -> RepeatJob:
         if values[-1] is None or values[-1][0] is None:
@@ -112,32 +114,25 @@ def create_race_tab(
             recording = recordings.get(session) if state.ended and found and found.speeds else None
             if recording is not None:
                 recording = replace(recording, repeats=found.speeds)
-                recordings.finish(session, recording, summary(recording))
+                keep(session, recording)
                 said = headline(recording.traces, trace_headers(recording.traces), recording.repeats)
             run = found and found.run
             yield {repeated: {"run": run, "phase": state.phase, "message": state.message, "headline": said}}
 
-    def begin_again(session: str) -> Updates:
-        recordings.begin(session, afresh=False)
-        return {}
-
     def end(session: str) -> Updates:
-        recordings.end(session)
-        return {saves: gr.update(visible=recordings.has(session)), history: recordings.history(session)}
+        visible = recordings.has(session)
+        return {panel.saves: gr.update(visible=visible), panel.history: recordings.history(session)}
 
-    def idle(panel: PanelRequest, session: str) -> Any:
-        if recordings.running(session) or recordings.has(session):
+    def idle(request: PanelRequest, session: str) -> Any:
+        if signals.running(session, "race") or recordings.has(session):
             return gr.skip()
-        return idle_value([lane.settings for lane in panel.lanes])
+        return idle_value([lane.settings for lane in request.lanes])
 
     def leave(request: gr.Request, *values: Any) -> None:
         loading.leave(request.session_hash or "", controls.choice(values))
 
-    starts = [
-        Start(controls.row.starts["race"], job, show, begin),
-        Start(again, job_again, show_again, begin_again),
-    ]
+    starts = [Start(controls.row.starts["race"], job, show, begin), Start(again, job_again, show_again)]
     inputs, shown = [*controls.inputs(), last], [view, repeated, last]
-    connect(runner, "race", starts, controls.row, inputs, shown, more=[saves, history], end=end)
+    connect(runner, "race", starts, controls.row, inputs, shown, more=[panel.saves, panel.history], end=end)
     controls.row.stop.click(leave, controls.pair(), None, **QUIET)  # a run also waits for its pair
-    return use, recordings, Idle(view, idle)
+    return panel.use, recordings, Idle(view, idle)

@@ -1,17 +1,16 @@
-"""Under the race: files of what was run, recordings to open, and those that come with the app."""
+"""Under the race: files of what was run, the runs of this visit, recordings to open, and those of the app."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import gradio as gr
 
@@ -19,9 +18,9 @@ from specdemo.errors import TraceError
 from specdemo.files import slug
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
-from specdemo.trace import Trace
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
@@ -29,9 +28,6 @@ from specdemo.view.race_value import replay_value
 
 T = TypeVar("T")
 GALLERY = ASSETS / "recordings"
-PLOTLY: dict[str, Any] = {"script": "plotly.min.js"}
-"""Stands for Plotly's script, which the visitor's browser has already."""
-
 BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read UTF-8 as something else
 RUNNING = "A run is under way. Press Stop or wait for its end, then open the recording."
 GONE = "There is nothing to save any more. Press Run, or open a recording, and save again."
@@ -42,7 +38,8 @@ IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 
 REST = 2.0
 """Times what such an event took, in which none follows, so that runs keep most of the machine."""
 
-# Files are put together in the browser and never lie on the server's disk. `props.value` is one from `_file`.
+# Files are put together in the browser and never lie on the server's disk. `props.value` is one from `save`;
+# of its parts one may stand for Plotly's script, which the visitor's browser has already.
 SAVE = """
 const whole = async (part) => typeof part === "string" ? part
   : (await fetch([...document.scripts].find((s) => s.src.endsWith(part.script)).src)).text();
@@ -56,34 +53,17 @@ watch("value", async () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 });
 """
+HISTORY = """
+const show = () => window.SpecDemoHistory.show(element.querySelector(".history"), props.value, (number) => {
+  trigger("select", { number });
+});
+watch("value", show);
+show();
+"""
 
 
-class Desk:
-    """Where recordings are opened and saved, one after another, with rests between them.
-
-    All in one thread: the C library gives each thread a heap, and a long recording leaves holes in its own.
-    """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "recordings")
-        self._rested = 0.0
-
-    def do(self, work: Callable[[], T]) -> T:
-        """The result of some work there; waits while the rest goes on."""
-        return self._thread.submit(copy_context().run, self._paced, work).result()
-
-    def _paced(self, work: Callable[[], T]) -> T:
-        time.sleep(max(0.0, self._rested - time.monotonic()))
-        began = time.thread_time()
-        try:
-            return work()
-        finally:
-            self._rested = time.monotonic() + REST * (time.thread_time() - began)
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """One way to take a recording away: the button's text, and the file as parts of text."""
+class Save(NamedTuple):
+    """One way to take a recording away: the button's name and text, and the file as parts of text."""
 
     id: str
     label: str
@@ -94,19 +74,38 @@ class Save:
 
 def _replay(recording: Recording) -> list[Any]:
     before, after = replay_parts(recording)
-    return [before, PLOTLY, after]
-
-
-def _table(written: Callable[[Sequence[Trace]], str]) -> Callable[[Recording], list[Any]]:
-    return lambda recording: [BYTE_ORDER_MARK, written(recording.traces)]
+    return [before, {"script": "plotly.min.js"}, after]
 
 
 SAVES = (
     Save("json", "Save recording (JSON)", ".json", "application/json", lambda r: [r.to_json()]),
     Save("html", "Save replay (HTML)", "-replay.html", "text/html", _replay),
-    Save("tokens", "Tokens (CSV)", "-tokens.csv", "text/csv", _table(tokens_csv)),
-    Save("rounds", "Rounds (CSV)", "-rounds.csv", "text/csv", _table(rounds_csv)),
+    Save("tokens", "Tokens (CSV)", "-tokens.csv", "text/csv", lambda r: [BYTE_ORDER_MARK, tokens_csv(r.traces)]),
+    Save("rounds", "Rounds (CSV)", "-rounds.csv", "text/csv", lambda r: [BYTE_ORDER_MARK, rounds_csv(r.traces)]),
 )
+
+
+class PacedThread:
+    """Where recordings are opened and saved, one after another, with rests between them.
+
+    All in one thread: the C library gives each thread a heap, and a long recording leaves holes in its own.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "recordings")
+        self._rested = 0.0
+
+    def do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of some work there; waits while the rest goes on."""
+        return self._thread.submit(copy_context().run, self._paced, work, *arguments).result()
+
+    def _paced(self, work: Callable[..., T], *arguments: Any) -> T:
+        time.sleep(max(0.0, self._rested - time.monotonic()))
+        began = time.thread_time()
+        try:
+            return work(*arguments)
+        finally:
+            self._rested = time.monotonic() + REST * (time.thread_time() - began)
 
 
 @cache
@@ -115,86 +114,129 @@ def shipped() -> tuple[Recording, ...]:
     return tuple(Recording.load(path) for path in sorted(GALLERY.glob("*.json")))
 
 
-def create_saves(recordings: SessionRecordings, desk: Desk) -> tuple[gr.Row, gr.Button]:
-    """Build the row of save buttons in the current layout, hidden until there is something to save.
+class RecordingsPanel:
+    """Built in the current layout, and wired to the view of the race.
 
-    Returns the row, and its button that takes over the settings, which the links wire.
+    Args:
+        view: of the race, which replays what is opened.
+        recordings: of all visitors.
+        signals: of their runs.
+        streams: of the rounds of what is shown.
+
+    Attributes:
+        saves: the row of save buttons, hidden until there is something to save.
+        use: its button that takes over the settings, which the links wire.
+        history: the runs of this visit; one that is chosen is replayed.
     """
-    file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
-    def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
-        def save(request: gr.Request) -> dict[str, Any] | None:
-            return desk.do(lambda: saved(request.session_hash or ""))
-
-        def saved(session: str) -> dict[str, Any] | None:
-            recording = recordings.get(session)
-            if recording is None:
-                gr.Warning(GONE)
-                return None
-            # The serial lets the browser see that the same file was asked for again.
-            name = file_name(recording) + way.ending
-            return {"serial": next(_serial), "name": name, "type": way.type, "parts": way.parts(recording)}
-
-        return save
-
-    with gr.Row(visible=False, elem_id="race-saves") as row:
-        use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
-        for way in SAVES:
-            button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
-            button.click(saver(way), None, file, **IN_TURN)
-    return row, use
-
-
-def create_recordings(
-    view: gr.HTML, saves: gr.Row, recordings: SessionRecordings, desk: Desk, streams: RoundStreams
-) -> None:
-    """Build the gallery and the place to open a file, and wire both to the view."""
-    with gr.Column(elem_id="recordings"):
-        gr.HTML(
-            "<h3>Recordings</h3><p>Runs of the builtin pair as they were measured; they need no models.</p>",
+    def __init__(
+        self, view: gr.HTML, recordings: SessionRecordings, signals: StopSignals, streams: RoundStreams
+    ) -> None:
+        self._view, self._recordings, self._signals, self._streams = view, recordings, signals, streams
+        thread = PacedThread()
+        self._create_saves(thread)
+        self.history = gr.HTML(
+            value=None,
+            html_template='<div class="history"></div>',
+            js_on_load=HISTORY,
+            apply_default_css=False,
             padding=False,
+            elem_id="history",
         )
-        with gr.Row(elem_id="gallery"):
-            chosen = [
-                gr.Button(_caption(r), size="sm", min_width=180, elem_id=f"recording-{number}")
-                for number, r in enumerate(shipped(), start=1)
-            ]
-            upload = gr.File(
-                label="Open a recording (JSON)",
-                show_label=False,
-                file_types=[".json"],
-                height=62,
-                min_width=180,
-                elem_id="open-recording",
+        with gr.Column(elem_id="recordings"):
+            gr.HTML(
+                "<h3>Recordings</h3><p>Runs of the builtin pair as they were measured; they need no models.</p>",
+                padding=False,
             )
-        message = gr.HTML(value=None, padding=False, elem_id="recording-message")
+            with gr.Row(elem_id="gallery"):
+                gallery = [
+                    gr.Button(_caption(r), size="sm", min_width=180, elem_id=f"recording-{number}")
+                    for number, r in enumerate(shipped(), start=1)
+                ]
+                self._upload = gr.File(
+                    label="Open a recording (JSON)",
+                    show_label=False,
+                    file_types=[".json"],
+                    height=62,
+                    min_width=180,
+                    elem_id="open-recording",
+                )
+            self._message = gr.HTML(value=None, padding=False, elem_id="recording-message")
 
-    def show(recording: Recording, session: str) -> list[Any]:
-        if recordings.running(session):
-            return [gr.update(), gr.update(), _notice(RUNNING), None]
-        recordings.keep(session, recording)
-        return [streams.offer(replay_value(recording)), gr.update(visible=True), None, None]
+        def look_back(event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
+            return thread.do(self._look_back, getattr(event, "number", None), request.session_hash or "")
 
-    def shower(recording: Recording) -> Callable[[gr.Request], list[Any]]:
-        def show_shipped(request: gr.Request) -> list[Any]:
-            return desk.do(lambda: show(recording, request.session_hash or ""))
+        def open_shipped(recording: Recording) -> Callable[[gr.Request], dict[Any, Any]]:
+            def opened(request: gr.Request) -> dict[Any, Any]:
+                return thread.do(self._open, lambda: recording, request.session_hash or "")
 
-        return show_shipped
+            return opened
 
-    def read(path: str | None, request: gr.Request) -> list[Any]:
-        if path is None:
-            return [gr.update(), gr.update(), gr.update(), None]
+        def read(path: str | None, request: gr.Request) -> dict[Any, Any]:
+            if path is None:
+                return {self._upload: None}
+            try:
+                return thread.do(self._open, lambda: Recording.load(path), request.session_hash or "")
+            finally:
+                Path(path).unlink(missing_ok=True)  # what a visitor opens does not stay here
+
+        outputs = [view, self.saves, self.history, self._message, self._upload]
+        self.history.select(look_back, None, outputs, **IN_TURN)
+        for button, recording in zip(gallery, shipped(), strict=True):
+            button.click(open_shipped(recording), None, outputs, **IN_TURN)
+        self._upload.upload(read, self._upload, outputs, **IN_TURN)
+
+    def _create_saves(self, thread: PacedThread) -> None:
+        file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
+
+        def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
+            def save(request: gr.Request) -> dict[str, Any] | None:
+                return thread.do(self._file, way, request.session_hash or "")
+
+            return save
+
+        with gr.Row(visible=False, elem_id="race-saves") as self.saves:
+            self.use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
+            for way in SAVES:
+                button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
+                button.click(saver(way), None, file, **IN_TURN)
+
+    def _file(self, way: Save, session: str) -> dict[str, Any] | None:
+        """What the browser makes a file of; by the serial it sees that the same one was asked for again."""
+        recording = self._recordings.get(session)
+        if recording is None:
+            gr.Warning(GONE)
+            return None
+        name = file_name(recording) + way.ending
+        return {"serial": next(_serial), "name": name, "type": way.type, "parts": way.parts(recording)}
+
+    def _look_back(self, number: Any, session: str) -> dict[Any, Any]:
+        chosen = None
+        if isinstance(number, int) and not self._signals.running(session, "race"):
+            chosen = self._recordings.look_back(session, number)
+        if chosen is None:
+            gr.Warning(GONE)
+            return {self.history: self._recordings.history(session)}
+        return self._shown(chosen, session)
+
+    def _open(self, find: Callable[[], Recording], session: str) -> dict[Any, Any]:
+        if self._signals.running(session, "race"):
+            return {self._message: _notice(RUNNING), self._upload: None}
         try:
-            return desk.do(lambda: show(Recording.load(path), request.session_hash or ""))
+            recording = find()
         except TraceError as error:
-            return [gr.update(), gr.update(), _notice(str(error)), None]
-        finally:
-            Path(path).unlink(missing_ok=True)  # what a visitor opens does not stay here
+            return {self._message: _notice(str(error)), self._upload: None}
+        self._recordings.keep(session, recording)
+        return self._shown(recording, session)
 
-    outputs = [view, saves, message, upload]
-    for button, recording in zip(chosen, shipped(), strict=True):
-        button.click(shower(recording), None, outputs, **IN_TURN)
-    upload.upload(read, upload, outputs, **IN_TURN)
+    def _shown(self, recording: Recording, session: str) -> dict[Any, Any]:
+        return {
+            self._view: self._streams.offer(replay_value(recording)),
+            self.saves: gr.update(visible=True),
+            self.history: self._recordings.history(session),
+            self._message: None,
+            self._upload: None,
+        }
 
 
 def file_name(recording: Recording) -> str:
