@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from transformers.activations import ACT2FN
 from specdemo.errors import PairError
 from specdemo.models.source import is_folder
 
-KINDS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 """Decoder layers that a head may have, by ``model_type``."""
-SHAPE = ("hidden_size", "intermediate_size", "num_attention_heads")
+SIZE_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads")
 LAYER_KEYS = (
     *("hidden_act", "attention_bias", "mlp_bias", "rms_norm_eps", "max_position_embeddings"),
     *("head_dim", "rope_parameters", "rope_scaling"),
@@ -30,8 +30,6 @@ LAYER_KEYS = (
 """Taken over as they stand, where they stand."""
 THETA = 10_000.0
 """Base of the rotary positions where a file names none; the target's is never inherited."""
-LARGEST = 2**31
-REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
 AUX_LAYERS_KEY = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -87,24 +85,17 @@ def config_data(folder: Path) -> dict[str, Any]:
 
 def is_head(data: Mapping[str, Any]) -> bool:
     """Whether a config.json is that of a head, of EAGLE-3 or of another kind, and not that of a model."""
-    return "speculators_model_type" in data or "draft_vocab_size" in data or "eagle" in _architecture(data).lower()
+    return "speculators_model_type" in data or "draft_vocab_size" in data or "eagle" in _architecture(data)
 
 
-def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
-    """The description in either format.
-
-    Raises:
-        PairError: it is no EAGLE-3 head, or one of a kind that is not read here; says which.
-    """
-    kind = data.get("speculators_model_type")
-    if kind not in (None, "eagle3"):
-        raise PairError(f"{name} is a speculator of kind {str(kind)[:40]!r}; choose an EAGLE-3 head.")
-    if not is_head(data) or (kind is None and "draft_vocab_size" not in data and "3" not in _architecture(data)):
-        raise PairError(
-            f"{name} is no EAGLE-3 head: its config.json names neither a draft_vocab_size nor an EAGLE-3 "
-            "architecture; choose the folder or repository of one."
-        )
-    return _of_speculators(data, name) if kind == "eagle3" else _of_safeai(data, name)
+def named_like_head(name: str) -> bool:
+    """Whether a repository's name, or a folder's config.json, says that it holds a head."""
+    if not is_folder(name):
+        return re.search(r"eagle-?3", name.lower()) is not None
+    try:
+        return is_head(config_data(Path(name).expanduser()))
+    except (OSError, ValueError):  # no config.json, or none that can be read: loading says so
+        return False
 
 
 def shaped_like(
@@ -123,20 +114,13 @@ def shaped_like(
         draft_vocabulary: Vd; the target's whole vocabulary by default.
         aux_layers: as in :class:`Eagle3Config`.
     """
-    layer = LlamaConfig(
-        hidden_size=target.hidden_size,
-        intermediate_size=feed_forward,
-        num_attention_heads=target.num_attention_heads,
-        num_key_value_heads=target.num_key_value_heads,
-        head_dim=target.head_dim,
-        rms_norm_eps=target.rms_norm_eps,
-        max_position_embeddings=target.max_position_embeddings,
-        num_hidden_layers=1,
-    )
+    keys = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
+    sizes = {key: getattr(target, key) for key in (*keys, "max_position_embeddings")}
+    layer = LlamaConfig(**sizes, intermediate_size=feed_forward, num_hidden_layers=1)
     layer._attn_implementation = "sdpa"
-    size = target.vocab_size
+    known = target.vocab_size
     return fitted(
-        Eagle3Config(name, layer, size, draft_vocabulary or size, target.hidden_size, aux_layers), target
+        Eagle3Config(name, layer, known, draft_vocabulary or known, target.hidden_size, aux_layers), target
     )
 
 
@@ -155,111 +139,95 @@ def fitted(config: Eagle3Config, target: PreTrainedConfig) -> Eagle3Config:
         if own != its:
             raise PairError(f"{config.name} reads {what} {own:,}, and the target has {its:,}; {advice}.")
     layers = text.num_hidden_layers
-    aux_layers = (2, layers // 2, layers - 3) if not config.aux_layers else config.aux_layers
+    aux_layers = config.aux_layers or (2, layers // 2, layers - 3)
     if not all(0 <= layer < layers for layer in aux_layers):
         raise PairError(
             f"{config.name} reads the target's layers {', '.join(map(str, aux_layers))}, and the target has "
             f"{layers} layers; {advice}."
         )
-    return replace(config, aux_layers=tuple(aux_layers))
+    return replace(config, aux_layers=aux_layers)
 
 
 def described(config: Eagle3Config, data: Mapping[str, Any]) -> str:
     """A fitted head in a line for people: what it was made for, how many tokens it drafts, and what it reads."""
     verifier = _inner(_inner(data, "speculators_config"), "verifier").get("name_or_path")
     # Some files name a folder of the machine that trained them.
-    made = f"for {verifier[:80]}, " if isinstance(verifier, str) and re.fullmatch(REPOSITORY, verifier) else ""
-    aux_layers = ", ".join(map(str, config.aux_layers))
+    known = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(verifier))
     return (
-        f"{made}drafts {config.draft_vocabulary:,} of {config.vocabulary:,} tokens, reads what enters the "
-        f"target's layers {aux_layers}"
+        f"{f'for {known[0][:80]}, ' if known else ''}drafts {config.draft_vocabulary:,} of {config.vocabulary:,} "
+        f"tokens, reads what enters the target's layers {', '.join(map(str, config.aux_layers))}"
     )
 
 
-def named_like_head(name: str) -> bool:
-    """Whether a repository's name, or a folder's config.json, says that it holds a head."""
-    if is_folder(name):
-        folder = Path(name).expanduser()
-        try:
-            return is_head(config_data(folder))
-        except (OSError, ValueError):  # no config.json, or none that can be read: loading says so
-            return False
-    return re.search(r"eagle-?3", name.lower()) is not None
+def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
+    """The description in either format.
 
-
-def _of_safeai(data: Mapping[str, Any], name: str) -> Eagle3Config:
+    Raises:
+        PairError: it is no EAGLE-3 head, or one of a kind that is not read here; says which.
+    """
+    kind = data.get("speculators_model_type")
+    if kind not in (None, "eagle3"):
+        raise PairError(f"{name} is a speculator of kind {str(kind)[:40]!r}; choose an EAGLE-3 head.")
+    if kind is None and "draft_vocab_size" not in data and "eagle3" not in _architecture(data):
+        raise PairError(
+            f"{name} is no EAGLE-3 head: its config.json names neither a draft_vocab_size nor an EAGLE-3 "
+            "architecture; choose the folder or repository of one."
+        )
     nested = _inner(data, "eagle_config")
     if nested.get("use_aux_hidden_state") is False:
         raise PairError(f"{name} reads only the target's last state; choose an EAGLE-3 head, which reads three.")
-    # Nested ids name the outputs of layers (SpecForge, SGLang): what leaves layer k enters layer k + 1.
-    aux_layers = _aux_layers(nested.get(AUX_LAYERS_KEY), name, 1) or _aux_layers(data.get(AUX_LAYERS_KEY), name)
-    fc_norm = _flag(data, nested, "fc_norm")
-    # Beside ``fc_norm`` the key has its meaning of EAGLE 3.1 and vLLM. Alone it is SpecForge's, which leaves out
-    # the norm before the output layer where it says false.
-    output = data.get("norm_output")
-    return _config(
-        data,
-        data,
-        name,
-        aux_layers=aux_layers,
-        norm_before_residual=_flag(data, nested, "norm_before_residual"),
-        norm_before_fc=_flag(data, nested, "norm_before_fc"),
-        fc_norm=fc_norm,
-        norm_before_head=fc_norm or output is not False,
-        feeds_norm=fc_norm and output is True,
-    )
-
-
-def _of_speculators(data: Mapping[str, Any], name: str) -> Eagle3Config:
-    return _config(
-        data,
-        _inner(data, "transformer_layer_config"),
-        name,
-        aux_layers=_aux_layers(data.get(AUX_LAYERS_KEY), name),
-        # Files without the key were trained with it on, as vLLM reads them.
-        norm_before_residual=data.get("norm_before_residual") is not False,
-        norm_before_fc=_flag(data, {}, "norm_before_fc"),
-        fc_norm=_flag(data, {}, "fc_norm"),
-        feeds_norm=_flag(data, {}, "norm_output"),
-    )
-
-
-def _config(data: Mapping[str, Any], layer: Mapping[str, Any], name: str, **flags: Any) -> Eagle3Config:
-    vocabulary = _whole(layer, "vocab_size", name)
-    draft_vocabulary = _whole(data, "draft_vocab_size", name, vocabulary)
+    shape = _inner(data, "transformer_layer_config") if kind else data
+    layer, vocabulary = _layer(shape, name), _count(shape, "vocab_size", name)
+    draft_vocabulary = _count(data, "draft_vocab_size", name, vocabulary)
     if draft_vocabulary > vocabulary:
         raise PairError(
             f"{name} drafts {draft_vocabulary:,} tokens of a vocabulary of {vocabulary:,}; its config.json is "
             "wrong."
         )
-    shape = _layer(layer, name)
-    width = _whole(data, "target_hidden_size", name, shape.hidden_size)
-    return Eagle3Config(name, shape, vocabulary, draft_vocabulary, width, **flags)
+    flags = {
+        key: bool(data.get(key, nested.get(key))) for key in ("norm_before_residual", "norm_before_fc", "fc_norm")
+    }
+    if kind:  # files without the key were trained with it on, as vLLM reads them
+        flags["norm_before_residual"] = data.get("norm_before_residual") is not False
+    # Speculators, and SafeAI's files beside ``fc_norm``, give the key its meaning of EAGLE 3.1 and vLLM. Alone it
+    # is SpecForge's, which leaves out the norm before the output layer where it says false.
+    output, newer = data.get("norm_output"), kind is not None or flags["fc_norm"]
+    return Eagle3Config(
+        name,
+        layer,
+        vocabulary,
+        draft_vocabulary,
+        target_width=_count(data, "target_hidden_size", name, layer.hidden_size),
+        # Nested ids name the outputs of layers (SpecForge, SGLang): what leaves layer k enters layer k + 1.
+        aux_layers=_aux_layers(nested, name, 1) or _aux_layers(data, name),
+        norm_before_head=newer or output is not False,
+        feeds_norm=newer and bool(output),
+        **flags,
+    )
 
 
 def _layer(data: Mapping[str, Any], name: str) -> LlamaConfig:
-    kind = KINDS.get(data.get("model_type", "llama"))
+    kind = LAYERS.get(data.get("model_type", "llama"))
     if kind is None:
-        known = " or ".join(KINDS)
+        known = " or ".join(LAYERS)
         raise PairError(f"{name} has a layer of {str(data['model_type'])[:40]!r}; heads of {known} are read.")
-    if (layers := _whole(data, "num_hidden_layers", name, 1)) != 1:
+    if (layers := _count(data, "num_hidden_layers", name, 1)) != 1:
         raise PairError(f"{name} has {layers} layers; heads of one layer are read.")
     if "sliding_attention" in (data.get("layer_types") or ()) or data.get("use_sliding_window") is True:
         raise PairError(f"{name} has a sliding window; heads that see the whole context are read.")
-    sizes = {key: _whole(data, key, name) for key in SHAPE}
-    heads = sizes["num_attention_heads"]
-    groups = _whole(data, "num_key_value_heads", name, heads)
-    if heads % groups or ("head_dim" not in data and sizes["hidden_size"] % heads):
+    sizes = {key: _count(data, key, name) for key in SIZE_KEYS}
+    width, _, heads = sizes.values()
+    kv_heads = _count(data, "num_key_value_heads", name, heads)
+    if heads % kv_heads or ("head_dim" not in data and width % heads):
         raise PairError(f"{name}: {heads} heads do not go with its other sizes; its config.json is wrong.")
-    kept = {key: data[key] for key in LAYER_KEYS if data.get(key) is not None}
-    kept.setdefault("head_dim", sizes["hidden_size"] // heads)
-    theta = data.get("rope_theta") or THETA
-    if "rope_parameters" in kept:
-        kept["rope_parameters"] = {"rope_theta": theta, **kept["rope_parameters"]}
+    options = {"head_dim": width // heads} | {k: data[k] for k in LAYER_KEYS if data.get(k) is not None}
+    theta = {"rope_theta": data.get("rope_theta") or THETA}
+    if "rope_parameters" in options:
+        options["rope_parameters"] = theta | options["rope_parameters"]
     else:
-        kept["rope_theta"] = theta
+        options |= theta
     try:
-        config = kind(**sizes, **kept, num_key_value_heads=groups, num_hidden_layers=1)
+        config = kind(**sizes, **options, num_key_value_heads=kv_heads, num_hidden_layers=1)
         ACT2FN[config.hidden_act]
     except (StrictDataclassError, KeyError) as error:
         reason = " ".join(str(error).split())
@@ -268,27 +236,23 @@ def _layer(data: Mapping[str, Any], name: str) -> LlamaConfig:
     return config
 
 
-def _aux_layers(ids: Any, name: str, shift: int = 0) -> tuple[int, ...]:
-    """The auxiliary layers that a list of ids names; none where it is not given."""
+def _aux_layers(data: Mapping[str, Any], name: str, shift: int = 0) -> tuple[int, ...]:
+    """The auxiliary layers that are named here; none where the key is not there."""
+    ids = data.get(AUX_LAYERS_KEY)
     if ids is None:
         return ()
-    whole = isinstance(ids, Sequence) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
-    if not whole or not ids or len(ids) > 16 or min(ids) < 0:
+    if not isinstance(ids, list) or not 0 < len(ids) <= 16 or not all(type(i) is int and i >= 0 for i in ids):
         raise PairError(f"{name}: {AUX_LAYERS_KEY} must be a list of layers, not {str(ids)[:60]}.")
     return tuple(i + shift for i in ids)
 
 
-def _whole(data: Mapping[str, Any], key: str, name: str, default: int | None = None) -> int:
+def _count(data: Mapping[str, Any], key: str, name: str, default: int | None = None) -> int:
     value = data.get(key)
     if value is None and default is not None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+    if type(value) is not int or not 1 <= value <= 2**31:
         raise PairError(f"{name}: {key} in its config.json must be a whole number above 0, not {str(value)[:40]}.")
     return value
-
-
-def _flag(data: Mapping[str, Any], nested: Mapping[str, Any], key: str) -> bool:
-    return bool(data.get(key, nested.get(key)))
 
 
 def _inner(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -298,4 +262,4 @@ def _inner(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _architecture(data: Mapping[str, Any]) -> str:
     named = data.get("architectures")
-    return str(named[0]) if isinstance(named, list) and named else ""
+    return str(named[0]).lower() if isinstance(named, list) and named else ""

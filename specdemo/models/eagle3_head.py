@@ -7,22 +7,51 @@ Row t of a text pairs the target's features of token t with token t + 1, and pre
     h = residual + attention(cat(e, r))                 residual: r or g
     h = h + mlp(post_attention_layernorm(h))
     logits = lm_head(norm(h))                           of draft ids, which ``target_ids`` translates
+
+Its files are read in both published formats, and written in SafeAI's.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from specdemo.errors import PairError
-from specdemo.models.eagle3_config import Eagle3Config
-from specdemo.models.eagle3_files import load_head
+from specdemo.models.checkpoint import ONE_FILE, Checkpoint
+from specdemo.models.eagle3_config import (
+    AUX_LAYERS_KEY,
+    LAYER_KEYS,
+    SIZE_KEYS,
+    Eagle3Config,
+    config_data,
+    fitted,
+    read_config,
+)
+from specdemo.models.failures import explained
+from specdemo.models.progress import Progress
+from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
     from transformers import Cache, LlamaConfig, PreTrainedModel
+
+CONVERT = (
+    'python -c "import torch, safetensors.torch as s; '
+    "w = torch.load('pytorch_model.bin', weights_only=True); "
+    "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
+)
+"""Turns a head's pickle into safetensors, running nothing that it may hold."""
+UNUSED = re.compile(r"t2d|verifier_.*|.*rotary_emb\.inv_freq")
+"""Tensors that follow from others, or belong to the target."""
+TABLE = "embed_tokens.weight"
 
 
 class Eagle3Layer(nn.Module):
@@ -35,7 +64,7 @@ class Eagle3Layer(nn.Module):
 
         super().__init__()
         llama = config.model_type == "llama"
-        attention: type[nn.Module] = LlamaAttention if llama else Qwen3Attention
+        attention: Any = LlamaAttention if llama else Qwen3Attention
         self.self_attn = attention(config, 0)
         for name in ("q_proj", "k_proj", "v_proj"):
             narrow = getattr(self.self_attn, name)
@@ -66,11 +95,8 @@ class Eagle3Head(nn.Module):
         self.config = config
         self.fc = nn.Linear(layers * config.target_width, width, bias=False)
         self.input_norm = LlamaRMSNorm(layers * config.target_width, eps=eps) if config.norm_before_fc else None
-        self.fc_norm = (
-            nn.ModuleList(LlamaRMSNorm(config.target_width, eps=eps) for _ in config.aux_layers)
-            if config.fc_norm
-            else None
-        )
+        norms = (LlamaRMSNorm(config.target_width, eps=eps) for _ in config.aux_layers)
+        self.fc_norm = nn.ModuleList(norms) if config.fc_norm else None
         self.midlayer = Eagle3Layer(config.layer)
         self.norm: Any = LlamaRMSNorm(width, eps=eps)  # None where nothing reads it
         self.lm_head = nn.Linear(width, config.draft_vocabulary, bias=False)
@@ -92,7 +118,14 @@ class Eagle3Head(nn.Module):
         """
         if not hasattr(target, "config"):
             raise PairError(f"target: {target!r:.80} is no model; give the loaded one, such as a pair's target.")
-        return load_head(Eagle3Head, folder, target)
+        place = Path(folder).expanduser()
+        source = ModelSource(str(folder), folder=place)
+        if not place.is_dir():
+            raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
+        with explained(source):
+            checkpoint, progress = Checkpoint(source, place), Progress()
+            config = fitted(read_config(config_data(checkpoint.describe(progress)), source.name), target.config)
+            return read_head(place, checkpoint.weights(progress, CONVERT), config, target)
 
     @property
     def aux_layers(self) -> tuple[int, ...]:
@@ -169,3 +202,132 @@ class Eagle3Head(nn.Module):
     def feed_back(self, h: torch.Tensor) -> torch.Tensor:
         """What the next draft step reads in place of the target's features."""
         return self.norm(h) if self.config.feeds_norm else h
+
+
+def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreTrainedModel) -> Eagle3Head:
+    """The head in memory, in the target's type, where the target's output layer is.
+
+    Args:
+        folder, files: where its tensors are.
+        config: its description, fitted to the target.
+
+    Raises:
+        PairError: tensors are missing, unknown or misshapen.
+    """
+    tensors = _tensors(folder, files)
+    config = replace(
+        config,
+        # The tensors decide: keys for them were left out of some files, or written where nobody looked.
+        norm_before_fc=config.norm_before_fc or "input_norm.weight" in tensors,
+        fc_norm=config.fc_norm or "fc_norm.0.weight" in tensors,
+    )
+    with torch.device("meta"):
+        head = Eagle3Head(config, own_embeddings=TABLE in tensors)
+    embeddings: Any = target.get_input_embeddings()
+    if TABLE not in tensors and embeddings.weight.shape[1] != config.width:
+        raise PairError(
+            f"{config.name} has no embeddings of its own, and the target's are not {config.width:,} wide; choose "
+            "the head that was made for this target."
+        )
+    if "norm.weight" not in tensors and not (config.norm_before_head or config.feeds_norm):
+        head.norm = None
+    where = target.get_output_embeddings().weight.device
+    # Files of whole vocabularies may lack the table of ids.
+    needs_ids = config.draft_vocabulary < config.vocabulary or "d2t" in tensors
+    _check_tensors(config, head.state_dict() | ({"d2t": head.target_ids} if needs_ids else {}), tensors)
+    head.target_ids = _target_ids(config, tensors.pop("d2t", None)).to(where)
+    head.load_state_dict({n: t.to(where, target.dtype) for n, t in tensors.items()}, assign=True)
+    head.rotary_emb = type(head.rotary_emb)(config.layer).to(where)
+    return head.requires_grad_(False).eval()
+
+
+def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
+    """Write a head in SafeAI's format, as bfloat16, with the aux layers as SpecForge and SGLang name them.
+
+    ``note`` stands in its configuration as ``training_note``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {n: t.detach().to(torch.bfloat16).contiguous() for n, t in head.state_dict().items()}
+    config = head.config
+    if head.translates():
+        tensors["d2t"] = head.target_ids.cpu() - torch.arange(config.draft_vocabulary)
+        tensors["t2d"] = torch.zeros(config.vocabulary, dtype=torch.bool)
+        tensors["t2d"][head.target_ids.cpu()] = True
+    save_file(tensors, folder / ONE_FILE)
+    text = json.dumps(_safeai_config(config) | ({"training_note": note} if note else {}), indent=2)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _safeai_config(config: Eagle3Config) -> dict[str, Any]:
+    layer, rotary = config.layer.to_dict(), dict(config.layer.rope_parameters or {})
+    keys = (*SIZE_KEYS, *LAYER_KEYS, "num_key_value_heads")
+    # Nested, ids name what leaves a layer; the embeddings leave none, so there they stand at the top.
+    nested = {
+        AUX_LAYERS_KEY: [entered - 1 for entered in config.aux_layers],
+        "use_aux_hidden_state": True,
+        "norm_before_fc": config.norm_before_fc,
+    }
+    at_the_top = {AUX_LAYERS_KEY: list(config.aux_layers)}
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": config.layer.model_type,
+        "num_hidden_layers": 1,
+        **{key: layer[key] for key in keys if layer.get(key) is not None},
+        "rope_theta": rotary["rope_theta"],
+        "vocab_size": config.vocabulary,
+        "draft_vocab_size": config.draft_vocabulary,
+        "target_hidden_size": config.target_width,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "norm_before_residual": config.norm_before_residual,
+        "fc_norm": config.fc_norm,
+        "norm_output": config.feeds_norm if config.fc_norm else config.norm_before_head,
+        "norm_before_fc": config.norm_before_fc,
+        **(at_the_top if 0 in config.aux_layers else {"eagle_config": nested}),
+    }
+
+
+def _tensors(folder: Path, files: list[str]) -> dict[str, torch.Tensor]:
+    """All tensors that are used, by this module's names: NeMo writes all below ``model.``, speculators number
+    the layer.
+    """
+    found = {}
+    for file in files:
+        with safe_open(folder / file, "pt") as held:
+            for name in held.keys():  # noqa: SIM118  # it is no mapping
+                own = re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))
+                if not UNUSED.fullmatch(own):
+                    found[own] = held.get_tensor(name)
+    return found
+
+
+def _check_tensors(
+    config: Eagle3Config, wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
+) -> None:
+    files = f"{config.name}: its weight files"
+    belong = "they are incomplete or belong to another head."
+    if lacking := sorted(wanted.keys() - found.keys()):
+        raise PairError(f"{files} lack {lacking[0]}, which the configuration asks for; {belong}")
+    if foreign := sorted(found.keys() - wanted.keys()):
+        raise PairError(
+            f"{files} hold {foreign[0][:60]}, which no EAGLE-3 head of this configuration has; choose a head of "
+            "one Llama or Qwen3 layer."
+        )
+    for name, tensor in found.items():
+        if tensor.shape != wanted[name].shape:
+            shapes = f"{tuple(tensor.shape)} instead of {tuple(wanted[name].shape)}"
+            raise PairError(f"{files} hold {name} in the shape {shapes}; {belong}")
+
+
+def _target_ids(config: Eagle3Config, offsets: torch.Tensor | None) -> torch.Tensor:
+    """(Vd,) the target's id of each draft id; ``offsets`` (Vd,) say how far it lies behind."""
+    ids = torch.arange(config.draft_vocabulary)
+    if offsets is None:
+        return ids
+    ids = ids + offsets
+    if ids.is_floating_point() or ids.min() < 0 or ids.max() >= config.vocabulary or len(ids.unique()) < len(ids):
+        raise PairError(
+            f"{config.name}: d2t does not give each of its {config.draft_vocabulary:,} tokens an id of the "
+            f"target's {config.vocabulary:,}; the file is damaged or belongs to another head."
+        )
+    return ids

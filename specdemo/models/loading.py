@@ -15,8 +15,7 @@ from transformers.utils import logging as library
 
 from specdemo.errors import PairError
 from specdemo.models.eagle3_config import Eagle3Config
-from specdemo.models.eagle3_files import read_head
-from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.eagle3_head import Eagle3Head, read_head
 from specdemo.models.failures import explained
 from specdemo.models.memory import release_memory
 from specdemo.models.packing import pack, unpackable_reason
@@ -79,10 +78,10 @@ def _assemble(
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
     target = _load_model(by_role["target"], report.request, progress)
     pair = ModelPair(
-        target=target,
-        draft=_load_model(draft, report.request, progress) if draft else None,
-        tokenizer=by_role["target"].tokenizer,
-        name=report.request.name,
+        target,
+        _load_model(draft, report.request, progress) if draft else None,
+        by_role["target"].tokenizer,
+        report.request.name,
         draft_tokenizer=draft.tokenizer if draft and reencoded else None,
         head=_load_head(head, target, progress) if head else None,
     )
@@ -99,7 +98,7 @@ def _load_head(examined: Examined, target: PreTrainedModel, progress: Progress) 
     folder = examined.checkpoint.read(examined.weights, progress)
     assert isinstance(examined.config, Eagle3Config), "a head has one"
     with explained(source):
-        head = read_head(Eagle3Head, folder, examined.weights, examined.config, target)
+        head = read_head(folder, examined.weights, examined.config, target)
     if unpackable_reason(head, head.device.type, head.dtype) is None:
         pack(head)
     return head

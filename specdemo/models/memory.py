@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.util
-import os
 import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import torch
 from torch import nn
 
@@ -53,8 +52,7 @@ def measure(model: nn.Module) -> Footprint:
 def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None) -> Footprint:
     """What :func:`measure` will give, computed from a model without weights (on the meta device)."""
     width = dtype.itemsize
-    unquantized = sum(t.numel() * width for t in {id(p): p for p in model.parameters()}.values())
-    unquantized += sum(buffer.nbytes for buffer in model.buffers())
+    unquantized = sum(p.numel() * width for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
     nbytes = unquantized
     if quantization is None:
         return Footprint(nbytes, unquantized)
@@ -116,7 +114,7 @@ def peak_memory(device: torch.device) -> int | None:
     """The most bytes used so far, by torch on a GPU, else by this process; None where that is not counted."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if importlib.util.find_spec("resource") is None:  # Windows
+    if sys.platform == "win32":
         return None
     import resource
 
@@ -126,7 +124,7 @@ def peak_memory(device: torch.device) -> int | None:
 
 def _free_main_memory() -> int:
     """Free bytes of the machine, or of the container if that has less."""
-    free = _available()
+    free = psutil.virtual_memory().available
     group = Path("/sys/fs/cgroup")
     for limit, used in (
         ("memory.max", "memory.current"),
@@ -138,15 +136,6 @@ def _free_main_memory() -> int:
             continue
         free = min(free, max(allowed - taken, 0))
     return free
-
-
-def _available() -> int:
-    """Bytes that the machine can give without swapping."""
-    if importlib.util.find_spec("psutil") is None:  # without it, file caches count as used
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    import psutil
-
-    return psutil.virtual_memory().available
 
 
 def _quantised_layers(model: PreTrainedModel) -> list[nn.Linear]:

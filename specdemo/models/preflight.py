@@ -24,8 +24,8 @@ from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
 from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.compatibility import PROBE, match_tokenizers
-from specdemo.models.eagle3_config import config_data, is_head, read_config
-from specdemo.models.eagle3_preflight import examine_head
+from specdemo.models.eagle3_config import Eagle3Config, config_data, described, fitted, is_head, read_config
+from specdemo.models.eagle3_head import CONVERT, Eagle3Head
 from specdemo.models.failures import explained
 from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantises, working_bytes
@@ -159,62 +159,95 @@ def _examine(
     if role == "target" and is_head(data):
         raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
     if role == "head" or is_head(data):
-        return examine_head(read_config(data, source.name), data, checkpoint, quantization, found, progress)
-    return _examine_model(request, role, checkpoint, folder, quantization, progress)
-
-
-def _examine_model(
-    request: PairRequest,
-    role: str,
-    checkpoint: Checkpoint,
-    folder: Path,
-    quantization: str | None,
-    progress: Progress,
-) -> Examined:
-    source = checkpoint.source
+        return _examine_head(checkpoint, data, quantization, found, progress)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     _check_not_quantised(source, config)
     skeleton = _skeleton(role, source, config)
     tokenizer = _tokenizer(source, folder)
     dtype = resolve_dtype(request.dtype, skeleton, request.device)
+    note = ""
     if quantization is not None:
         check_quantization(quantization, request.device, dtype)
+        if not quantises(skeleton):
+            why = f"{type(skeleton).__name__} has no layers that optimum-quanto quantises."
+            note, quantization = f"{quantization} changes nothing in the {role}: {why}", None
     weights = checkpoint.weights(progress)
-    architecture = type(skeleton).__name__
-    ineffective = quantization is not None and not quantises(skeleton)
-    report = ModelReport(
-        role=role,
-        name=source.name,
-        commit=checkpoint.commit,
-        architecture=architecture,
+    report = _report(
+        role,
+        checkpoint,
+        weights,
+        architecture=type(skeleton).__name__,
         parameters=sum(p.numel() for p in skeleton.parameters()),
         layers=config.get_text_config().num_hidden_layers,
         context=context_of(skeleton),
         dtype=str(dtype).removeprefix("torch."),
-        quantization=None if ineffective else quantization,
-        weights=_estimate(skeleton, dtype, request.device, None if ineffective else quantization),
-        download=checkpoint.remaining(weights),
+        quantization=quantization,
+        weights=_footprint(skeleton, dtype, request.device, quantization),
+    )
+    width = skeleton.get_output_embeddings().weight.shape[0]
+    return Examined(checkpoint, config, tokenizer, weights, report, width, working_bytes(skeleton, dtype), note)
+
+
+def _examine_head(
+    checkpoint: Checkpoint,
+    data: dict[str, Any],
+    quantization: str | None,
+    found: list[Examined],
+    progress: Progress,
+) -> Examined:
+    """An EAGLE-3 head: does it fit its target, by its config.json and the sizes of its files?"""
+    config = read_config(data, checkpoint.source.name)
+    if any(e.report.role == "head" for e in found):
+        raise PairError(f"{config.name} is a second head; name one.")
+    if not found:
+        raise PairError(f"{config.name} is a head, and its target could not be examined.")
+    target = found[0]
+    assert not isinstance(target.config, Eagle3Config), "the first is the target"
+    config = fitted(config, target.config)
+    weights = checkpoint.weights(progress, CONVERT)
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in Eagle3Head(config).parameters())
+    table = config.vocabulary * config.width
+    stored = DTYPES.get(str(data.get("torch_dtype", data.get("dtype"))), torch.bfloat16).itemsize
+    if sum(checkpoint.sizes[name] for name in weights) > (parameters + 0.9 * table) * stored:
+        parameters += table  # it has embeddings of its own, which its config.json does not say
+    nbytes = parameters * DTYPES[target.report.dtype].itemsize
+    report = _report(
+        "head",
+        checkpoint,
+        weights,
+        architecture=Eagle3Head.__name__,
+        parameters=parameters,
+        layers=1,
+        context=None,
+        dtype=target.report.dtype,
+        quantization=None,
+        weights=Footprint(nbytes, nbytes),
+        detail=described(config, data),
+    )
+    note = f"{quantization} changes nothing in the head, which is small." if quantization else ""
+    return Examined(checkpoint, config, None, weights, report, config.draft_vocabulary, 0, note)
+
+
+def _report(role: str, checkpoint: Checkpoint, files: list[str], **facts: Any) -> ModelReport:
+    """The facts of a model, with those of its repository."""
+    return ModelReport(
+        role=role,
+        name=checkpoint.source.name,
+        commit=checkpoint.commit,
+        download=checkpoint.remaining(files),
         licence=checkpoint.licence,
         gated=checkpoint.gated,
-    )
-    no_layers = f"{architecture} has no layers that optimum-quanto quantises."
-    return Examined(
-        checkpoint,
-        config,
-        tokenizer,
-        weights,
-        report,
-        width=skeleton.get_output_embeddings().weight.shape[0],
-        working=working_bytes(skeleton, dtype),
-        note=f"{quantization} changes nothing in the {role}: {no_layers}" if ineffective else "",
+        **facts,
     )
 
 
-def _estimate(skeleton: PreTrainedModel, dtype: torch.dtype, device: str, quantization: str | None) -> Footprint:
+def _footprint(skeleton: PreTrainedModel, dtype: torch.dtype, device: str, quantization: str | None) -> Footprint:
     found = estimate(skeleton, dtype, quantization)
     if quantization is not None or unpackable_reason(skeleton, device, dtype) is not None:
         return found
-    return Footprint(*(count + extra_bytes(skeleton, dtype) for count in (found.nbytes, found.unquantized)))
+    extra = extra_bytes(skeleton, dtype)
+    return Footprint(found.nbytes + extra, found.unquantized + extra)
 
 
 def _check_counts(source: ModelSource, data: Mapping[str, Any]) -> None:

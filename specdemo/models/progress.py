@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock
 
 from specdemo.errors import LoadCancelled
@@ -35,51 +35,41 @@ class Step:
 
 
 class Progress:
-    """The current step of a load, and whether the load should stop."""
+    """The current step of a load, and whether the load should stop: then its next call raises LoadCancelled."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._step = Step("Waiting")
-        self._began, self._had = time.monotonic(), 0
+        self._began, self._skipped = time.monotonic(), 0
         self._cancelled = Event()
 
     @property
     def step(self) -> Step:
         """The current step, with its rate."""
         with self._lock:
-            step = self._step
+            step, gained = self._step, self._step.done - self._skipped
             passed = time.monotonic() - self._began
-            gained = step.done - self._had
-        rate = gained / passed if step.in_bytes and gained > 0 and passed > 0.5 else None
-        return Step(step.text, step.done, step.total, step.in_bytes, rate)
+        known = step.in_bytes and gained > 0 and passed > 0.5
+        return replace(step, per_second=gained / passed if known else None)
 
-    def begin(self, text: str, total: int = 0, *, done: int = 0, in_bytes: bool = False) -> None:
-        """Start the next step, of which ``done`` was there before.
-
-        Raises:
-            LoadCancelled: the load should stop.
-        """
+    def begin(self, text: str, total: int = 0, *, in_bytes: bool = False) -> None:
+        """Start the next step."""
         self.check()
         with self._lock:
-            self._step = Step(text, done, total, in_bytes)
-            self._began, self._had = time.monotonic(), done
+            self._step = Step(text, 0, total, in_bytes)
+            self._began, self._skipped = time.monotonic(), 0
 
     def advance(self, done: int, text: str | None = None) -> None:
-        """Count ``done`` more of the step; negative where something must be done again.
-
-        Raises:
-            LoadCancelled: the load should stop.
-        """
+        """Count ``done`` more of the step."""
         self.check()
         with self._lock:
-            old = self._step
-            self._step = Step(text or old.text, old.done + done, old.total, old.in_bytes)
+            self._step = replace(self._step, done=self._step.done + done, text=text or self._step.text)
 
     def skip(self, done: int) -> None:
         """Count ``done`` of the step without counting it for the rate; negative where it was lost."""
         self.advance(done)
         with self._lock:
-            self._had += done
+            self._skipped += done
 
     def cancel(self) -> None:
         """Stop the load at its next check."""
@@ -90,9 +80,5 @@ class Progress:
         return self._cancelled.is_set()
 
     def check(self) -> None:
-        """
-        Raises:
-            LoadCancelled: the load should stop.
-        """
         if self.cancelled:
             raise LoadCancelled(STOPPED)

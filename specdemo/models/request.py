@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -17,7 +18,8 @@ from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 QUANTIZATIONS = ("float8", "int8", "int4")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
-QUOTED_OR_BETWEEN = re.compile(r'"[^"]*"| \+ ')
+SEPARATOR = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
+"""It, outside double quotes."""
 BUDGET = "SPECDEMO_MEMORY_GB"
 """Environment variable: the gigabytes that all loaded pairs together may take."""
 
@@ -50,7 +52,7 @@ class PairRequest:
 
 
 def request_pair(
-    name: str = "builtin",
+    name: str | Sequence[str] = "builtin",
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     target_quantization: str | None = None,
@@ -58,51 +60,18 @@ def request_pair(
 ) -> PairRequest:
     """Read the arguments of ``load_pair``; None takes the catalogue's value, and after that ``auto``.
 
+    Instead of one text with all names, ``name`` may be the names one by one, with any characters in them.
+
     Raises:
         PairError: unknown pair, device, dtype or quantisation; a pair outside the catalogue in public mode.
     """
-    if not isinstance(name, str) or not name.strip():
-        raise PairError(
-            f"pair: {name!r:.80} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
-            "or 'target + draft'."
-        )
-    entry = catalog().get(name.strip()) or _typed(name)
-    return _request(entry, device, dtype, target_quantization, draft_quantization)
-
-
-def request_models(
-    target: str,
-    draft: str | None = None,
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-    target_quantization: str | None = None,
-    draft_quantization: str | None = None,
-) -> PairRequest:
-    """A request for models outside the catalogue, each by name or path; a path may hold any characters.
-
-    Raises:
-        PairError: as :func:`request_pair`.
-    """
-    name = BETWEEN.join(f'"{part}"' if BETWEEN in part else part for part in (target, draft) if part)
-    _check_private(name)
-    return _request(
-        CatalogEntry(name, name, target, draft), device, dtype, target_quantization, draft_quantization
-    )
-
-
-def _request(
-    entry: CatalogEntry,
-    device: str | torch.device | None,
-    dtype: str | torch.dtype | None,
-    target_quantization: str | None,
-    draft_quantization: str | None,
-) -> PairRequest:
-    where = _device(device if device is not None else entry.device)
+    known = catalog().get(name.strip()) if isinstance(name, str) else None
+    entry = known or _typed(name)
     return PairRequest(
         name=entry.id,
         target=parse_source(entry.target, entry.target_revision),
         draft=parse_source(entry.draft, entry.draft_revision) if entry.draft else None,
-        device=where,
+        device=_device(device if device is not None else entry.device),
         dtype=_dtype(dtype if dtype is not None else entry.dtype),
         target_quantization=_quantization(target_quantization, entry.target_quantization),
         draft_quantization=_quantization(draft_quantization, entry.draft_quantization) if entry.draft else None,
@@ -121,46 +90,42 @@ def is_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
-def _check_private(name: str) -> None:
-    """Refuse a pair outside the catalogue in public mode."""
-    if is_public():
-        raise PairError(
-            f"pair: {shorten(name)!r} is not in the catalogue, and this public page loads no other models; choose "
-            f"one of {', '.join(catalog())}, or run the app on your own machine."
-        )
-
-
-def _typed(name: str) -> CatalogEntry:
+def _typed(name: str | Sequence[str]) -> CatalogEntry:
     """A pair that is not in the catalogue: ``target``, ``target + draft``, ``target + head``, or all three.
 
     A folder that is there with the whole text as its path is the target; otherwise a name with `` + `` in it
     stands in double quotes.
     """
-    _check_private(name)
-    meant = get_close_matches(name.strip(), catalog(), n=1)
-    plain = not any(mark in name for mark in ("/", "@", BETWEEN))
-    if meant and plain and not is_folder(name.strip()):
+    given = [name] if isinstance(name, str) else name if isinstance(name, list | tuple) else []
+    if not given or not all(isinstance(part, str) and part.strip() for part in given):
         raise PairError(
-            f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
-            "A repository of the hub is written owner/name."
+            f"pair: {name!r:.80} names no models; give an id of the catalogue ({', '.join(catalog())}), a target, "
+            "or 'target + draft'."
         )
-    parts = [name.strip()] if is_folder(name.strip()) else _parts(name)
+    parts = [part.strip() for part in given]
+    typed = parts[0]
+    if not isinstance(name, str):
+        typed = BETWEEN.join(f'"{part}"' if BETWEEN in part else part for part in parts)
+    if is_public():
+        raise PairError(
+            f"pair: {shorten(typed)!r} is not in the catalogue, and this public page loads no other models; "
+            f"choose one of {', '.join(catalog())}, or run the app on your own machine."
+        )
+    if isinstance(name, str) and not is_folder(typed):
+        meant = get_close_matches(typed, catalog(), n=1)
+        if meant and not any(mark in typed for mark in ("/", "@", BETWEEN)):
+            raise PairError(
+                f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
+                "A repository of the hub is written owner/name."
+            )
+        parts = [re.sub('^"(.+)"$', r"\1", part.strip()) for part in SEPARATOR.split(name)]
     if len(parts) > 3 or not all(parts):
         raise PairError(
-            f"pair: {shorten(name)!r} should name a target, or a target and a draft as 'target + draft', or both "
+            f"pair: {shorten(typed)!r} should name a target, or a target and a draft as 'target + draft', or both "
             "and a head; a name with ' + ' in it stands in double quotes."
         )
-    target, *others = parts
-    draft, head = [*others, None, None][:2]
-    return CatalogEntry(name.strip(), name.strip(), target, draft, head)
-
-
-def _parts(name: str) -> list[str]:
-    """The names in a text, parted by `` + `` outside double quotes, and without those around them."""
-    between = [m for m in QUOTED_OR_BETWEEN.finditer(name) if m[0] == BETWEEN]
-    begins, ends = [0, *(m.end() for m in between)], [*(m.start() for m in between), len(name)]
-    found = [name[begin:end].strip() for begin, end in zip(begins, ends, strict=True)]
-    return [part[1:-1] if len(part) > 2 and part[0] == part[-1] == '"' else part for part in found]
+    draft, head = [*parts[1:], None, None][:2]
+    return CatalogEntry(typed, typed, parts[0], draft, head)
 
 
 def _device(device: str | torch.device | None) -> str:

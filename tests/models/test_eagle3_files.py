@@ -16,7 +16,7 @@ from toys import build, build_head
 import specdemo
 from specdemo import Eagle3Head, PairError
 from specdemo.models.eagle3_config import config_data, fitted, read_config
-from specdemo.models.eagle3_files import save_head
+from specdemo.models.eagle3_head import save_head
 
 TARGET = build("llama", layers=8)
 

@@ -23,7 +23,7 @@ from toys import (
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SpecDemoError
-from specdemo.models.eagle3_files import save_head
+from specdemo.models.eagle3_head import save_head
 
 SMALL = {
     "vocab_size": 64,

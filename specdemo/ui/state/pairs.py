@@ -5,7 +5,7 @@ from __future__ import annotations
 from specdemo.errors import PairError
 from specdemo.models.catalog import catalog
 from specdemo.models.eagle3_config import named_like_head
-from specdemo.models.request import PairRequest, request_models, request_pair
+from specdemo.models.request import PairRequest, request_pair
 from specdemo.ui.state.server_choice import needs_models, server_chats, server_of
 from specdemo.ui.state.state import BEST, CUSTOM, PairChoice
 
@@ -26,7 +26,7 @@ def pair_request(choice: PairChoice) -> PairRequest:
     typed = [part.strip() for part in (choice.target or "", choice.draft or "")]
     if not typed[0]:
         raise PairError("target: it is empty; type a repository of the hub (owner/name) or a folder's path.")
-    return request_models(typed[0], typed[1] or None, *held)
+    return request_pair([part for part in typed if part], *held)
 
 
 def named(choice: PairChoice) -> bool:
