@@ -20,7 +20,8 @@ def hardware(device: torch.device, threads: int | None = None) -> dict[str, Any]
     """The device's name, the processor, its cores, and the threads in use; None for those of this thread."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper(),
-        "processor": _processor(),
+        # Architecture and widest vector instructions, which say more of a virtual CPU than its name.
+        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads() if threads is None else threads,
     }
@@ -48,8 +49,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-
-
-def _processor() -> str:
-    """Architecture and widest vector instructions, which say more of a virtual CPU than its name."""
-    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

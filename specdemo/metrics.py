@@ -11,29 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import fsum
 from statistics import median
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from specdemo.rounds import Round, Token
+from specdemo.rounds import Round
 from specdemo.server_record import ServerRecord
 
-
-class Measurable(Protocol):
-    """What the figures are read from: a :class:`specdemo.trace.Trace`, which stands one floor above."""
-
-    @property
-    def rounds(self) -> tuple[Round, ...]: ...
-
-    @property
-    def tokens(self) -> tuple[Token, ...]: ...
-
-    @property
-    def output(self) -> tuple[Token, ...]: ...
-
-    @property
-    def server(self) -> ServerRecord | None: ...
-
-    @property
-    def peak_memory(self) -> int | None: ...
+if TYPE_CHECKING:
+    from specdemo.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,23 +200,22 @@ class Metrics:
         return asdict(self)
 
 
-def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
+def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     """All figures of ``trace``; the costs relative to the single target steps of ``baseline``."""
     rounds = counts_of(trace.rounds)
     streamed = any(t.kind == "streamed" for t in trace.tokens)
     # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
     sums = _of_server(trace.server) if streamed else totals(rounds)
-    output = ((trace.server and trace.server.completion_tokens) or None) if streamed else len(trace.output)
+    told = trace.server.completion_tokens if trace.server else None
+    output = told or None if streamed else len(trace.output)
     usual = usual_draft(rounds)
     costs = costs_of(rounds, usual, counts_of(baseline.rounds)) if baseline is not None else None
-    draft_cost, verify_cost = costs[:2] if costs else (None, None)
-    ttft = trace.rounds[0].seconds if trace.rounds else None
-    seconds = trace.rounds[-1].seconds if trace.rounds else 0.0
+    ttft, seconds = (trace.rounds[0].seconds, trace.rounds[-1].seconds) if trace.rounds else (None, 0.0)
     decode_seconds = seconds - (ttft or 0.0)
-    here = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
-    phases = here if trace.server is None else (None, None, None)
-    known = [seconds for seconds in phases if seconds is not None]
-    whole = fsum(known) if len(known) == len(phases) else None
+    phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
+    if trace.server is not None or None in phases:
+        phases = (None, None, None)
+    whole = fsum(seconds or 0.0 for seconds in phases) or None
     return Metrics(
         rounds=sums.rounds,
         proposed=sums.proposed,
@@ -247,8 +230,8 @@ def measure(trace: Measurable, baseline: Measurable | None = None) -> Metrics:
         accepted_histogram=sums.histogram,
         usual_draft=None if streamed else usual,
         **_of_trees(trace.rounds),
-        draft_cost=draft_cost,
-        verify_cost=verify_cost,
+        draft_cost=costs[0] if costs else None,
+        verify_cost=costs[1] if costs else None,
         tokens_per_second=ratio(sums.emitted or None, decode_seconds),
         end_to_end_tokens_per_second=ratio(output, seconds),
         ttft=ttft,
@@ -304,7 +287,7 @@ def _tested(round_: Round) -> int:
     return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
 
 
-def _alpha(trace: Measurable) -> float | None:
+def _alpha(trace: Trace) -> float | None:
     decode = [r for r in trace.rounds if r.index > 0]
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
     if overlaps and not any(r.is_tree for r in decode):  # earlier versions mixed chains and trees

@@ -16,8 +16,8 @@ from specdemo.errors import (
     TraceError,
 )
 from specdemo.losslessness.certificate import Certificate
-from specdemo.losslessness.certify import certify, check_greedy, stream_certificate
-from specdemo.losslessness.greedy_check import GreedyCheck
+from specdemo.losslessness.certify import certify, stream_certificate
+from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.metrics import Metrics
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair

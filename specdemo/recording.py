@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from specdemo.errors import TraceError
-from specdemo.rounds import Round, Token
-from specdemo.trace import Trace
+from specdemo.records import parsed, validated
+from specdemo.rounds import Round
+from specdemo.trace import Trace, trace_of
 
 SCHEMA = 1
 KIND: Literal["specdemo recording"] = "specdemo recording"
@@ -20,7 +21,7 @@ LONGEST_SECONDS = 7 * 24 * 3600.0
 LARGEST_NUMBER = 2**63
 DEEPEST = 12
 ROUNDING = 1e-5  # by which a float32 softmax may pass 1
-NOT_ONE = "This is not a specdemo recording: "
+NOT_ONE = f"This is not a {KIND}: "
 ADVICE = "Choose a file that was saved here and not changed."
 
 
@@ -83,19 +84,13 @@ class Recording:
         Raises:
             TraceError: it cannot be replayed; one sentence says where it fails and what to do.
         """
-        data = _parsed(text)
-        if isinstance(data, dict) and "traces" in data:
-            _check_version(data)
-        else:
-            data = {"traces": data if isinstance(data, list) else [data]}
-        recording = _validated({**data, "traces": _traces(data["traces"])})
-        check_playable(recording.traces)
-        _check_tokens(recording.traces)
-        _check_repeats(recording)
-        pieces = recording.prompt_pieces
-        if pieces is not None and any(len(t.prompt_ids) != len(pieces) for t in recording.traces):
-            raise TraceError(f"{NOT_ONE}prompt_pieces: there must be one for each token of the prompt. {ADVICE}")
-        return recording
+        if len(text) > LARGEST_FILE:
+            raise TraceError(_too_large(len(text)))
+        try:
+            return _read(parsed(text, KIND))
+        except TraceError as error:
+            said = str(error)
+            raise TraceError(f"{said} {ADVICE}" if said.startswith(NOT_ONE) else said) from error
 
     @staticmethod
     def load(path: str | Path) -> Recording:
@@ -114,7 +109,7 @@ class Recording:
 
 
 def check_playable(traces: Sequence[Trace]) -> None:
-    """Refuse traces that cannot be replayed: none, one without rounds, or one whose clock runs backwards.
+    """Refuse traces that cannot be replayed: none, one without rounds, or one with figures that no run has.
 
     Raises:
         TraceError: says which lane and round.
@@ -126,58 +121,64 @@ def check_playable(traces: Sequence[Trace]) -> None:
             raise TraceError(f"Lane {lane} has no rounds; let it run before it is recorded.")
         clock = 0.0
         for index, round_ in enumerate(trace.rounds):
-            place = f"{NOT_ONE}lane {lane}, round {index}: "
-            if round_.index != index:
-                raise TraceError(f"{place}its index is {round_.index}; rounds must be numbered from 0.")
-            if not clock <= round_.seconds <= LONGEST_SECONDS:
-                raise TraceError(f"{place}its clock is at {round_.seconds:g} s, after {clock:g} s.")
-            if not all(spent is None or 0 <= spent <= LONGEST_SECONDS for spent in _phases(round_)):
-                raise TraceError(f"{place}a part of it took less than no time.")
+            if wrong := _wrong(round_, index, clock):
+                raise TraceError(f"{NOT_ONE}lane {lane}, round {index}: {wrong}.")
             clock = round_.seconds
 
 
-def _phases(round_: Round) -> tuple[float | None, ...]:
-    return round_.draft_seconds, round_.verify_seconds, round_.other_seconds
+def _wrong(round_: Round, index: int, clock: float) -> str | None:
+    """What no run can have measured in its round ``index``, with the clock at ``clock`` before it."""
+    if round_.index != index:
+        return f"its index is {round_.index}; rounds must be numbered from 0"
+    if not clock <= round_.seconds <= LONGEST_SECONDS:
+        return f"its clock is at {round_.seconds:g} s, after {clock:g} s"
+    phases = (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
+    if not all(spent is None or 0 <= spent <= LONGEST_SECONDS for spent in phases):
+        return "a part of it took less than no time"
+    for token in round_.tokens:
+        shares = (token.p, token.q, token.acceptance)
+        if not all(share is None or 0 <= share <= 1 + ROUNDING for share in shares):
+            return "a probability of a token is not between 0 and 1"
+        if not 0 <= token.seconds <= LONGEST_SECONDS:
+            return f"the clock of a token is at {token.seconds:g} s"
+    return None
 
 
-def _check_tokens(traces: Sequence[Trace]) -> None:
-    """Refuse what no run can have measured of a token.
-
-    Raises:
-        TraceError: says which lane and round.
-    """
-    for lane, trace in enumerate(traces, start=1):
-        for index, round_ in enumerate(trace.rounds):
-            place = f"{NOT_ONE}lane {lane}, round {index}: "
-            for token in round_.tokens:
-                if not all(0 <= p <= 1 + ROUNDING for p in _probabilities(token)):
-                    raise TraceError(f"{place}a probability of a token is not between 0 and 1. {ADVICE}")
-                if not 0 <= token.seconds <= LONGEST_SECONDS:
-                    raise TraceError(f"{place}the clock of a token is at {token.seconds:g} s. {ADVICE}")
-
-
-def _check_repeats(recording: Recording) -> None:
-    """Refuse speeds that are not one a lane, or none."""
-    for number, speeds in enumerate(recording.repeats, start=1):
-        if len(speeds) != len(recording.traces) or not all(speed > 0 for speed in speeds):
-            raise TraceError(f"{NOT_ONE}repeats, run {number}: each lane must have a speed above 0. {ADVICE}")
-
-
-def _probabilities(token: Token) -> Iterator[float]:
-    return (p for p in (token.p, token.q, token.acceptance) if p is not None)
-
-
-def _parsed(text: str | bytes) -> Any:
-    import pydantic_core
-
-    if len(text) > LARGEST_FILE:
-        raise TraceError(_too_large(len(text)))
-    try:
-        data = pydantic_core.from_json(text, allow_inf_nan=False)
-    except (TypeError, ValueError) as error:  # TypeError: text that is no valid Unicode
-        raise TraceError(f"{NOT_ONE}it is not JSON ({error}). {ADVICE}") from error
+def _read(data: Any) -> Recording:
+    """A recording from plain data, which may be one trace or a list of them."""
     _check_values(data)
-    return data
+    if not isinstance(data, dict) or "traces" not in data:
+        data = {"traces": data if isinstance(data, list) else [data], "schema": SCHEMA}
+    found, schema = data["traces"], data.get("schema")
+    if schema is None:
+        raise TraceError(f"{NOT_ONE}it names no schema.")
+    if schema != SCHEMA:
+        raise TraceError(
+            f"This recording has schema {schema!s:.40}; this version reads schema {SCHEMA}. "
+            "Open it with the version of specdemo that saved it."
+        )
+    if not isinstance(found, list) or not found:
+        raise TraceError(f"{NOT_ONE}it has no traces.")
+    if len(found) > MOST_LANES:
+        raise TraceError(f"This recording has {len(found):,} lanes; at most {MOST_LANES} can be replayed.")
+    traces = [_trace(lane, each) for lane, each in enumerate(found, start=1)]
+    recording = validated(Recording, {**data, "traces": traces}, KIND)
+    check_playable(traces)
+    for number, speeds in enumerate(recording.repeats, start=1):
+        if len(speeds) != len(traces) or not all(speed > 0 for speed in speeds):
+            raise TraceError(f"{NOT_ONE}repeats, run {number}: each lane must have a speed above 0.")
+    pieces = recording.prompt_pieces
+    if pieces is not None and any(len(t.prompt_ids) != len(pieces) for t in traces):
+        raise TraceError(f"{NOT_ONE}prompt_pieces: there must be one for each token of the prompt.")
+    return recording
+
+
+def _trace(lane: int, data: Any) -> Trace:
+    try:
+        return trace_of(data)
+    except TraceError as error:
+        reason = str(error).removeprefix("This is not a specdemo trace: ")
+        raise TraceError(f"{NOT_ONE}lane {lane}: {reason[:240].rstrip('.')}.") from error
 
 
 def _check_values(data: Any) -> None:
@@ -191,53 +192,10 @@ def _check_values(data: Any) -> None:
             elif isinstance(value, list):
                 inner.extend(value)
             elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-                raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement. {ADVICE}")
+                raise TraceError(f"{NOT_ONE}it holds a number too large for a measurement.")
         level = inner
     if level:
-        raise TraceError(f"{NOT_ONE}its lists are nested too deeply. {ADVICE}")
-
-
-def _check_version(data: dict[str, Any]) -> None:
-    if data.get("schema") is None:
-        raise TraceError(f"{NOT_ONE}it names no schema. {ADVICE}")
-    if data["schema"] != SCHEMA:
-        raise TraceError(
-            f"This recording has schema {_short(data['schema'])}; this version reads schema {SCHEMA}. "
-            "Open it with the version of specdemo that saved it."
-        )
-
-
-def _traces(found: Any) -> list[Trace]:
-    if not isinstance(found, list) or not found:
-        raise TraceError(f"{NOT_ONE}it has no traces. {ADVICE}")
-    if len(found) > MOST_LANES:
-        raise TraceError(f"This recording has {len(found):,} lanes; at most {MOST_LANES} can be replayed.")
-    return [_trace(lane, data) for lane, data in enumerate(found, start=1)]
-
-
-def _trace(lane: int, data: Any) -> Trace:
-    try:
-        return Trace.from_json(json.dumps(data))
-    except TraceError as error:
-        reason = str(error).removeprefix("This is not a specdemo trace: ")
-        raise TraceError(f"{NOT_ONE}lane {lane}: {_short(reason.rstrip('.'), 240)}. {ADVICE}") from error
-
-
-def _validated(data: dict[str, Any]) -> Recording:
-    import pydantic
-
-    try:
-        return pydantic.TypeAdapter(Recording).validate_python(data)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(_short(part) for part in first["loc"]) or "the file"
-        raise TraceError(f"{NOT_ONE}{place}: {first['msg']}. {ADVICE}") from error
-
-
-def _short(value: Any, most: int = 40) -> str:
-    """Text of a stranger's file, cut to fit a message."""
-    text = str(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+        raise TraceError(f"{NOT_ONE}its lists are nested too deeply.")
 
 
 def _too_large(size: int) -> str:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from specdemo.errors import SettingsError, TraceError
+from specdemo.errors import TraceError
 from specdemo.metrics import Metrics, measure
+from specdemo.records import parsed, validated
 from specdemo.rounds import Round, Token
 from specdemo.server_record import ServerRecord
 from specdemo.settings import MAX_GAMMA, MAX_TREE_NODES, Settings
@@ -17,7 +18,7 @@ from specdemo.settings import MAX_GAMMA, MAX_TREE_NODES, Settings
 SCHEMA = 2
 READABLE = (1, 2)
 """Traces of schema 1 know no draft trees; nothing else is different."""
-NOT_ONE = "This is not a specdemo trace: "
+NAME = "specdemo trace"
 
 
 @dataclass(frozen=True)
@@ -94,35 +95,28 @@ class Trace:
         Raises:
             TraceError: not a trace of this schema; says where it fails.
         """
-        import pydantic
-        import pydantic_core
-
-        try:
-            data = pydantic_core.from_json(text)
-            _check_schema(data)
-            chosen = _trees_were_chosen(data)
-            trace = pydantic.TypeAdapter(Trace).validate_json(json.dumps(data) if chosen else text)
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise TraceError(f"{NOT_ONE}{place}: {first['msg']}.") from error
-        except (TypeError, ValueError, SettingsError) as error:  # TypeError: text that is no valid Unicode
-            raise TraceError(f"{NOT_ONE}{error}") from error
-        for round_ in trace.rounds:
-            _check_counts(round_)
-            _check_tree(round_)
-            _check_known(round_, here=trace.server is None)
-        return replace(trace, schema=SCHEMA, settings=_largest_tree(trace) if chosen else trace.settings)
+        return trace_of(parsed(text, NAME))
 
     def __iter__(self) -> Iterator[Round]:
         return iter(self.rounds)
 
 
-def _check_schema(data: Any) -> None:
-    """Name another version of the record, instead of the fields in which it differs."""
+def trace_of(data: Any) -> Trace:
+    """A trace from the plain data of its JSON.
+
+    Raises:
+        TraceError: not a trace of this schema; says where it fails.
+    """
     found = data.get("schema") if isinstance(data, dict) else None
-    if found is not None and found not in READABLE:
-        raise TraceError(f"This trace has schema {found!r}; this version reads schemas up to {SCHEMA}.")
+    if found is not None and found not in READABLE:  # instead of the fields in which it differs
+        raise TraceError(f"This trace has schema {found!r:.40}; this version reads schemas up to {SCHEMA}.")
+    chosen = _trees_were_chosen(data)
+    trace = validated(Trace, data, NAME)
+    for round_ in trace.rounds:
+        reason = _miscounted(round_) or _no_tree(round_) or _unknown(round_, here=trace.server is None)
+        if reason:
+            raise TraceError(f"This is not a {NAME}: rounds.{round_.index}: {reason}.")
+    return replace(trace, schema=SCHEMA, settings=_largest_tree(trace) if chosen else trace.settings)
 
 
 def _trees_were_chosen(data: Any) -> bool:
@@ -141,44 +135,44 @@ def _largest_tree(trace: Trace) -> Settings:
     return replace(trace.settings, gamma=min(depth, MAX_GAMMA), tree_nodes=nodes)
 
 
-def _check_known(round_: Round, here: bool) -> None:
-    """Refuse gaps in what ran here, and times by phase of what ran on a server."""
+def _unknown(round_: Round, here: bool) -> str | None:
+    """Gaps in what ran here, or times by phase of what ran on a server."""
     missing = [phase is None for phase in (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)]
     unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
     if here and (any(missing) or unknown):
-        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: it lacks what only a server may keep.")
-    if not here and not all(missing):
-        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: a server has no times of its phases.")
+        return "it lacks what only a server may keep"
+    return None if here or all(missing) else "a server has no times of its phases"
 
 
-def _check_counts(round_: Round) -> None:
+def _miscounted(round_: Round) -> str | None:
     """A round's counts must be those of its tokens; every figure is divided from them."""
     kinds = [token.kind for token in round_.tokens]
     accepted, drafted = kinds.count("accepted"), kinds.count("accepted") + kinds.count("rejected")
-    if (round_.accepted, round_.drafted) != (accepted, drafted):
-        raise TraceError(
-            f"{NOT_ONE}rounds.{round_.index}: it counts {round_.accepted} of "
-            f"{round_.drafted} drafted tokens as accepted, but holds {accepted} of {drafted}."
-        )
+    if (round_.accepted, round_.drafted) == (accepted, drafted):
+        return None
+    return (
+        f"it counts {round_.accepted} of {round_.drafted} drafted tokens as accepted, but holds {accepted} of "
+        f"{drafted}"
+    )
 
 
-def _check_tree(round_: Round) -> None:
-    """Refuse a draft tree that is none: each token follows one before it, and the kept ones are a path.
+def _no_tree(round_: Round) -> str | None:
+    """A draft tree that is none: each token follows one before it, and the kept ones are a path.
 
     The kept ones come first and the target's own token last; no setting drafts more or deeper.
     """
     if not round_.is_tree:
-        return
-    parents = [t.parent for t in round_.tokens]
+        return None
     kinds = [t.kind for t in round_.tokens]
-    own = len(kinds) - round_.drafted
     ordered = ["accepted"] * round_.accepted + ["rejected"] * (round_.drafted - round_.accepted)
     small = 0 < round_.drafted <= MAX_TREE_NODES and max(t.position for t in round_.tokens) <= MAX_GAMMA + 1
-    if kinds[: round_.drafted] != ordered or own > 1 or not small:
-        raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no draft tree.")
+    if kinds[: round_.drafted] != ordered or len(kinds) > round_.drafted + 1 or not small:
+        return "its tokens are no draft tree"
     depths = [0]
-    for place, (token, parent) in enumerate(zip(round_.tokens, parents, strict=True), start=1):
+    for place, token in enumerate(round_.tokens, start=1):
+        parent = token.parent
         depths.append(depths[parent] + 1 if parent is not None and 0 <= parent < place else -1)
         kept = token.kind == "rejected" or parent == min(place - 1, round_.accepted)
         if not kept or token.position != depths[-1]:
-            raise TraceError(f"{NOT_ONE}rounds.{round_.index}: its tokens are no tree with one kept path.")
+            return "its tokens are no tree with one kept path"
+    return None

@@ -7,12 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from specdemo.errors import TraceError
-from specdemo.losslessness.power import Detectable
+from specdemo.losslessness.sequential_test import Detectable
+from specdemo.records import parsed, validated
 from specdemo.settings import Settings
 
+NAME = "specdemo certificate"
 CERTIFICATE_SCHEMA = 1
 Verdict = Literal["passes", "differs", "undecided"]
 SHOWN = 12
@@ -22,7 +24,7 @@ USUALLY_ENOUGH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TokenCount:
     """How often one token came, in the plain and in the speculative runs."""
 
     id: int
@@ -42,22 +44,22 @@ class Table:
     """
 
     title: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TokenCount, ...]
     plain: int
     speculative: int
 
-    def shares(self, outcome: Outcome) -> tuple[float, float]:
+    def shares(self, outcome: TokenCount) -> tuple[float, float]:
         """The outcome's share of the plain and of the speculative tokens."""
         return outcome.plain / max(self.plain, 1), outcome.speculative / max(self.speculative, 1)
 
-    def intervals(self, outcome: Outcome) -> tuple[tuple[float, float], tuple[float, float]]:
+    def intervals(self, outcome: TokenCount) -> tuple[tuple[float, float], tuple[float, float]]:
         """95 % intervals of these two shares, as if each token were drawn by itself."""
         return wilson(outcome.plain, self.plain), wilson(outcome.speculative, self.speculative)
 
-    def most_different(self) -> Outcome | None:
+    def most_different(self) -> TokenCount | None:
         """The outcome whose shares lie furthest apart, in standard deviations of their difference."""
 
-        def apart(outcome: Outcome) -> float:
+        def apart(outcome: TokenCount) -> float:
             plain, speculative = self.shares(outcome)
             share = (outcome.plain + outcome.speculative) / (self.plain + self.speculative)
             spread = share * (1 - share) * (1 / max(self.plain, 1) + 1 / max(self.speculative, 1))
@@ -125,8 +127,8 @@ class Certificate:
                 f"{_pairs(self.runs).capitalize()} of runs {be} too few to find anything; choose at least "
                 f"{max(2 * self.runs, USUALLY_ENOUGH)}, or longer runs."
             )
-        power = f" {self._power()}" if self.detectable is not None else ""
-        return f"No difference found yet, after {self.runs:,} of {_pairs(self.budget)} of runs.{power}"
+        made = f"after {self.runs:,} of {_pairs(self.budget)} of runs"
+        return f"No difference found yet, {made}. {self._power()}".strip()
 
     @property
     def evidence_text(self) -> str:
@@ -151,20 +153,11 @@ class Certificate:
         Raises:
             TraceError: not a certificate of this schema; says where it fails.
         """
-        import pydantic
-
-        try:
-            data: Any = json.loads(text)
-            if not isinstance(data, dict) or data.get("schema") != CERTIFICATE_SCHEMA:
-                raise ValueError(f"schema: this version reads schema {CERTIFICATE_SCHEMA}")
-            fields = {name: value for name, value in data.items() if name not in ("p_value", "text")}
-            return pydantic.TypeAdapter(Certificate).validate_python(fields)
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise TraceError(f"This is not a specdemo certificate: {place}: {first['msg']}.") from error
-        except (TypeError, ValueError) as error:
-            raise TraceError(f"This is not a specdemo certificate: {error}.") from error
+        data = parsed(text, NAME)
+        if not isinstance(data, dict) or data.get("schema") != CERTIFICATE_SCHEMA:
+            raise TraceError(f"This is not a {NAME}: this version reads schema {CERTIFICATE_SCHEMA}.")
+        fields = {name: value for name, value in data.items() if name not in ("p_value", "text")}
+        return validated(Certificate, fields, NAME)
 
     def _where(self) -> str:
         table = self.tables[0]
@@ -200,7 +193,7 @@ def count_tokens(title: str, plain: Sequence[int], speculative: Sequence[int], t
     """The table of plain and speculative tokens; ``texts`` says how a token reads."""
     counts = Counter(plain), Counter(speculative)
     common = (counts[0] + counts[1]).most_common(SHOWN)
-    outcomes = [Outcome(t, texts.get(t) or f"#{t}", counts[0][t], counts[1][t]) for t, _ in common]
+    outcomes = [TokenCount(t, texts.get(t) or f"#{t}", counts[0][t], counts[1][t]) for t, _ in common]
     return Table(title, tuple(outcomes), len(plain), len(speculative))
 
 

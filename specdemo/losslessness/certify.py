@@ -1,19 +1,17 @@
-"""Is it lossless? Many short runs of both strategies with a verdict, and the greedy check of one lane."""
+"""Is sampling lossless? Many short runs of both strategies, with a verdict."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from random import Random
 
-from specdemo.errors import SettingsError, TraceError
+from specdemo.errors import SettingsError
 from specdemo.losslessness.certificate import Certificate, Table, Verdict, count_tokens
-from specdemo.losslessness.greedy_check import GreedyCheck, judge
-from specdemo.losslessness.power import detectable
-from specdemo.losslessness.scoring import EvidenceCollector, greedy_choices
-from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
+from specdemo.losslessness.scoring import EvidenceCollector
+from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale, detectable
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
@@ -76,20 +74,20 @@ def stream_certificate(
     return steps()
 
 
+@dataclass
 class Certifier:
     """A test under way. Arguments and errors are those of :func:`certify`."""
 
-    def __init__(
-        self,
-        pair: ModelPair,
-        prompt: Prompt,
-        settings: Settings,
-        runs: int = RUNS,
-        tokens: int = TOKENS,
-        error_rate: float = ERROR_RATE,
-    ) -> None:
-        _check(settings, runs, tokens, error_rate)
-        self.pair, self.budget, self.error_rate = pair, runs, error_rate
+    pair: ModelPair
+    prompt: InitVar[Prompt]
+    settings: Settings
+    runs: int = RUNS
+    tokens: int = TOKENS
+    error_rate: float = ERROR_RATE
+
+    def __post_init__(self, prompt: Prompt) -> None:
+        pair, settings, tokens = self.pair, self.settings, self.tokens
+        _check(settings, self.runs, tokens, self.error_rate)
         self.ids = encode(pair, prompt, settings.chat, [settings])
         context = pair.context_for(settings)
         if context is not None and len(self.ids) + tokens > context:
@@ -99,7 +97,6 @@ class Certifier:
                 f"{context:,}; shorten the prompt or the runs.",
             )
         self.settings = replace(settings, max_new_tokens=tokens)
-        self._plain = replace(self.settings, strategy="autoregressive")
         self._seeds = Random(settings.seed)
         self._collector: EvidenceCollector | None = None
         self._exact = pair.dtype == "float32" and pair.quantization is None
@@ -112,7 +109,7 @@ class Certifier:
     @property
     def done(self) -> bool:
         """Whether there is a verdict, or no run is left."""
-        return self._differs or self._martingale.pairs >= self.budget
+        return self._differs or self._martingale.pairs >= self.runs
 
     @property
     def _differs(self) -> bool:
@@ -128,7 +125,7 @@ class Certifier:
     def _step(self) -> None:
         if self._collector is None:
             self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
-        for traces in self._pairs(min(self._at_once, self.budget - self._martingale.pairs)):
+        for traces in self._pairs(min(self._at_once, self.runs - self._martingale.pairs)):
             plain, speculative = (self._collector.evidence(trace.token_ids) for trace in traces)
             self._evidence.append((plain, speculative))
             for trace in traces:
@@ -141,7 +138,7 @@ class Certifier:
         """That many (plain, speculative) runs; several are rows of a batch, as eight take no longer than two."""
         # Each run has a seed of its own: two runs of one seed would share their first token and be no
         # independent pair.
-        both = (self._plain, self.settings)
+        both = (replace(self.settings, strategy="autoregressive"), self.settings)
         wanted = [[replace(s, seed=self._seeds.getrandbits(62)) for s in both] for _ in range(count)]
         if count == 1:
             plain, speculative = wanted[0]
@@ -161,7 +158,7 @@ class Certifier:
             verdict="differs" if self._differs else verdict,
             settings=self.settings,
             runs=pairs,
-            budget=self.budget,
+            budget=self.runs,
             tokens=self.settings.max_new_tokens,
             evidence=self._martingale.peak,
             error_rate=self.error_rate,
@@ -179,37 +176,6 @@ class Certifier:
             [token for pair in self._evidence for token in pair[side].tokens[:most]] for side in (0, 1)
         )
         return count_tokens(title, plain, speculative, self._texts)
-
-
-def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
-    """Judge every position of a greedy lane against the target, teacher-forced: one forward over its output.
-
-    At each position the target reads the lane's own tokens before it and names its best. If all agree, the output
-    is plain greedy decoding's, by induction; and positions after a tie are judged too, which comparing two texts
-    cannot do.
-
-    Raises:
-        SettingsError: the lane sampled.
-        TraceError: it has no tokens, or is no trace.
-        PairError, PromptError: ``pair`` is no ModelPair, or cannot read the trace's prompt.
-    """
-    if not isinstance(trace, Trace):
-        raise TraceError(
-            f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
-        )
-    plain = replace(trace.settings, strategy="autoregressive")
-    encode(pair, trace.prompt_ids, lanes=[plain])  # refuses another pair, and a prompt that this one cannot read
-    if not trace.settings.greedy:
-        raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
-    if not trace.output:
-        raise TraceError("There are no tokens to check; let the lane run for at least one round.")
-    if not trace.token_ids:
-        raise TraceError(
-            "This trace has no token ids, only the text that a server sent; check a lane that has them."
-        )
-    with decoding_threads(pair):
-        best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
-    return judge(trace, best, margins)
 
 
 def _check(settings: Settings, runs: int, tokens: int, error_rate: float) -> None:

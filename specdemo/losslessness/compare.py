@@ -8,14 +8,13 @@ from typing import Literal
 from specdemo.trace import Trace
 
 Outcome = Literal["identical", "tie", "diverged", "sampled", "partial"]
+"""Of a position of a greedy lane one of the first three."""
 
 TIE_MARGIN = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.4}
 """Logits closer than this may change places by the rounding of one forward against another.
 
 A few units in the last place of a logit of size 30 to 60, which is how large a model's logits get.
 """
-COARSEST = max(TIE_MARGIN.values())
-"""For a server, whose number type is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,9 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
             return Comparison("partial", agreed, f"differs {place}; a server gives no margins, so it may be a tie")
         known = [m for m, t in zip(margins, (baseline, lane), strict=True) if t.server is None]
         margin = min(abs(m or 0.0) for m in known)
-        if lane.settings.lossless and margin <= _tie_margin(baseline, lane):
+        # A server's number type is not known.
+        rounding = max(TIE_MARGIN.values()) if len(known) < 2 else tie_margin(lane.dtype)
+        if lane.settings.lossless and margin <= rounding:
             return Comparison("tie", agreed, f"numerical tie {place}: two tokens {margin:.1g} logits apart")
     if lane.settings.lossless and baseline.settings.lossless:
         apart = f", where the best two tokens are {margin:.2g} logits apart" if agreed < shorter else ""
@@ -69,10 +70,9 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
     return Comparison("diverged", agreed, f"diverged {place}: the acceptance rule {rule} is lossy")
 
 
-def _tie_margin(baseline: Trace, lane: Trace) -> float:
-    if baseline.server or lane.server:
-        return COARSEST
-    return TIE_MARGIN.get(lane.dtype, TIE_MARGIN["float32"])
+def tie_margin(dtype: str) -> float:
+    """Logits that count as rounding for a number type."""
+    return TIE_MARGIN.get(dtype, TIE_MARGIN["float32"])
 
 
 def _texts(baseline: Trace, lane: Trace) -> Comparison:

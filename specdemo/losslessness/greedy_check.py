@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
 
-from specdemo.losslessness.compare import TIE_MARGIN
+from specdemo.errors import SettingsError, TraceError
+from specdemo.losslessness.compare import Outcome, tie_margin
+from specdemo.losslessness.scoring import greedy_choices
+from specdemo.models.pair import ModelPair
+from specdemo.runs.encode import encode
+from specdemo.runs.threads import decoding_threads
 from specdemo.trace import Trace
-
-Outcome = Literal["identical", "tie", "diverged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +84,41 @@ class GreedyCheck:
         return json.dumps({**asdict(self), "outcome": self.outcome, "text": self.text}, ensure_ascii=False)
 
 
-def judge(trace: Trace, best: Sequence[tuple[int, str]], margins: Sequence[float | None]) -> GreedyCheck:
-    """Sort the positions of a lane.
+def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
+    """Judge every position of a greedy lane against the target, teacher-forced: one forward over its output.
 
-    Args:
-        trace: of the lane.
-        best: (n) id and text of the target's best token at each position.
-        margins: (n) logits of the emitted token above the best other one.
+    At each position the target reads the lane's own tokens before it and names its best. If all agree, the output
+    is plain greedy decoding's, by induction; and positions after a tie are judged too, which comparing two texts
+    cannot do.
+
+    Raises:
+        SettingsError: the lane sampled.
+        TraceError: it has no tokens, or is no trace.
+        PairError, PromptError: ``pair`` is no ModelPair, or cannot read the trace's prompt.
     """
-    tie = TIE_MARGIN.get(trace.dtype, TIE_MARGIN["float32"])
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            f"trace: must be a specdemo.Trace, not {type(trace).__name__}; read a saved one with Trace.from_json."
+        )
+    plain = replace(trace.settings, strategy="autoregressive")
+    encode(pair, trace.prompt_ids, lanes=[plain])  # refuses another pair, and a prompt that this one cannot read
+    if not trace.settings.greedy:
+        raise SettingsError("temperature", "is above 0, so no single token is the right one; use certify instead.")
+    if not trace.output:
+        raise TraceError("There are no tokens to check; let the lane run for at least one round.")
+    if not trace.token_ids:
+        raise TraceError(
+            "This trace has no token ids, only the text that a server sent; check a lane that has them."
+        )
+    with decoding_threads(pair):
+        best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
+    tie = tie_margin(trace.dtype)
     positions = []
-    emitted = zip(trace.token_ids, trace.output, strict=True)
-    for (id_, token), (best_id, best_text), margin in zip(emitted, best, margins, strict=True):
-        outcome: Outcome = "diverged"
-        if id_ == best_id:
-            outcome = "identical"
-        elif margin is not None and -margin <= tie:
-            outcome = "tie"
-        positions.append(Position(outcome, margin, id_, token.text, best_id, best_text))
+    for token, (best_id, best_text), margin in zip(trace.output, best, margins, strict=True):
+        assert token.id is not None, "there are ids"
+        near = margin is not None and -margin <= tie
+        outcome: Outcome = "identical" if token.id == best_id else "tie" if near else "diverged"
+        positions.append(Position(outcome, margin, token.id, token.text, best_id, best_text))
     return GreedyCheck(tuple(positions), tie, trace.settings.lossless)
 
 

@@ -31,7 +31,6 @@ ROWS = 6
 LEAST_ROWS = 5 if wide_vectors() else 1
 """Fewer are filled up with zeros. With wide vectors so many rows take no longer than one and have the same sums;
 with narrow ones each row costs, so none is added."""
-DTYPES = (torch.float32, torch.bfloat16)
 
 
 class PackedLinear(nn.Linear):
@@ -86,7 +85,7 @@ def is_large(model: nn.Module) -> bool:
 @cache
 def no_product_reason(dtype: torch.dtype) -> str | None:
     """Why this torch and this processor cannot multiply with packed weights of a type; None if they can."""
-    if dtype not in DTYPES:
+    if dtype not in (torch.float32, torch.bfloat16):
         return f"no packed products of {dtype}"
     weight, x, bias = (torch.arange(n, dtype=torch.float32).sin() for n in (96 * 64, 3 * 64, 96))
     weight, x, bias = weight.view(96, 64).to(dtype), x.view(3, 64).to(dtype), bias.to(dtype)
@@ -113,7 +112,7 @@ def pack(model: PreTrainedModel | Eagle3Head) -> None:
 
 def pack_linear(linear: nn.Linear) -> nn.Linear:
     """The same layer, its weight packed and the plain one let go."""
-    linear.weight = _packed(linear.weight)
+    linear.weight = nn.Parameter(_reordered(linear.weight), requires_grad=False)
     linear.__class__ = PackedLinear
     return linear
 
@@ -133,10 +132,6 @@ def engine_name(name: str, model: nn.Module) -> str:
 def _packable(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether this is a linear layer, and nothing that only resembles one."""
     return type(module) is nn.Linear and type(module.weight) is nn.Parameter
-
-
-def _packed(weight: torch.Tensor) -> nn.Parameter:
-    return nn.Parameter(_reordered(weight), requires_grad=False)
 
 
 def _reordered(weight: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ IN_MEMORY = "in memory"
 """The name of a pair that the caller made."""
 MOST_THREADS = max(os.cpu_count() or 1, torch.get_num_threads())
 """Processors, or what ``OMP_NUM_THREADS`` says if that is more."""
-ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
+ROLL_BACK = {"full_attention", "sliding_attention", "chunked_attention"}
 """Kinds of layers whose cache can forget the last positions, as rollback needs."""
 
 
@@ -100,9 +100,7 @@ class ModelPair:
         ids = getattr(generation, "eos_token_id", None)
         if ids is None:
             ids = getattr(self.target.config.get_text_config(), "eos_token_id", None)
-        if ids is None:
-            return frozenset()
-        return frozenset([ids] if isinstance(ids, int) else ids)
+        return frozenset([ids] if isinstance(ids, int) else ids or ())
 
     @property
     def vocabulary(self) -> int:
@@ -155,39 +153,41 @@ def context_of(model: PreTrainedModel) -> int | None:
     return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
 
 
-def is_encoder_family(model_type: str) -> bool:
-    """Whether models of this type can fill in masked tokens: they decode only if they are told to."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES  # late, as below
-
-    return model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-
-
 def check_can_decode(role: str, model: PreTrainedModel) -> None:
-    from transformers import PreTrainedModel  # two seconds, so not before there is a model
+    """Refuse what is no causal language model, or cannot take its last tokens back.
+
+    Raises:
+        PairError: names the role, and says why.
+    """
+    if reason := _why_not(model):
+        raise PairError(f"{role}: {type(model).__name__} {reason}.")
+
+
+def _why_not(model: PreTrainedModel) -> str | None:
+    # Two seconds, so not before there is a model.
+    from transformers import PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     decodes = isinstance(model, PreTrainedModel) and model.can_generate()
     if not decodes or model.get_output_embeddings() is None:
-        raise PairError(
-            f"{role}: {type(model).__name__} is no causal language model of transformers; "
-            "load it with AutoModelForCausalLM."
-        )
-    if getattr(model.config, "is_decoder", True) is False and is_encoder_family(model.config.model_type):
-        raise PairError(
-            f"{role}: {type(model).__name__} is set up as an encoder, whose tokens see those behind them; choose "
-            "a decoder, or set is_decoder=True in its configuration if it was trained as one."
+        return "is no causal language model of transformers; load it with AutoModelForCausalLM"
+    # Models of these types can fill in masked tokens, and decode only if they are told to.
+    two_ways = model.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if two_ways and getattr(model.config, "is_decoder", True) is False:
+        return (
+            "is set up as an encoder, whose tokens see those behind them; choose a decoder, or set "
+            "is_decoder=True in its configuration if it was trained as one"
         )
     if getattr(model.config, "is_encoder_decoder", False):
-        raise PairError(f"{role}: {type(model).__name__} is an encoder-decoder model; choose a decoder-only one.")
+        return "is an encoder-decoder model; choose a decoder-only one"
     if "past_key_values" not in inspect.signature(model.forward).parameters:
-        raise PairError(f"{role}: {type(model).__name__} has no KV cache; choose an architecture that has one.")
+        return "has no KV cache; choose an architecture that has one"
     config = model.config.get_text_config()
     if not hasattr(config, "num_hidden_layers"):
-        raise PairError(
-            f"{role}: {type(model).__name__} is no single stack of layers; choose another architecture."
+        return "is no single stack of layers; choose another architecture"
+    if getattr(model, "_is_stateful", False) or not set(getattr(config, "layer_types", None) or ()) <= ROLL_BACK:
+        return (
+            "keeps a recurrent state that cannot be rolled back after a rejected token; choose a model with "
+            "attention only"
         )
-    layers = set(getattr(config, "layer_types", None) or ())
-    if getattr(model, "_is_stateful", False) or not layers <= ATTENTION_LAYERS:
-        raise PairError(
-            f"{role}: {type(model).__name__} keeps a recurrent state that cannot be rolled back after a "
-            "rejected token; choose a model with attention only."
-        )
+    return None

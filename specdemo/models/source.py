@@ -11,7 +11,6 @@ from huggingface_hub.utils import validate_repo_id
 from specdemo.errors import PairError
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
-PATH_BEGINNINGS = (".", "/", "~", "\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,12 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
     text = text.strip()
     if text.startswith("assets:"):
         return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"), shipped=True)
-    if text.startswith(PATH_BEGINNINGS) or is_folder(text):
-        return _folder(text)
+    if is_folder(text):
+        return ModelSource(text, folder=Path(text).expanduser().resolve())
+    if text.startswith((".", "/", "~", "\\")):
+        raise PairError(
+            f"pair: there is no folder {shorten(text)!r}; give the folder that holds the model's config.json."
+        )
     name, _, typed = text.partition("@")
     try:
         validate_repo_id(name)
@@ -56,14 +59,6 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
             "owner/name@revision or the path of a folder."
         ) from error
     return ModelSource(name, typed or revision)
-
-
-def _folder(text: str) -> ModelSource:
-    if not is_folder(text):
-        raise PairError(
-            f"pair: there is no folder {shorten(text)!r}; give the folder that holds the model's config.json."
-        )
-    return ModelSource(text, folder=Path(text).expanduser().resolve())
 
 
 def shorten(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-from specdemo.losslessness.certificate import Certificate, Outcome, Table
+from specdemo.losslessness.certificate import Certificate, Table, TokenCount
 from specdemo.losslessness.greedy_check import GreedyCheck
 from specdemo.view.templates import fill
 
@@ -63,7 +63,7 @@ def render(state: CheckState) -> str:
     )
 
 
-def bars_of(table: Table) -> list[tuple[Outcome, list[dict[str, Any]]]]:
+def bars_of(table: Table) -> list[tuple[TokenCount, list[dict[str, Any]]]]:
     """Each token with its two bars and their whiskers, in per cent of the width; the widest whisker fills it."""
     widest = max(high for outcome in table.outcomes for _, high in table.intervals(outcome))
 

@@ -16,9 +16,8 @@ from toys import TOY_PROMPT, build, no_residual, prompt_ids, toy, toy_pair
 import specdemo
 from specdemo import Certificate, ModelPair, Settings, SpecDemoError
 from specdemo.decoding import tree_acceptance
-from specdemo.losslessness.certificate import Outcome, Table, wilson
-from specdemo.losslessness.power import Detectable, detectable
-from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale
+from specdemo.losslessness.certificate import Table, TokenCount, wilson
+from specdemo.losslessness.sequential_test import Detectable, RunEvidence, TestMartingale, detectable
 from specdemo.settings import DRAFTERS, LOSSY_RULES
 from specdemo.trace import Trace
 
@@ -217,7 +216,7 @@ def test_what_cannot_be_tested_is_refused_with_a_reason(fields: dict, arguments:
 
 
 def certificate(**fields: object) -> Certificate:
-    table = Table("All", (Outcome(5, " x", 22, 31), Outcome(6, " y", 30, 30)), 100, 100)
+    table = Table("All", (TokenCount(5, " x", 22, 31), TokenCount(6, " y", 30, 30)), 100, 100)
     made = {
         "verdict": "differs",
         "settings": Settings(**WARM),

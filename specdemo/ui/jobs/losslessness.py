@@ -11,8 +11,8 @@ from threading import Event
 
 from specdemo.errors import LoadCancelled
 from specdemo.losslessness.certificate import Certificate
-from specdemo.losslessness.certify import Certifier, check_greedy
-from specdemo.losslessness.greedy_check import GreedyCheck
+from specdemo.losslessness.certify import Certifier
+from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.runs.single import open_run
