@@ -1,17 +1,16 @@
 """``python -m specdemo.bench``: every drafter of a pair against plain decoding, by domain.
 
-Of several γ each drafter takes the one that was fastest on the domain's first prompts, which do not count. On the
-others all contenders answer once, in turn; a prompt whose plain output loops does not count. A speed-up is that of
-decoding, without prefills, over all prompts of a domain; beside it stands the middle half of the prompts' ratios.
-Ratios over transformers include the prefill.
+Of several γ, and of several sizes of draft trees, each drafter takes what was fastest on the domain's first
+prompts, which do not count. On the others all contenders answer once, in turn; a prompt whose plain output loops
+does not count. Speed-ups are of decoding, without prefills; ratios over transformers include them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import median, quantiles
+from statistics import fmean, median
 from typing import Any
 
 from specdemo.analysis.repetition import loops
@@ -19,203 +18,154 @@ from specdemo.bench.contenders import (
     Contender,
     Sample,
     assisted_generate,
+    compared,
     generate,
     lookup_generate,
     ours,
-)
-from specdemo.bench.harness import (
-    Args,
-    Results,
-    columns,
-    head,
-    interleaved,
-    load,
-    median_of,
-    prompts_of,
-    run_bench,
     spread,
 )
+from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench
 from specdemo.drafters import offered_with
 from specdemo.errors import SettingsError
 from specdemo.metrics import counts_of, totals
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
+from specdemo.runs.load import load_pair
 from specdemo.settings import Settings
 
 PLAIN, GENERATE, ASSISTED, LOOKUP_GENERATE = "plain", "generate", "assisted generate", "prompt lookup of generate"
-LOOKUP = "prompt_lookup"
+OVER_TRANSFORMERS = {GENERATE: PLAIN, ASSISTED: "model", LOOKUP_GENERATE: "prompt_lookup"}
+"""What transformers has, and what of ours is compared with it."""
 
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    tuning = args.tuning if len(args.gammas) > 1 else 0
-    for option, number in {"prompts": args.prompts, "tuning": tuning or len(args.gammas) == 1}.items():
-        if number < 1:
+    for option in ("prompts", "tuning"):
+        if getattr(args, option) < 1:
             raise SettingsError(option, f"is {getattr(args, option)}; give 1 or more.")
-    pair = load(args)
-    domains = [
-        _domain(pair, name, some[:tuning], some[tuning:], args)
-        for name, some in prompts_of(args, tuning + args.prompts).items()
-    ]
-    names = [row["way"] for row in domains[0]["ways"]]
-    medians = {name: median_of(_row(domain, name)["speedup"] for domain in domains) for name in names}
-    return {
-        **head(args, pair.device, "gammas", "tuning", "tokens", "temperature"),
-        "dtype": pair.dtype,
-        "prompts": "held-out tasks" if args.corpus else "example prompts",
-        "median_speedups": medians,
-        "domains": domains,
-    }
+    pair = load_pair(args.pair)
+    prompts = prompts_of(args.corpus, args.tuning + args.prompts)
+    found = [_domain(pair, name, texts, args) for name, texts in prompts.items()]
+    return {"device": str(pair.device), "dtype": pair.dtype, "domains": found}
 
 
-def _common(args: Args) -> Settings:
-    rule = {"acceptance": "sampling"} if args.temperature else {}
-    return Settings(max_new_tokens=args.tokens, temperature=args.temperature, **rule)
-
-
-def _best_gammas(pair: ModelPair, prompts: Sequence[str], args: Args) -> dict[str, int]:
-    """Each drafter's fastest γ on these prompts; the only one where there is no choice."""
-    found = {}
-    for spec in offered_with(pair.parts):
-        ways = {gamma: ours(pair, replace(_common(args), drafter=spec.name, gamma=gamma)) for gamma in args.gammas}
-        if len(ways) == 1:
-            found[spec.name] = args.gammas[0]
-            continue
-        samples = {gamma: [decode(encode(pair, prompt)) for prompt in prompts] for gamma, decode in ways.items()}
-        found[spec.name] = max(samples, key=lambda gamma: _decode_pace(samples[gamma]))
+def candidates(pair: ModelPair, args: Args) -> dict[str, list[Settings]]:
+    """The settings of which each method takes the fastest; chains and trees of a drafter are two methods."""
+    rule = "sampling" if args.temperature else "exact"
+    base = Settings(max_new_tokens=args.tokens, temperature=args.temperature, acceptance=rule)
+    found = {PLAIN: [replace(base, strategy="autoregressive")]}
+    for drafter in offered_with(pair.parts):
+        chains = [replace(base, drafter=drafter.name, gamma=gamma) for gamma in args.gammas]
+        found[drafter.name] = chains
+        sizes = [(chain, n) for chain in chains for n in args.nodes if drafter.trees and n > chain.gamma]
+        if sizes:
+            found[f"{drafter.name}, tree"] = [replace(chain, tree_nodes=n) for chain, n in sizes]
     return found
 
 
-def _ways(pair: ModelPair, gammas: dict[str, int], args: Args) -> dict[str, Contender]:
-    """Our drafters; greedily also what transformers has to put beside them."""
-    common = _common(args)
-    ways = {PLAIN: ours(pair, replace(common, strategy="autoregressive"))}
-    for name, gamma in gammas.items():
-        ways[name] = ours(pair, replace(common, drafter=name, gamma=gamma))
-    if not args.temperature:
-        ways[GENERATE] = generate(pair, args.tokens)
-        if "model" in gammas:
-            ways[ASSISTED] = assisted_generate(pair, args.tokens, gammas["model"])
-        ways[LOOKUP_GENERATE] = lookup_generate(pair, args.tokens, gammas[LOOKUP], common.lookup_ngram)
-    return ways
+def fastest(pair: ModelPair, settings: Sequence[Settings], prompts: Sequence[str]) -> Settings:
+    """Of these settings those with the most tokens a second on these prompts."""
+    if len(settings) == 1:
+        return settings[0]
+
+    def speed(of: Settings) -> float:
+        return fmean(ours(pair, of)(encode(pair, prompt)).decode_speed or 0.0 for prompt in prompts)
+
+    return max(settings, key=speed)
 
 
-def _domain(
-    pair: ModelPair, name: str, tuning: Sequence[str], prompts: Sequence[str], args: Args
-) -> dict[str, Any]:
+def contenders(pair: ModelPair, chosen: Mapping[str, Settings]) -> dict[str, Contender]:
+    """Our methods; greedily also what transformers has to put beside them."""
+    found = {method: ours(pair, settings) for method, settings in chosen.items()}
+    tokens, lookup = chosen[PLAIN].max_new_tokens, chosen["prompt_lookup"]
+    if chosen[PLAIN].greedy:
+        found[GENERATE] = generate(pair, tokens)
+        found[LOOKUP_GENERATE] = lookup_generate(pair, tokens, lookup.gamma, lookup.lookup_ngram)
+        if "model" in chosen:
+            found[ASSISTED] = assisted_generate(pair, tokens, chosen["model"].gamma)
+    return found
+
+
+def _domain(pair: ModelPair, name: str, texts: Sequence[str], args: Args) -> dict[str, Any]:
+    tuning, prompts = texts[: args.tuning], texts[args.tuning :]
     if not prompts:
         raise SettingsError("tuning", f"{len(tuning)} prompts leave none of {name} to measure; give fewer.")
-    gammas = _best_gammas(pair, tuning, args)
-    ways = _ways(pair, gammas, args)
-    found: dict[str, list[Sample]] = {way: [] for way in ways}
+    chosen = {method: fastest(pair, some, tuning) for method, some in candidates(pair, args).items()}
+    running = contenders(pair, chosen)
+    found: dict[str, list[Sample]] = {method: [] for method in running}
     for number, prompt in enumerate(prompts):
-        turns = {way: partial(decode, encode(pair, prompt)) for way, decode in ways.items()}
-        for way, samples in interleaved(turns, 1, int(number == 0)).items():
-            found[way] += samples
-    counted = [n for n, sample in enumerate(found[PLAIN]) if not loops(sample.ids)]
-    if not counted:
+        turns = {method: partial(decode, encode(pair, prompt)) for method, decode in running.items()}
+        samples = interleaved(turns, 1, warm_up=int(number == 0))
+        plain = samples[PLAIN][0].ids
+        if len(plain) > 1 and not loops(plain):
+            for method, some in samples.items():
+                found[method] += some
+    plain_samples, greedy = found[PLAIN], chosen[PLAIN].greedy
+    if not plain_samples:
         raise SettingsError("prompts", f"the plain output of all {len(prompts)} of {name} loops; give more.")
-    found = {way: [samples[n] for n in counted] for way, samples in found.items()}
-    plain = found[PLAIN]
-    same = all(a.ids == b.ids for some in found.values() for a, b in zip(plain, some, strict=True))
+    same = all(a.ids == b.ids for some in found.values() for a, b in zip(plain_samples, some, strict=True))
     return {
         "domain": name,
-        "prompts": len(counted),
-        "looping": len(prompts) - len(counted),
-        "tokens": median(len(sample.ids) for sample in plain),
-        "identical": same if not args.temperature else None,
-        "tokens_per_second": {way: _pace(samples) for way, samples in found.items()},
-        "ways": [_figures(way, found[way], plain, gamma) for way, gamma in gammas.items()],
-        "over_generate": _over(found, GENERATE, PLAIN),
-        "over_assisted": _over(found, ASSISTED, "model"),
-        "over_lookup": _over(found, LOOKUP_GENERATE, LOOKUP),
+        "prompts": len(plain_samples),
+        "looping": len(prompts) - len(plain_samples),
+        "tokens": median(len(sample.ids) for sample in plain_samples),
+        "identical": same if greedy else None,
+        "methods": {
+            method: _figures(found[method], plain_samples, settings)
+            for method, settings in chosen.items()
+            if method != PLAIN
+        },
+        "over_transformers": {
+            theirs: compared(found[theirs], found[own], whole=True)
+            for theirs, own in OVER_TRANSFORMERS.items()
+            if theirs in found
+        },
     }
 
 
-def _figures(way: str, found: list[Sample], plain: list[Sample], gamma: int) -> dict[str, Any]:
-    traces = [sample.trace for sample in found]
-    rounds = [r for trace in traces for r in counts_of(trace.rounds)]
-    sums = totals(rounds, gamma)
-    ratios = [_decode_pace([fast]) / _decode_pace([slow]) for fast, slow in zip(found, plain, strict=True)]
-    metrics = [t.metrics(s.trace) for t, s in zip(traces, plain, strict=True)]
+def _figures(found: list[Sample], plain: list[Sample], settings: Settings) -> dict[str, Any]:
+    sums = totals([r for sample in found for r in counts_of(sample.own.rounds)], settings.gamma)
+    metrics = [sample.own.metrics(baseline.own) for sample, baseline in zip(found, plain, strict=True)]
+    costs = {name: [getattr(m, name) for m in metrics] for name in ("draft_cost", "verify_cost")}
+    known = {name: [cost for cost in some if cost is not None] for name, some in costs.items()}
     return {
-        "way": way,
-        "gamma": gamma,
-        "speedup": _decode_pace(found) / _decode_pace(plain),
-        "middle_half": quantiles(ratios, n=4)[::2] if len(ratios) > 1 else 2 * ratios,
-        "tokens_a_round": sums.mean_acceptance_length,
+        "gamma": settings.gamma,
+        "tree_nodes": settings.tree_nodes,
+        "speedup": compared(plain, found),
+        "mean_acceptance_length": sums.mean_acceptance_length,
         "per_position": sums.per_position,
-        "draft_cost": median_of(m.draft_cost for m in metrics),
-        "verify_cost": median_of(m.verify_cost for m in metrics),
+        **{name: median(some) if some else None for name, some in known.items()},
     }
 
 
-def _pace(samples: Sequence[Sample]) -> float:
-    """Tokens a second, prefill included; sampled texts of one prompt differ in length."""
-    return sum(len(s.ids) for s in samples) / sum(s.seconds for s in samples)
+OVER = {"domain": "{domain}", "prompts": "{prompts}", "looping": "{looping}", "tokens": "{tokens:.0f}"}
 
 
-def _decode_pace(samples: Sequence[Sample]) -> float:
-    """Tokens a second after the first, of ours; the usual tokens/s of this project."""
-    found = [sample.trace.metrics() for sample in samples]
-    return sum(m.emitted for m in found) / sum(m.seconds - m.ttft for m in found)
-
-
-def _over(found: dict[str, list[Sample]], slow: str, fast: str) -> float | None:
-    if slow not in found or fast not in found:
-        return None
-    return _pace(found[fast]) / _pace(found[slow])
-
-
-def _row(domain: dict[str, Any], way: str) -> dict[str, Any]:
-    return next(row for row in domain["ways"] if row["way"] == way)
-
-
-ROWS = {
-    "drafter": "{way}",
-    "domain": "{domain}",
-    "γ": "{gamma}",
-    "speed-up": spread("speedup", "middle_half"),
-    "τ": "{rate}",
-    "kept by position": "{kept}",
-    "c": "{c}",
-    "v(γ)": "{v}",
-}
-
-
-def table(results: Results) -> str:
+def table(found: Results) -> str:
     """The results for people."""
-    settings, domains = results["settings"], results["domains"]
-    rows = [_cells(row, domain["domain"]) for domain in domains for row in domain["ways"]]
-    medians = ", ".join(f"{way} {value:.2f}×" for way, value in results["median_speedups"].items())
-    lines = [
-        f"{results['pair']}, {results['dtype']}; T {settings['temperature']}, γ of {settings['gammas']}, at most "
-        f"{settings['tokens']} tokens, {results['prompts']}",
-        "",
-        columns(ROWS, sorted(rows, key=lambda row: row["way"])),
-        "",
-        f"medians over the domains: {medians}",
+    domains = found["domains"]
+    methods = {method: [d["methods"][method] for d in domains] for method in domains[0]["methods"]}
+    cells = {"domain": "{domain}"}
+    for method in methods:
+        of = f"methods[{method}]"
+        size = f", {{{of}[tree_nodes]}} tokens" if method.endswith("tree") else ""
+        cells[method] = (
+            f"{spread(f'{of}[speedup]')}, γ {{{of}[gamma]}}{size}, τ {{{of}[mean_acceptance_length]:.2f}}"
+        )
+    medians = [
+        f"{method}: {median(row['speedup']['median'] for row in rows):.2f}× in the median of the domains, "
+        f"c {median(row['draft_cost'] or 0 for row in rows):.2f}, "
+        + ", ".join(f"v({row['gamma']}) {row['verify_cost'] or 0:.2f}" for row in rows)
+        for method, rows in methods.items()
     ]
-    for d in domains:
-        if d["over_generate"] is not None:
-            others = [
-                f"plain / generate {d['over_generate']:.2f}×",
-                f"lookup / its lookup {d['over_lookup']:.2f}×",
-            ]
-            if d["over_assisted"] is not None:
-                others.append(f"draft / assisted {d['over_assisted']:.2f}×")
-            same = "same ids" if d["identical"] else "OTHER IDS"
-            looping = f" ({d['looping']} more loop)" if d["looping"] else ""
-            prompts = f"{d['prompts']} prompts{looping}"
-            lines.append(f"{d['domain']}: {prompts}, {d['tokens']:.0f} tokens, {same}; {', '.join(others)}")
-    return "\n".join(lines)
-
-
-def _cells(row: dict[str, Any], domain: str) -> dict[str, Any]:
-    """A row as text; what no round tells, such as the cost of drafts where nothing was drafted, is a dash."""
-    names = {"rate": "tokens_a_round", "c": "draft_cost", "v": "verify_cost"}
-    known = {cell: "–" if row[name] is None else f"{row[name]:.2f}" for cell, name in names.items()}
-    return {**row, **known, "domain": domain, "kept": " ".join(f"{share:.0%}" for share in row["per_position"])}
+    shown = OVER | {
+        f"{own} over {theirs}": spread(f"over_transformers[{theirs}]")
+        for theirs, own in OVER_TRANSFORMERS.items()
+        if theirs in domains[0]["over_transformers"]
+    }
+    return "\n\n".join(
+        (columns(cells, domains), "\n".join(medians), columns(shown | {"same ids": "{identical}"}, domains))
+    )
 
 
 if __name__ == "__main__":
@@ -226,10 +176,11 @@ if __name__ == "__main__":
         table,
         pair="builtin",
         gammas=[3, 5, 8],
+        nodes=[0],
         tuning=2,
         temperature=0.0,
         tokens=128,
-        prompts=20,
+        prompts=4,
         corpus=None,
         threads=1,
     )

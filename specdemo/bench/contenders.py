@@ -1,20 +1,20 @@
-"""The ways to decode a prompt greedily that benches compare, and how the speeds of two are compared."""
+"""What benches compare: ways to decode a prompt, and the paired ratios of their speeds."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from statistics import median
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-from specdemo.bench.forwards import now
+from specdemo.decoding.clock import synchronize
 from specdemo.models.pair import ModelPair
 from specdemo.runs.single import run
-from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -33,45 +33,57 @@ class Sample:
     seconds: float
     trace: Trace | None = None
 
+    @property
+    def whole_speed(self) -> float:
+        """Tokens a second, prefill included."""
+        return len(self.ids) / self.seconds
 
-Contender = Callable[[list[int]], Sample]
+    @property
+    def decode_speed(self) -> float | None:
+        """Tokens a second after the first, of ours; None of a run that ended with its first."""
+        return self.own.metrics().tokens_per_second
 
-
-@dataclass(slots=True)
-class Samples:
-    """What contenders did: ``of[contender][repeat]`` holds one sample a prompt. Speeds are of all prompts."""
-
-    of: dict[str, list[list[Sample]]] = field(default_factory=dict)
-
-    def ratios(self, slow: str, fast: str) -> list[float]:
-        """How many times faster ``fast`` is in each repeat, by total times; none without a prompt."""
-        repeats = zip(self.of[slow], self.of[fast], strict=True)
-        return [_total(s) / _total(f) for s, f in repeats if s]
-
-    def ratio(self, slow: str, fast: str) -> float | None:
-        """The median of the same over the repeats."""
-        ratios = self.ratios(slow, fast)
-        return median(ratios) if ratios else None
-
-    def tokens_per_second(self, contender: str) -> float | None:
-        """Prefill included; median over the repeats."""
-        rates = [sum(len(s.ids) for s in repeat) / _total(repeat) for repeat in self.of[contender] if repeat]
-        return median(rates) if rates else None
-
-    def traces(self, contender: str) -> list[Trace]:
-        """Of one of our contenders in the first repeat, one a prompt."""
-        return [sample.trace for sample in self.of[contender][0]]
+    @property
+    def own(self) -> Trace:
+        """The trace of one of ours."""
+        assert self.trace is not None, "it is transformers' own"
+        return self.trace
 
 
-def _total(samples: list[Sample]) -> float:
-    return sum(s.seconds for s in samples)
+Contender = Callable[[Sequence[int]], Sample]
 
 
-def ours(pair: ModelPair | ServerPair, settings: Settings) -> Contender:
-    """This project's decoding; or a server's, by the client's clock, which has the way there and back in it."""
+def compared(slow: Sequence[Sample], fast: Sequence[Sample], whole: bool = False) -> dict[str, float]:
+    """How many times as fast the samples of ``fast`` are as those of ``slow`` in their places.
 
-    def decode(ids: list[int]) -> Sample:
-        trace = run(pair, ids, settings)
+    Args:
+        whole: prefill included, as it has to be where one of the two is transformers'.
+
+    Returns:
+        ``median``, and the middle half from ``low`` to ``high``.
+    """
+    speeds = [[s.whole_speed if whole else s.decode_speed for s in some] for some in (slow, fast)]
+    ratios = [f / s for s, f in zip(*speeds, strict=True) if s and f]
+    low, high = quantiles(ratios, n=4)[::2] if len(ratios) > 1 else 2 * ratios
+    return {"median": median(ratios), "low": low, "high": high}
+
+
+def spread(name: str) -> str:
+    """The format of what :func:`compared` found, by its name in the row: ``1.76× (1.70 to 1.81)``."""
+    return f"{{{name}[median]:.2f}}× ({{{name}[low]:.2f}} to {{{name}[high]:.2f}})"
+
+
+def now(device: torch.device) -> float:
+    """Seconds of a clock, read when the device has done all that was launched."""
+    synchronize(device)
+    return time.perf_counter()
+
+
+def ours(pair: ModelPair, settings: Settings) -> Contender:
+    """This project's decoding."""
+
+    def decode(ids: Sequence[int]) -> Sample:
+        trace = run(pair, list(ids), settings)
         return Sample(trace.token_ids, trace.rounds[-1].seconds, trace)
 
     return decode
@@ -80,10 +92,10 @@ def ours(pair: ModelPair | ServerPair, settings: Settings) -> Contender:
 def generate(pair: ModelPair, max_new_tokens: int, **options: Any) -> Contender:
     """transformers' ``generate`` with further options of its own."""
 
-    def decode(ids: list[int]) -> Sample:
-        prompt = torch.tensor([ids], device=pair.device)
+    def decode(ids: Sequence[int]) -> Sample:
+        prompt = torch.tensor([list(ids)], device=pair.device)
         start = now(pair.device)
-        out = pair.target.generate(
+        out = pair.target.generate(  # type: ignore[operator]
             prompt,
             attention_mask=torch.ones_like(prompt),
             do_sample=False,
@@ -102,13 +114,15 @@ def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int) -> Conte
     By default it would begin with 20 tokens a round, stop where the draft is unsure, and adapt from run to run.
     That stands in the assistant's configuration, so every run is given a copy of its own.
     """
-    decode = generate(pair, max_new_tokens, assistant_model=pair.draft)
+    draft = pair.draft
+    assert draft is not None, "transformers drafts with one"
+    decode = generate(pair, max_new_tokens, assistant_model=draft)
     constant = {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.0}
 
-    def decode_with(ids: list[int]) -> Sample:
-        config = copy.deepcopy(pair.draft.generation_config)
+    def decode_with(ids: Sequence[int]) -> Sample:
+        config = copy.deepcopy(draft.generation_config)
         config.update(num_assistant_tokens=gamma, **constant)
-        with patch.object(pair.draft, "generation_config", config):
+        with patch.object(draft, "generation_config", config):
             return decode(ids)
 
     return decode_with

@@ -4,22 +4,24 @@ With random weights (how a draft comes to agree with its target: ``random_models
 decoding is by graphs than eagerly, and than transformers' assisted generation at equal γ, on a target of 24 layers
 × 896 and a draft of 4, in bfloat16 and in float32, where all must decode the same tokens; and what share of the
 memory's bandwidth plain decoding reaches on a bfloat16 model of 4 billion parameters. Contenders take turns, and
-every figure is a median with the least and the most. Graphs are captured in the first turn, which does not count.
+every figure is a median with the middle half. Graphs are captured in the first turn, which does not count.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Collection
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
-from specdemo.bench.contenders import Contender, Samples, assisted_generate, generate, ours
-from specdemo.bench.forwards import read_bandwidth, step_bytes
-from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, run_bench, spread, verdict
-from specdemo.bench.random_models import SEED, random_4b, random_pair
+from specdemo.bench.contenders import Contender, Sample, assisted_generate, compared, generate, now, ours, spread
+from specdemo.bench.harness import Args, Results, columns, interleaved, run_bench, verdict
+from specdemo.bench.random_models import SEED, random_model, random_pair
+from specdemo.errors import SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
@@ -28,84 +30,110 @@ PLAIN_GRAPHS, PLAIN_EAGER = "plain, graphs", "plain, eager"
 ASSISTED, GENERATE = "transformers assisted", "transformers generate"
 SLOWER_TWIN = {GRAPHS: EAGER, EAGER: PLAIN_EAGER, PLAIN_GRAPHS: PLAIN_EAGER, ASSISTED: GENERATE}
 """What a contender is compared with, over whole runs, prefill included."""
+SHAPE, DRAFT_LAYERS = "24 layers × 896", 4
 OVER_EAGER, OVER_ASSISTED, OF_BANDWIDTH = 2.0, 2.0, 0.7
 PROMPT = 64
 """Tokens before the first."""
+READ_BYTES = 4_000_000_000
+"""Read for a measurement: many times what a GPU caches, and long against a launch."""
 
 
 def contenders(pair: ModelPair, gamma: int, tokens: int) -> dict[str, Contender]:
     """All ways to decode the same number of tokens."""
-    fields = {"gamma": gamma, "max_new_tokens": tokens}
     lanes = {GRAPHS: ("speculative", "graphs"), EAGER: ("speculative", "eager")}
     lanes |= {PLAIN_GRAPHS: ("autoregressive", "graphs"), PLAIN_EAGER: ("autoregressive", "eager")}
-    return {
-        **{name: ours(pair, Settings(strategy=s, engine=e, **fields)) for name, (s, e) in lanes.items()},
-        ASSISTED: assisted_generate(pair, tokens, gamma),
-        GENERATE: generate(pair, tokens),
+    found = {
+        name: ours(pair, Settings(strategy=strategy, engine=engine, gamma=gamma, max_new_tokens=tokens))
+        for name, (strategy, engine) in lanes.items()
     }
+    if pair.draft is not None:
+        found |= {ASSISTED: assisted_generate(pair, tokens, gamma), GENERATE: generate(pair, tokens)}
+    return found
 
 
-def turns(ways: dict[str, Contender], vocabulary: int, repeats: int) -> Samples:
+def turns(running: dict[str, Contender], vocabulary: int, repeats: int) -> dict[str, list[Sample]]:
     """All contenders on one prompt of random ids."""
     generator = torch.Generator().manual_seed(SEED)
     ids = torch.randint(0, vocabulary, (PROMPT,), generator=generator).tolist()
-    found = interleaved({name: partial(decode, ids) for name, decode in ways.items()}, repeats)
-    return Samples({name: [[sample] for sample in samples] for name, samples in found.items()})
+    return interleaved({name: partial(decode, ids) for name, decode in running.items()}, repeats)
 
 
 def speculation(pair: ModelPair, gamma: int, tokens: int, repeats: int) -> dict[str, Any]:
     """Graphs against eager and against transformers on one pair."""
     samples = turns(contenders(pair, gamma, tokens), pair.vocabulary, repeats)
-    plain = samples.of[PLAIN_EAGER][0][0].ids
 
-    def figures(name: str) -> dict[str, Any]:
-        [sample] = samples.of[name][0]
-        metrics = sample.trace and sample.trace.metrics()
-        twin = SLOWER_TWIN.get(name, name)
+    def figures(name: str, found: list[Sample]) -> dict[str, Any]:
+        trace, twin = found[0].trace, SLOWER_TWIN.get(name, name)
         return {
             "contender": name,
-            "engine": sample.trace.engine if sample.trace else "",
-            "tokens_per_second": samples.tokens_per_second(name),
+            "engine": trace.engine if trace else "",
+            "tokens_per_second": median(sample.whole_speed for sample in found),
             "over": twin,
-            "ratio": samples.ratio(twin, name),
-            "spread": extremes(samples.ratios(twin, name)),
-            "acceptance_rate": metrics and metrics.acceptance_rate,
-            "identical": sample.ids == plain,
+            "ratio": compared(samples[twin], found, whole=True),
+            "acceptance_rate": trace and trace.metrics().acceptance_rate,
+            "identical": found[0].ids == samples[PLAIN_EAGER][0].ids,
         }
 
     return {
         "pair": pair.name,
         "dtype": pair.dtype,
-        "rows": [figures(name) for name in samples.of],
-        "graphs_over_assisted": samples.ratio(ASSISTED, GRAPHS),
+        "rows": [figures(name, found) for name, found in samples.items()],
+        "graphs_over_assisted": compared(samples[ASSISTED], samples[GRAPHS], whole=True),
     }
 
 
 def bandwidth_share(pair: ModelPair, tokens: int, repeats: int, bandwidth: float) -> dict[str, Any]:
     """Plain decoding by graphs and eagerly against the time of reading the weights and the cache once a token."""
-    ways = {name: way for name, way in contenders(pair, 1, tokens).items() if name in (PLAIN_GRAPHS, PLAIN_EAGER)}
-    samples = turns(ways, pair.vocabulary, repeats)
+    every = contenders(pair, 1, tokens)
+    samples = turns({name: every[name] for name in (PLAIN_GRAPHS, PLAIN_EAGER)}, pair.vocabulary, repeats)
     bound = step_bytes(pair.target, PROMPT + tokens // 2) / bandwidth
-    seconds = {name: median(s.trace.metrics().tpot for [s] in runs) for name, runs in samples.of.items()}
+    seconds = {name: median(s.own.metrics().tpot or 0.0 for s in found) for name, found in samples.items()}
     return {
         "model": pair.name,
-        "engine": samples.traces(PLAIN_GRAPHS)[0].engine,
+        "engine": samples[PLAIN_GRAPHS][0].own.engine,
         "seconds_per_token": seconds,
         "bound_seconds": bound,
         "share_of_bandwidth": {name: bound / took for name, took in seconds.items()},
     }
 
 
-def verdicts(results: Results) -> list[tuple[bool, str]]:
+def step_bytes(model: PreTrainedModel, context: int) -> int:
+    """Bytes of weights and cache that one forward behind ``context`` tokens cannot do without reading."""
+    embeddings = model.get_input_embeddings().weight
+    weights = {id(weight): weight for weight in model.parameters()}
+    if model.get_output_embeddings().weight is not embeddings:
+        weights.pop(id(embeddings), None)  # of which only the fed tokens' rows are read
+    shape = model.config
+    keys_and_values = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
+    return sum(w.nbytes for w in weights.values()) + context * keys_and_values * model.dtype.itemsize
+
+
+def read_bandwidth(device: torch.device, size: int = READ_BYTES) -> float:
+    """Bytes a second, median: of summing a large tensor or of copying it, whichever is more."""
+    numbers = torch.ones(size // 4, device=device)
+    copy = torch.empty_like(numbers)
+    return max(size / _seconds(numbers.sum, device), 2 * size / _seconds(lambda: copy.copy_(numbers), device))
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """The median of seven; the first call warms up and does not count."""
+    times = [now(device)]
+    for _ in range(8):
+        work()
+        times.append(now(device))
+    return median([after - before for before, after in pairwise(times)][1:])
+
+
+def verdicts(results: Results) -> Collection[tuple[bool, str]]:
     """What is asked of the figures, and whether they keep it. A figure counts only if graphs really ran."""
     found = []
     for speed in results["speculation"]:
         row = next(row for row in speed["rows"] if row["contender"] == GRAPHS)
-        ran, dtype, over = row["engine"] == "graphs", speed["dtype"], speed["graphs_over_assisted"]
-        found += [
-            (ran and row["ratio"] >= OVER_EAGER, f"{dtype}: {row['ratio']:.2f}× eager (at least {OVER_EAGER:g}×)"),
-            (ran and over >= OVER_ASSISTED, f"{dtype}: {over:.2f}× assisted (at least {OVER_ASSISTED:g}×)"),
-        ]
+        ran, dtype = row["engine"] == "graphs", speed["dtype"]
+        bars = {"eager": (row["ratio"], OVER_EAGER), "assisted": (speed["graphs_over_assisted"], OVER_ASSISTED)}
+        for other, (ratio, least) in bars.items():
+            over = ratio["median"]
+            found.append((ran and over >= least, f"{dtype}: {over:.2f}× {other} (at least {least:g}×)"))
         if dtype == "float32":
             same = ran and all(each["identical"] for each in speed["rows"])
             found.append((same, f"{dtype}: all contenders decode the same tokens"))
@@ -120,8 +148,8 @@ COLUMNS = {
     "": "{contender}",
     "tokens/s": "{tokens_per_second:.0f}",
     "over": "{over}",
-    "ratio": spread("ratio", "spread"),
-    "accepted": "{accepted}",
+    "ratio": spread("ratio"),
+    "accepted": "{acceptance_rate:.2f}",
     "same ids": "{identical}",
     "engine": "{engine}",
 }
@@ -131,40 +159,29 @@ def table(results: Results) -> str:
     """The results for people."""
     lines = [f"CUDA {results['cuda']}; memory {results['bandwidth'] / 1e9:,.0f} GB/s"]
     for speed in results["speculation"]:
-        rates = [row["acceptance_rate"] for row in speed["rows"]]
-        cells = ["" if rate is None else f"{rate:.2f}" for rate in rates]
-        rows = [{**row, "accepted": cell} for row, cell in zip(speed["rows"], cells, strict=True)]
-        lines += ["", f"{speed['pair']}, {speed['dtype']}", columns(COLUMNS, rows)]
+        lines += ["", f"{speed['pair']}, {speed['dtype']}", columns(COLUMNS, speed["rows"])]
     return "\n".join([*lines, "", *(verdict(*found) for found in verdicts(results))])
 
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
     if not torch.cuda.is_available():
-        sys.exit("This bench measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU.")
+        raise SpecDemoError("This measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU.")
     device = torch.device(args.device)
-    results: Results = {
-        **head(args, device, "gamma", "tokens", "repeats", "later"),
-        "cuda": torch.version.cuda,
-        "bandwidth": read_bandwidth(device),
-        "speculation": [],
-        "plain_4b": None,
-    }
+    bandwidth = read_bandwidth(device)
+    speeds = []
     for dtype in (torch.bfloat16, torch.float32):
-        pair = random_pair(device, dtype, later=args.later)
-        results["speculation"].append(speculation(pair, args.gamma, args.tokens, args.repeats))
+        pair = random_pair(SHAPE, dtype, device, DRAFT_LAYERS, args.later)
+        speeds.append(speculation(pair, args.gamma, args.tokens, args.repeats))
         del pair
+    plain = None
     if not args.small:
-        large = ModelPair(random_4b(device), None, None, name="random, of the shape of Qwen3-4B")
-        results["plain_4b"] = bandwidth_share(large, args.tokens, args.repeats, results["bandwidth"])
-    return results
-
-
-def main() -> None:
-    """Run the bench."""
-    defaults = {"device": "cuda:0", "gamma": 5, "tokens": 256, "repeats": 5, "later": 0.05}
-    run_bench("gpu", __doc__, measure, table, **defaults, small=False)
+        large = ModelPair(random_model("4B", torch.bfloat16, device), None, None, name="random, 4B")
+        plain = bandwidth_share(large, args.tokens, args.repeats, bandwidth)
+    found = {"device": str(device), "cuda": torch.version.cuda, "bandwidth": bandwidth}
+    return {**found, "speculation": speeds, "plain_4b": plain}
 
 
 if __name__ == "__main__":
-    main()
+    defaults = {"device": "cuda:0", "gamma": 5, "tokens": 256, "repeats": 5, "later": 0.05}
+    run_bench("gpu", __doc__, measure, table, **defaults, small=False)

@@ -1,4 +1,4 @@
-"""What all benches share: their options, contenders that take turns, and results as JSON and as text."""
+"""What all benches share: their options, contenders that take turns, results as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from io import StringIO
 from pathlib import Path
-from statistics import median
+from random import Random
+from string import Formatter
 from typing import Any, TypeVar
 
+import httpx
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -23,8 +28,7 @@ from rich.text import Text
 from specdemo.errors import SpecDemoError
 from specdemo.files import write_whole
 from specdemo.machine import machine_of
-from specdemo.models.pair import ModelPair, checked_threads
-from specdemo.runs.load import load_pair
+from specdemo.models.pair import checked_threads
 from specdemo.runs.prompts import by_domain
 from specdemo.training.tasks.mixture import domains, held_out_tasks
 
@@ -32,33 +36,32 @@ Args = argparse.Namespace
 Results = dict[str, Any]
 Name = TypeVar("Name")
 Value = TypeVar("Value")
-MACHINE = "{device} ({processor}), {threads} threads, torch {torch}, transformers {transformers}"
-TYPES = {"threads": int, "json": Path, "corpus": Path}
-"""Of options that may have no default; those of the others are their defaults'."""
+CPU = torch.device("cpu")
+APP = Path(__file__).resolve().parents[2] / "app.py"
+START_SECONDS = 180
+LONGEST_WORK = 3.0
+"""Seconds that a program beside what is measured works, or rests, at most."""
 HELP = {
     "browser": "Chromium's executable",
     "budget": "seconds of the advisor",
-    "checked": "drafted tokens whose verify is measured",
     "context": "tokens before those that are measured",
     "corpus": "folder of the texts of held-out tasks, which are then the prompts",
-    "drafter": "that drafts chains and trees",
-    "dtypes": "default: float32, and bfloat16 where the CPU has instructions for it",
+    "dtypes": "float32, bfloat16 or both",
     "gamma": "tokens drafted a round",
-    "gammas": "tokens drafted a round, each measured",
+    "gammas": "tokens drafted a round, each tried",
     "json": "write the results to this file",
     "later": "the factor on the target's later layers",
-    "nodes": "tokens of a tree, each measured",
+    "nodes": "tokens of draft trees, each tried; 0 for chains alone",
     "pair": "an id of the catalogue, or TARGET + DRAFT",
     "prompts": "prompts of each domain",
     "repeats": "counted runs of each contender",
-    "seconds": "that are measured",
+    "rows": "tokens of a forward",
+    "seconds": "of each flood",
     "sizes": "of Qwen3, such as 1.7B",
     "small": "without the 4B model: does it run at all?",
-    "tuning": "first prompts of each domain, on which each drafter's γ is chosen; they do not count",
-    "trials": "times that a race is repeated five times",
-    "threads": "CPU threads; default: torch's",
+    "tuning": "first prompts of each domain, on which settings are chosen; they do not count",
+    "threads": "CPU threads",
     "tokens": "new tokens of each run",
-    "warm_up": "seconds before those that count",
 }
 
 
@@ -69,50 +72,50 @@ def run_bench(
     table: Callable[[Results], str],
     **options: Any,
 ) -> None:
-    """Read the command line, measure, print the machine and the results, and write all of it as JSON.
+    """Read the command line, measure, print machine, settings and results, and write all of it as JSON.
 
     Args:
         name: the module's inside this package; empty for the package itself.
         about: the module's docstring.
-        measure: its results, from the options' values.
+        measure: its results, from the options' values; ``device`` among them, if it is not the CPU, is where.
         table: the results for people.
-        options: their defaults, beside ``--json``. A list takes one or more values, a tuple two. ``threads``, if
-            it is one number, is set before anything is measured.
+        options: their defaults, beside ``--json``; a list takes one or more values. ``threads``, if it is one
+            number, is set before anything is measured.
     """
     parser = argparse.ArgumentParser(f"python -m specdemo.bench.{name}".removesuffix("."), description=about)
     for option, default in {**options, "json": None}.items():
         flag, text = f"--{option.replace('_', '-')}", HELP.get(option)
-        if default is False:
+        if isinstance(default, bool):
             parser.add_argument(flag, action="store_true", help=text)
             continue
-        several = isinstance(default, list | tuple)
-        kind = TYPES.get(option) or (str if default is None else type(default[0] if several else default))
-        count = {list: "+", tuple: 2}.get(type(default))
-        parser.add_argument(flag, type=kind, nargs=count, default=default, help=text)
+        several = isinstance(default, list)
+        kind = str if default is None else type(default[0] if several else default)
+        parser.add_argument(flag, type=kind, nargs="+" if several else None, default=default, help=text)
     args = parser.parse_args()
+    threads = getattr(args, "threads", None)
     try:
-        threads = getattr(args, "threads", None)
-        for number in threads if isinstance(threads, list) else filter(None.__ne__, [threads]):
+        for number in threads if isinstance(threads, list) else [threads or torch.get_num_threads()]:
             checked_threads(number)
         if isinstance(threads, int):
             torch.set_num_threads(threads)
-        results = measure(args)
+        found = measure(args)
     except SpecDemoError as error:
         parser.error(str(error))
-    print(MACHINE.format(**results["machine"]), table(results), sep="\n")
-    write(args.json, results)
+    machine = machine_of(torch.device(found.pop("device", CPU)))
+    settings = {option: value for option, value in vars(args).items() if option != "json"}
+    for about_it in (machine, settings):
+        print(", ".join(f"{name} {value}" for name, value in about_it.items()))
+    print(table(found))
+    if args.json:
+        whole = {"date": date.today().isoformat(), "machine": machine, "settings": settings, **found}
+        write_whole(Path(args.json), json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
 
 
-def load(args: Args) -> ModelPair:
-    """The pair that the options name."""
-    return load_pair(args.pair, *(getattr(args, name, None) for name in ("device", "dtype")))
-
-
-def prompts_of(args: Args, count: int) -> dict[str, list[str]]:
-    """The first so many prompts of each domain: examples, or held-out tasks of ``--corpus``. None is chosen."""
-    if args.corpus is None:
+def prompts_of(corpus: str | None, count: int) -> dict[str, list[str]]:
+    """The first so many prompts of each domain: examples, or held-out tasks of a corpus. None is chosen."""
+    if corpus is None:
         return {name: [e.prompt for e in some[:count]] for name, some in by_domain().items()}
-    made = domains(args.corpus)
+    made = domains(Path(corpus))
     return {name: [task.prompt for task in held_out_tasks(name, d, count)] for name, d in made.items()}
 
 
@@ -133,22 +136,55 @@ def interleaved(
             value = contender()
             if repeat > 0:
                 found[name].append(value)
-        if label is not None and repeat > 0:
+        if label is not None:
             print(f"{label}: repeat {repeat}/{repeats}", file=sys.stderr, flush=True)
     return found
 
 
-def spin() -> None:
-    """Keep a core busy without end."""
+class _Cell(Formatter):
+    """Formats what is not known as a dash."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        return "–" if value is None else super().format_field(value, spec)
+
+
+def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table in Markdown; the first column begins at the left, the others end at the right.
+
+    Args:
+        formats: by the column's title, what ``str.format`` makes a cell of.
+        rows: the values that the formats name; None is a dash.
+    """
+    table = Table(box=box.MARKDOWN)
+    for place, title in enumerate(formats):
+        table.add_column(Text(title), justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_Cell().vformat(form, (), row)) for form in formats.values()))
+    console = Console(file=(text := StringIO()), width=1000)
+    console.print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip())
+
+
+def verdict(kept: bool, claim: str) -> str:
+    """A claim about the figures, and whether they keep it."""
+    return f"{'ok  ' if kept else 'MISS'} {claim}"
+
+
+def work_now_and_then() -> None:
+    """Keep a core busy for a while, rest for a while, without end."""
+    rng = Random(os.getpid())
     while True:
-        pass
+        until = time.monotonic() + rng.uniform(0, LONGEST_WORK)
+        while time.monotonic() < until:
+            pass
+        time.sleep(rng.uniform(0, LONGEST_WORK))
 
 
 @contextmanager
-def busy_cores(work: Callable[[], None] = spin) -> Iterator[None]:
-    """A process for each core that works beside what is measured."""
+def busy_cores() -> Iterator[None]:
+    """A process for each core that works now and then beside what is measured."""
     fresh = multiprocessing.get_context("spawn")
-    processes = [fresh.Process(target=work, daemon=True) for _ in range(os.cpu_count() or 1)]
+    processes = [fresh.Process(target=work_now_and_then, daemon=True) for _ in range(os.cpu_count() or 1)]
     for process in processes:
         process.start()
     try:
@@ -159,60 +195,29 @@ def busy_cores(work: Callable[[], None] = spin) -> Iterator[None]:
             process.join()
 
 
-def median_of(values: Iterable[float | None]) -> float | None:
-    """The median of the values that are known."""
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+@contextmanager
+def app_process(port: int, **environment: str) -> Iterator[str]:
+    """The address of the app in a process of its own, once it gives a page.
 
-
-def extremes(values: Sequence[float]) -> list[float] | None:
-    """The least and the most."""
-    return [min(values), max(values)] if values else None
-
-
-def head(args: Args, device: torch.device, *names: str, **more: Any) -> Results:
-    """What stands before the figures: the date, the machine, the pair and the settings.
-
-    Args:
-        args: the options' values.
-        device: where the models ran.
-        names: of the options that are settings.
-        more: settings that are no options.
+    ``environment``: variables beside those of this process.
     """
-    pair = {"pair": args.pair} if "pair" in args else {}
-    settings = {name: getattr(args, name) for name in names} | more
-    return {"date": date.today().isoformat(), "machine": machine_of(device), **pair, "settings": settings}
+    variables = {"GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False", **environment}
+    command = [sys.executable, str(APP)]
+    app = subprocess.Popen(command, cwd=APP.parent, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
+    try:
+        url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
+        while not _answers(url):
+            if time.monotonic() > until:
+                raise TimeoutError(f"the app gave no page at {url} within {START_SECONDS} seconds")
+            time.sleep(0.05)
+        yield url
+    finally:
+        app.terminate()
+        app.wait(30)
 
 
-def write(path: Path | None, results: Results) -> None:
-    """Write the results as JSON; None writes nothing."""
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-
-
-def spread(middle: str, ends: str) -> str:
-    """The format of a median with the least and the most, by their names, such as ``1.76× (1.70 to 1.81)``."""
-    return f"{{{middle}:.2f}}× ({{{ends}[0]:.2f}} to {{{ends}[1]:.2f}})"
-
-
-def columns(formats: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
-    """A table: the first column begins at the left, the others end at the right.
-
-    Args:
-        formats: by the column's title, what ``str.format`` makes a cell of.
-        rows: the values that the formats name.
-    """
-    table = Table(box=None, pad_edge=False)
-    for place, title in enumerate(formats):
-        table.add_column(Text(title), justify="right" if place else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(form.format(**row)) for form in formats.values()))
-    console = Console(file=StringIO(), width=1000)
-    console.print(table)
-    return console.file.getvalue().rstrip()
-
-
-def verdict(kept: bool, claim: str) -> str:
-    """A claim about the figures, and whether they keep it."""
-    return f"{'ok  ' if kept else 'MISS'} {claim}"
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).is_success
+    except httpx.HTTPError:
+        return False

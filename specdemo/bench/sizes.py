@@ -14,139 +14,119 @@ from typing import Any
 
 import torch
 
-from specdemo.bench.contenders import Contender, Sample, Samples, assisted_generate, generate, ours
-from specdemo.bench.forwards import EagerRunner, filled_runner, read_bandwidth, seconds_of, step_bytes
-from specdemo.bench.harness import Args, Results, columns, extremes, head, interleaved, run_bench, spread
-from specdemo.bench.random_models import CPU, QWEN3, packed, random_qwen3_pair
+from specdemo.bench.contenders import Contender, assisted_generate, compared, generate, now, ours, spread
+from specdemo.bench.harness import CPU, Args, Results, columns, interleaved, run_bench
+from specdemo.bench.random_models import SHAPES, pack_all, random_head, random_pair
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.errors import SpecDemoError
-from specdemo.machine import bfloat16_instructions
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
-PROMPT = list(range(100, 132))
+PROMPT = range(100, 132)
+TOKEN = 17
 
 
 def measure(args: Args) -> Results:
     """All figures as plain data."""
-    if unknown := set(args.sizes) - set(QWEN3):
-        raise SpecDemoError(f"--sizes: there is no {', '.join(sorted(unknown))}; choose from {', '.join(QWEN3)}.")
-    rows = []
-    for size in args.sizes:
-        for dtype in args.dtypes:
-            pairs = [random_qwen3_pair(size, getattr(torch, dtype)) for _ in range(2)]
-            rows += [{"size": size, "dtype": dtype, **row} for row in _measured(*pairs, args)]
-            del pairs
-    return {
-        **head(args, CPU, "tokens", "context", "gamma", "repeats"),
-        "bfloat16": bfloat16_instructions(),
-        "rows": rows,
-    }
+    if unknown := set(args.sizes) - set(SHAPES):
+        raise SpecDemoError(f"--sizes: there is no {', '.join(sorted(unknown))}; choose from {', '.join(SHAPES)}.")
+    return {"rows": [row for size in args.sizes for dtype in args.dtypes for row in _of_size(size, dtype, args)]}
 
 
-def _measured(pair: ModelPair, ours_: ModelPair, args: Args) -> list[dict[str, Any]]:
+def _of_size(size: str, dtype: str, args: Args) -> list[dict[str, Any]]:
     """One row a number of threads; what runs is opened once and takes turns over all of them."""
-    for model in (ours_.target, ours_.draft, ours_.head):
-        packed(model)
-    targets = {"as torch has it": pair.target, "packed": ours_.target}
-    runners = {weights: filled_runner(target, args.context) for weights, target in targets.items()}
+    plain, packed = (random_pair(size, getattr(torch, dtype)) for _ in range(2))
+    packed.head = random_head(packed.target)
+    pack_all(packed)
+    runners = {"as torch has it": _filled(plain, args.context), "packed": _filled(packed, args.context)}
     fields = {"gamma": args.gamma, "max_new_tokens": args.tokens}
     decoders = {
-        "plain": ours(ours_, Settings(strategy="autoregressive", **fields)),
-        "speculative": ours(ours_, Settings(**fields)),
-        "head": ours(ours_, Settings(drafter="eagle3", **fields)),
-        "generate": generate(pair, args.tokens),
-        "assisted": assisted_generate(pair, args.tokens, args.gamma),
+        "plain": ours(packed, Settings(strategy="autoregressive", **fields)),
+        "speculative": ours(packed, Settings(**fields)),
+        "head": ours(packed, Settings(drafter="eagle3", **fields)),
+        "generate": generate(plain, args.tokens),
+        "assisted": assisted_generate(plain, args.tokens, args.gamma),
     }
     before = torch.get_num_threads()
-    try:
-        return [_row(runners, decoders, threads, args) for threads in args.threads]
-    finally:
-        torch.set_num_threads(before)
+    found = []
+    for threads in args.threads:
+        torch.set_num_threads(threads)
+        about = {"size": size, "dtype": dtype, "threads": threads}
+        found.append(about | {"weights": _forwards(runners, args)} | _runs(decoders, args.repeats))
+    torch.set_num_threads(before)
+    return found
 
 
-def _row(
-    runners: dict[str, EagerRunner], decoders: dict[str, Contender], threads: int, args: Args
-) -> dict[str, Any]:
-    torch.set_num_threads(threads)
-    forwards = {(name, n): partial(seconds_of, runner, n) for name, runner in runners.items() for n in args.rows}
-    forwards["bandwidth", 0] = partial(read_bandwidth, CPU)
-    seconds = interleaved(forwards, args.repeats, label=f"forwards, {threads} threads")
-    weights = {}
-    for name, runner in runners.items():
-        steps = seconds[name, 1]
-        size = step_bytes(runner.model, args.context)
-        shares = [size / s / b for s, b in zip(steps, seconds["bandwidth", 0], strict=True)]
-        weights[name] = {
-            "engine": runner.engine,
-            "seconds": {n: median(seconds[name, n]) for n in args.rows},
-            "v": {n: median(c / s for c, s in zip(seconds[name, n], steps, strict=True)) for n in args.rows},
-            "of_bandwidth": median(shares),
-        }
-    decoded = {name: partial(_one_prompt, decode) for name, decode in decoders.items()}
-    runs = Samples(interleaved(decoded, args.repeats, label=f"runs, {threads} threads"))
-    plain, draft, head_ = (runs.traces(name)[0] for name in ("plain", "speculative", "head"))
-    figures = draft.metrics(plain)
+def _filled(pair: ModelPair, context: int) -> EagerRunner:
+    runner = EagerRunner(pair.target)
+    runner.forward([TOKEN] * context)
+    return runner
+
+
+def seconds_of(runner: EagerRunner, count: int) -> float:
+    """The time of a forward of ``count`` tokens, with the logits of all; the runner is as before."""
+    length, began = runner.length, now(CPU)
+    runner.forward([TOKEN] * count, keep=count)
+    took = now(CPU) - began
+    runner.rollback_to(length)
+    return took
+
+
+def _forwards(runners: dict[str, EagerRunner], args: Args) -> dict[str, Any]:
+    turns = {(name, n): partial(seconds_of, runner, n) for name, runner in runners.items() for n in args.rows}
+    found = interleaved(turns, args.repeats, label="forwards")
+    seconds = {form: median(times) for form, times in found.items()}
     return {
-        "threads": threads,
-        "weights": weights,
-        "tokens_per_second": {name: runs.tokens_per_second(name) for name in decoders},
-        **_compared(runs, "speedup", "plain", "speculative"),
-        **_compared(runs, "over_generate", "generate", "plain"),
-        **_compared(runs, "over_assisted", "assisted", "speculative"),
-        "acceptance_rate": figures.acceptance_rate,
-        "draft_cost": figures.draft_cost,
-        "head_cost": head_.metrics(plain).draft_cost,
-        "verify_cost": figures.verify_cost,
-        "other_share": figures.other_share,
-        "identical": len({tuple(repeats[0][0].ids) for repeats in runs.of.values()}) == 1,
+        name: {
+            "engine": runner.engine,
+            "seconds": {n: seconds[name, n] for n in args.rows},
+            "v": {n: seconds[name, n] / seconds[name, min(args.rows)] for n in args.rows},
+        }
+        for name, runner in runners.items()
     }
 
 
-def _compared(runs: Samples, name: str, slow: str, fast: str) -> dict[str, Any]:
-    return {name: runs.ratio(slow, fast), f"{name}_spread": extremes(runs.ratios(slow, fast))}
-
-
-def _one_prompt(decode: Contender) -> list[Sample]:
-    return [decode(PROMPT)]
+def _runs(decoders: dict[str, Contender], repeats: int) -> dict[str, Any]:
+    runs = interleaved({name: partial(decode, PROMPT) for name, decode in decoders.items()}, repeats, label="runs")
+    plain, draft, head = (runs[name][0].own for name in ("plain", "speculative", "head"))
+    figures = draft.metrics(plain)
+    return {
+        "tokens_per_second": {name: median(s.whole_speed for s in found) for name, found in runs.items()},
+        "speedup": compared(runs["plain"], runs["speculative"], whole=True),
+        "over_generate": compared(runs["generate"], runs["plain"], whole=True),
+        "over_assisted": compared(runs["assisted"], runs["speculative"], whole=True),
+        "acceptance_rate": figures.acceptance_rate,
+        "draft_cost": figures.draft_cost,
+        "head_cost": head.metrics(plain).draft_cost,
+        "verify_cost": figures.verify_cost,
+        "identical": len({tuple(found[0].ids) for found in runs.values()}) == 1,
+    }
 
 
 NAMES = {"size": "{size}", "dtype": "{dtype}", "threads": "{threads}"}
 SPEEDS = NAMES | {
-    "plain": "{tokens_per_second[plain]:.2f}",
-    "speculative": "{tokens_per_second[speculative]:.2f}",
-    "speed-up": spread("speedup", "speedup_spread"),
-    "plain/generate": spread("over_generate", "over_generate_spread"),
-    "spec/assisted": spread("over_assisted", "over_assisted_spread"),
+    "plain / `generate`": spread("over_generate"),
+    "speculative / assisted `generate`": spread("over_assisted"),
+    "speculative / plain": spread("speedup"),
     "accepted": "{acceptance_rate:.2f}",
     "c": "{draft_cost:.2f}",
     "c of the head": "{head_cost:.2f}",
-    "v": "{verify_cost:.2f}",
-    "other": "{other_share:.1%}",
-    "identical": "{identical}",
+    "v(γ)": "{verify_cost:.2f}",
+    "same ids": "{identical}",
 }
 
 
 def table(found: Results) -> str:
-    """The results for people."""
-    settings = found["settings"]
-    steps = [
-        {**row, **figures, "kind": kind, "ms": {n: 1e3 * s for n, s in figures["seconds"].items()}}
+    """The results for people: milliseconds of forwards, and v of the largest; then whole runs."""
+    forwards = [
+        {**row, **of, "kind": kind, "ms": {n: 1e3 * s for n, s in of["seconds"].items()}}
         for row in found["rows"]
-        for kind, figures in row["weights"].items()
+        for kind, of in row["weights"].items()
     ]
-    counts = steps[0]["ms"]
-    forwards = NAMES | {"weights": "{kind}", **{f"{n} tokens": f"{{ms[{n}]:.0f}}" for n in counts}}
-    forwards |= {f"v({n - 1})": f"{{v[{n}]:.2f}}" for n in counts if n > 1} | {"bandwidth": "{of_bandwidth:.0%}"}
-    return "\n".join(
-        (
-            f"random Qwen3 shapes; bfloat16 instructions: {found['bfloat16'] or 'none'}; γ = {settings['gamma']}, "
-            f"{settings['tokens']} tokens, medians of {settings['repeats']} interleaved repeats",
-            "milliseconds of a forward",
-            columns(forwards, steps),
-            "tokens a second",
-            columns(SPEEDS, found["rows"]),
-        )
-    )
+    counts = list(forwards[0]["ms"])
+    cells = NAMES | {"weights": "{kind}", **{f"{n} tokens": f"{{ms[{n}]:.0f}}" for n in counts}}
+    cells |= {f"v({n - 1})": f"{{v[{n}]:.2f}}" for n in counts if n > 1}
+    return f"{columns(cells, forwards)}\n\n{columns(SPEEDS, found['rows'])}"
 
 
 if __name__ == "__main__":
@@ -155,7 +135,7 @@ if __name__ == "__main__":
         __doc__,
         measure,
         table,
-        sizes=["0.6B", "1.7B"],
+        sizes=["0.6B"],
         dtypes=["float32", "bfloat16"],
         threads=[1, 2],
         rows=[1, 2, 6, 9],

@@ -1,88 +1,142 @@
-"""The bench by domain: what each keeps, by domain, and what is put beside it."""
+"""The benches: what is compared decodes the same tokens, and figures follow from what was timed."""
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from corpus_files import write_corpus
+from toys import endless_pair
 
 from specdemo.bench import __main__ as by_domain
-from specdemo.bench.contenders import Sample
-from specdemo.errors import SettingsError
+from specdemo.bench import sizes
+from specdemo.bench.contenders import Sample, assisted_generate, compared, generate, lookup_generate
+from specdemo.bench.harness import columns, interleaved, run_bench
+from specdemo.bench.random_models import SHAPES
+from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
-from specdemo.runs.encode import encode
 
-OPTIONS = {"pair": "a toy", "gammas": [3], "tuning": 2, "tokens": 12, "prompts": 2, "threads": 1}
+DRAFTERS = {"model", "prompt_lookup", "early_exit"}
 
 
-def test_every_drafter_is_held_against_plain_decoding(
-    text_pair: ModelPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def on_toys(text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Benches of pairs run on a toy."""
+    monkeypatch.setattr(by_domain, "load_pair", lambda name: text_pair)
+    return monkeypatch
+
+
+def args(**changed: object) -> Namespace:
+    common = {"pair": "a toy", "gammas": [3], "nodes": [0], "tuning": 1, "tokens": 12, "prompts": 2}
+    return Namespace(**{**common, "temperature": 0.0, "corpus": None, **changed})
+
+
+def test_every_drafter_is_compared_with_plain_decoding(on_toys: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Guards the comparison: the same ids everywhere, shares that fall with the position, all domains."""
-    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
-    args = by_domain.Args(**OPTIONS, temperature=0.0, corpus=write_corpus(tmp_path))
-    found = by_domain.measure(args)
+    found = by_domain.measure(args(corpus=write_corpus(tmp_path), gammas=[2, 3], nodes=[4]))
     assert {d["domain"] for d in found["domains"]} == {"chat", "stories", "data", "arithmetic", "code", "edit"}
-    assert all(d["identical"] and d["over_assisted"] > 0 for d in found["domains"])
     for domain in found["domains"]:
-        assert {row["way"] for row in domain["ways"]} == {"model", "prompt_lookup", "early_exit"}
-        for row in domain["ways"]:
+        assert domain["identical"]
+        assert domain["over_transformers"].keys() == set(by_domain.OVER_TRANSFORMERS)
+        assert domain["methods"].keys() == DRAFTERS | {"model, tree", "early_exit, tree"}
+        for name, row in domain["methods"].items():
             assert sorted(row["per_position"], reverse=True) == row["per_position"]
-            assert row["tokens_a_round"] == pytest.approx(1 + sum(row["per_position"]), abs=0.5)
-    assert "prompt_lookup" in by_domain.table(found)
+            assert row["tree_nodes"] == (4 if "tree" in name else 0)
+            assert row["speedup"]["low"] <= row["speedup"]["median"] <= row["speedup"]["high"]
+    assert "plain over generate" in by_domain.table(found)
 
 
-def test_each_drafter_takes_the_gamma_that_was_fastest_on_other_prompts(
-    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_chosen_on_other_prompts(on_toys: pytest.MonkeyPatch, text_pair: ModelPair) -> None:
     """Guards a speed-up against a γ that was chosen on the prompts it is told of."""
-    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
-    some = ("a hat", "two hats", "three hats", "four")
-    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: dict.fromkeys("ab", some[:count]))
-    tuned, real = [], by_domain._decode_pace
+    on_toys.setattr(by_domain, "prompts_of", lambda corpus, count: {"a": [f"{n} hats" for n in range(count)]})
+    chosen_on: list[tuple[str, ...]] = []
 
-    def pace(samples: list[Sample]) -> float:
-        tuned.append([list(sample.trace.prompt_ids) for sample in samples])
-        return real(samples) * (10 if samples[0].trace.settings.gamma == 4 else 1)
+    def fastest(pair: ModelPair, some: list, prompts: list[str]) -> object:
+        chosen_on.append(tuple(prompts))
+        return some[-1]
 
-    monkeypatch.setattr(by_domain, "_decode_pace", pace)
-    args = by_domain.Args(**{**OPTIONS, "gammas": [2, 4], "tuning": 1}, temperature=0.0, corpus=None)
-    for domain in by_domain.measure(args)["domains"]:
-        assert {row["gamma"] for row in domain["ways"]} == {4}
-        assert domain["prompts"] == 2
-    assert tuned[:6] == 6 * [[encode(text_pair, "a hat")]]  # three drafters, two γ
-    assert all(encode(text_pair, "a hat") not in asked for asked in tuned[6:12])
-    args.tuning, args.prompts = 4, 1
-    with pytest.raises(SettingsError, match="leave none of"):
-        by_domain.measure(args)
+    on_toys.setattr(by_domain, "fastest", fastest)
+    on_toys.setattr(by_domain, "encode", lambda pair, prompt: [40, 41, ord(prompt[0])])
+    (domain,) = by_domain.measure(args(gammas=[2, 4], tuning=2, temperature=0.8, prompts=1))["domains"]
+    assert {row["gamma"] for row in domain["methods"].values()} == {4}
+    assert set(chosen_on) == {("0 hats", "1 hats")}
+    assert domain["prompts"] == 1
+    assert (domain["identical"], domain["over_transformers"]) == (None, {}), "texts are drawn anew"
+    with pytest.raises(SettingsError, match="give 1 or more"):
+        by_domain.measure(args(tuning=0))
+    on_toys.setattr(by_domain, "prompts_of", lambda corpus, count: {"a": ["a hat"]})
+    with pytest.raises(SettingsError, match="leave none of a"):
+        by_domain.measure(args())
 
 
-def test_prompts_whose_plain_output_loops_do_not_count(
-    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
-    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: {"a": ["a hat", "two hats"]})
+def test_the_fastest_settings_are_those_with_the_most_tokens_a_second(on_toys: pytest.MonkeyPatch) -> None:
+    on_toys.setattr(by_domain, "encode", lambda pair, prompt: prompt)
+    speeds = {("slow", "a"): 3, ("slow", "b"): 1, ("fast", "a"): 2, ("fast", "b"): 4}
+    on_toys.setattr(by_domain, "ours", lambda pair, of: lambda ids: SimpleNamespace(decode_speed=speeds[of, ids]))
+    assert by_domain.fastest(None, ["slow", "fast"], ["a", "b"]) == "fast"
+
+
+def test_prompts_whose_plain_output_loops_do_not_count(on_toys: pytest.MonkeyPatch) -> None:
+    on_toys.setattr(by_domain, "prompts_of", lambda corpus, count: {"a": ["a hat", "two hats", "three"]})
     seen: list[list[int]] = []
-    monkeypatch.setattr(by_domain, "loops", lambda ids: seen.append(ids) or len(seen) == 1)
-    args = by_domain.Args(**{**OPTIONS, "tuning": 0}, temperature=0.0, corpus=None)
-    found = by_domain.measure(args)
-    (domain,) = found["domains"]
-    assert (domain["prompts"], domain["looping"]) == (1, 1)
-    assert domain["tokens"] == len(seen[1])
-    assert "1 prompts (1 more loop)" in by_domain.table(found)
-    monkeypatch.setattr(by_domain, "loops", lambda ids: True)
+    on_toys.setattr(by_domain, "loops", lambda ids: seen.append(ids) or len(seen) == 1)
+    (domain,) = by_domain.measure(args())["domains"]
+    assert (domain["prompts"], domain["looping"], domain["tokens"]) == (1, 1, len(seen[1]))
+    on_toys.setattr(by_domain, "loops", lambda ids: True)
     with pytest.raises(SettingsError, match="all 2 of a loops; give more"):
-        by_domain.measure(args)
+        by_domain.measure(args())
 
 
-def test_sampled_runs_have_nothing_of_transformers_beside_them(
-    text_pair: ModelPair, monkeypatch: pytest.MonkeyPatch
+def test_contenders_take_turns_and_ratios_are_of_pairs() -> None:
+    """Guards every figure: the first turn does not count, and each ratio is of one turn."""
+    order: list[str] = []
+
+    def running(name: str) -> Sample:
+        order.append(name)
+        return Sample([1], float(len(order)))
+
+    found = interleaved({"a": lambda: running("a"), "b": lambda: running("b")}, 2)
+    assert order == ["a", "b"] * 3
+    assert compared(found["b"], found["a"], whole=True)["median"] == pytest.approx((4 / 3 + 6 / 5) / 2)
+    assert columns({"name": "{name}", "c": "{c:.2f}"}, [{"name": "a", "c": None}]).endswith("| a    | – |")
+
+
+def test_what_transformers_learned_from_a_run_is_undone() -> None:
+    """Guards the comparison with its defaults, which change the assistant's configuration as they go."""
+    pair = endless_pair("llama")
+    before = pair.draft.generation_config.to_dict()
+    plain = generate(pair, 12)([20, 21, 22]).ids
+    assert assisted_generate(pair, 12, 3)([20, 21, 22]).ids == plain
+    assert lookup_generate(pair, 12, 4, 2)([20, 21, 22]).ids == plain
+    assert pair.draft.generation_config.to_dict() == before
+
+
+@pytest.mark.parametrize(("default", "words"), [(1, ["99999"]), ([1], ["1", "99999"])], ids=["one", "several"])
+def test_a_bench_tells_what_is_wrong_in_a_line(
+    default: object, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Texts are drawn anew then, so speeds are compared, not ids."""
-    monkeypatch.setattr(by_domain, "load", lambda args: text_pair)
-    monkeypatch.setattr(by_domain, "prompts_of", lambda args, count: {"a": ["a hat"][:count]})
-    found = by_domain.measure(by_domain.Args(**{**OPTIONS, "prompts": 1}, temperature=0.8, corpus=None))
-    assert all(d["identical"] is None and d["over_generate"] is None for d in found["domains"])
-    assert found["median_speedups"].keys() == {"model", "prompt_lookup", "early_exit"}
-    by_domain.table(found)
+    """Guards against a stack trace, or a process that OpenMP ends, for a number typed wrong."""
+    monkeypatch.setattr("sys.argv", ["bench", "--threads", *words])
+    with pytest.raises(SystemExit) as ended:
+        run_bench("sizes", None, lambda args: pytest.fail("nothing may be measured"), str, threads=default)
+    assert ended.value.code == 2
+    assert "error: threads: must be a whole number from 1 to " in capsys.readouterr().err
+
+
+def test_sizes_compares_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "tiny", (8, 128, 2, 1, 128, 256, 1000, True))
+    monkeypatch.setattr("specdemo.models.packing.LEAST_PARAMETERS", 1)
+    fields = {"dtypes": ["float32"], "threads": [1], "rows": [1, 6], "gamma": 5, "context": 8, "tokens": 8}
+    with pytest.raises(SpecDemoError, match=r"no 0\.1B; choose from"):
+        sizes.measure(Namespace(sizes=["0.1B"]))
+    found = sizes.measure(Namespace(sizes=["tiny"], repeats=2, **fields))
+    (row,) = found["rows"]
+    assert {name: of["engine"] for name, of in row["weights"].items()} == {
+        "as torch has it": "direct",
+        "packed": "direct, packed weights",
+    }
+    assert row["identical"]
+    assert row["head_cost"] > 0
+    assert "c of the head" in sizes.table(found)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 from tape import Taped
+from toys import build
 
 from specdemo.bench import gpu
-from specdemo.bench.contenders import Sample
-from specdemo.bench.random_models import random_pair
+from specdemo.bench.random_models import SHAPES, random_pair
 from specdemo.decoding.engines import graph_capture, graph_pool
+from specdemo.errors import SpecDemoError
 from specdemo.models.pair import ModelPair
 
-SHAPE = {"layers": 6, "draft_layers": 2, "width": 32, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 128}
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "tiny", (6, 32, 4, 2, 8, 48, 128, False))
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def taped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(later: float = 0.05) -> ModelPair:
-    return random_pair(CPU, torch.float32, **SHAPE, later=later)
+    return random_pair("tiny", torch.float32, later=later)
 
 
 def test_the_draft_is_the_targets_first_layers_in_memory_of_its_own() -> None:
@@ -59,22 +62,6 @@ def test_all_contenders_decode_the_same_number_of_tokens_by_the_engines_they_nam
         assert len(decode([1, 2, 3]).ids) == 16
 
 
-def test_contenders_take_turns_and_the_first_does_not_count() -> None:
-    order = []
-
-    def way(name: str) -> object:
-        def decode(ids: list[int]) -> Sample:
-            order.append(name)
-            return Sample([1], float(len(order)))
-
-        return decode
-
-    samples = gpu.turns({"a": way("a"), "b": way("b")}, 9, 2)
-    assert order == ["a", "b"] * 3
-    assert samples.ratios("b", "a") == [4 / 3, 6 / 5]
-    assert samples.ratio("b", "a") == pytest.approx((4 / 3 + 6 / 5) / 2)
-
-
 def test_the_bandwidth_bound_is_the_time_of_reading_everything_once(taped: None) -> None:
     """Guards the share: what is measured per token, without the prefill, against weights and cache."""
     found = gpu.bandwidth_share(small(), 8, 1, 1e9)
@@ -83,6 +70,18 @@ def test_the_bandwidth_bound_is_the_time_of_reading_everything_once(taped: None)
     assert found["bound_seconds"] == pytest.approx((4 * weights + (gpu.PROMPT + 4) * token) / 1e9)
     for name, took in found["seconds_per_token"].items():
         assert found["share_of_bandwidth"][name] == pytest.approx(found["bound_seconds"] / took)
+
+
+def test_a_tied_head_is_read_whole_and_once() -> None:
+    model = build("llama")
+    model.config.head_dim = 8
+    model.lm_head.weight = model.model.embed_tokens.weight
+    assert gpu.step_bytes(model, 0) == 4 * sum(p.numel() for p in model.parameters())
+
+
+def test_read_bandwidth_is_a_rate_of_a_memory() -> None:
+    """Guards units: no machine reads below 0.1 or above 100,000 GB/s."""
+    assert 1e8 < gpu.read_bandwidth(CPU, 64_000_000) < 1e14
 
 
 def test_a_figure_counts_only_if_graphs_really_ran(taped: None) -> None:
@@ -94,7 +93,7 @@ def test_a_figure_counts_only_if_graphs_really_ran(taped: None) -> None:
         "cuda": None,
     }
     speed, plain = results["speculation"][0], results["plain_4b"]
-    speed["graphs_over_assisted"] = speed["rows"][0]["ratio"] = 2.5
+    speed["graphs_over_assisted"] = speed["rows"][0]["ratio"] = {"median": 2.5, "low": 2.0, "high": 3.0}
     assert [kept for kept, _ in gpu.verdicts(results)] == [True] * 4
     assert gpu.table(results).count("\nok  ") == 4
     speed["rows"][0]["engine"] = plain["engine"] = "eager: why"
@@ -102,10 +101,6 @@ def test_a_figure_counts_only_if_graphs_really_ran(taped: None) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["gpu"])
-    with pytest.raises(SystemExit) as ended:
-        gpu.main()
-    assert ended.value.code == (
-        "This bench measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU."
-    )
+def test_without_a_gpu_it_says_so() -> None:
+    with pytest.raises(SpecDemoError, match="measures a GPU, and torch finds none"):
+        gpu.measure(gpu.Args())
