@@ -23,9 +23,12 @@ costs = st.floats(0, 1)
 verifies = st.floats(1, 4)
 
 
-@given(shares, gammas)
-def test_equal_acceptance_at_every_position_is_leviathans_formula(alpha: float, gamma: int) -> None:
-    assert tokens_per_round([alpha] * gamma) == pytest.approx(expected_tokens(alpha, gamma))
+@given(shares, gammas, costs)
+def test_equal_acceptance_at_every_position_is_leviathans_formula(alpha: float, gamma: int, c: float) -> None:
+    tokens = tokens_per_round([alpha] * gamma)
+    assert tokens == pytest.approx(expected_tokens(alpha, gamma))
+    assert leviathan_speedup(alpha, gamma, c) == pytest.approx(expected_speedup(tokens, gamma, c, 1.0))
+    assert expected_speedup(3.0, 4, 0.1, 1.1) == pytest.approx(2.0), "by hand: γ and c are not swapped"
 
 
 @given(st.lists(shares, min_size=1, max_size=16), st.data())
@@ -80,10 +83,3 @@ def test_the_prediction_agrees_with_runs_that_are_played_to_their_end() -> None:
     measured = emitted * (1 + plain_overhead) / spent
     assert predicted_speedup(kept, rounds, c, v, overhead, plain_overhead) == pytest.approx(measured, rel=0.01)
     assert expected_speedup(tokens_per_round(kept), 4, c, v) > 1.01 * measured  # what the two terms are for
-
-
-@given(shares, gammas, costs)
-def test_leviathans_speedup_is_ours_with_one_alpha_and_a_free_check(alpha: float, gamma: int, c: float) -> None:
-    assert leviathan_speedup(alpha, gamma, c) == pytest.approx(
-        expected_speedup(tokens_per_round([alpha] * gamma), gamma, c, 1.0)
-    )

@@ -21,10 +21,9 @@ def test_a_real_trace_survives_json() -> None:
     trace = specdemo.run(endless_pair("llama"), prompt_ids(5), settings)
     again = Trace.from_json(trace.to_json())
     assert again == trace
-    assert again.token_ids == trace.token_ids
-    assert again.text == trace.text
     assert again.metrics() == trace.metrics()
-    assert again.complete
+    with pytest.raises(ValueError, match="JSON"):  # NaN is none
+        replace(trace, rounds=(replace(trace.rounds[0], seconds=float("nan")),)).to_json()
 
 
 def valid() -> dict:
@@ -32,57 +31,26 @@ def valid() -> dict:
 
 
 @pytest.mark.parametrize(
-    "garbage", ["", "nonsense", "null", "[]", "{}", '{"settings": {}}', "[" * 100_000, "\ud800"]
-)
-def test_garbage_is_refused_with_a_message(garbage: str) -> None:
-    """Guards the upload box: any file may be dropped there."""
-    with pytest.raises(TraceError, match="not a specdemo trace") as caught:
-        Trace.from_json(garbage)
-    assert len(str(caught.value)) < 400
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("text", "said"),
     [
-        ("rounds.1.tokens.0.kind", "guessed", r"rounds\.1\.tokens\.0\.kind"),
-        ("settings", None, "settings"),
-        ("prompt_ids", None, "prompt_ids"),
-        ("rounds", None, "rounds"),
-        ("schema", 3, r"schema 3.*schemas up to 2"),
-        ("rounds.1.accepted", 15, "counts 15 of"),  # must be no index error later
-        ("settings.gamma", 99, "gamma"),
-        ("settings.temperature", -1.0, "temperature"),
+        *(
+            (text, "not a specdemo trace")
+            for text in ("", "nonsense", "null", "[]", "{}", "[" * 100_000, "\ud800")
+        ),
+        ({"settings": None}, "settings"),
+        ({"prompt_ids": None}, "prompt_ids"),
+        ({"rounds": None}, "rounds"),
+        ({"rounds": None, "schema": 3, "lanes": []}, r"schema 3.*schemas up to 2"),  # of a newer version
+        ({"settings": {"gamma": 99}}, "gamma"),  # a bad setting is the file's fault
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(place: str, value: object, said: str) -> None:
-    """Guards the message, and callers that catch TraceError around a file: a bad setting is the file's fault."""
-    data = valid()
-    *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
-    inner = data
-    for part in path:
-        inner = inner[part]
-    if value is None:
-        del inner[last]
-    else:
-        inner[last] = value
-    with pytest.raises(TraceError, match=said):
-        Trace.from_json(json.dumps(data))
-
-
-def test_another_schema_with_other_fields_is_still_named_as_such() -> None:
-    """Guards the message for a real newer trace, whose fields differ: 'schema 3', not 'field required'."""
-    data = {**valid(), "schema": 3, "lanes": []}
-    del data["rounds"]
-    with pytest.raises(TraceError, match="schema 3"):
-        Trace.from_json(json.dumps(data))
-
-
-def test_not_a_number_never_enters_the_json() -> None:
-    """Guards readers in other languages: NaN is no JSON."""
-    trace = Trace.from_json(json.dumps(valid()))
-    first = replace(trace.rounds[0], seconds=float("nan"))
-    with pytest.raises(ValueError, match="JSON"):
-        replace(trace, rounds=(first,)).to_json()
+def test_what_is_no_trace_is_refused_with_a_message(text: str | dict, said: str) -> None:
+    """Guards files of strangers, and callers that catch TraceError around a file."""
+    if isinstance(text, dict):
+        text = json.dumps({key: value for key, value in {**valid(), **text}.items() if value is not None})
+    with pytest.raises(TraceError, match=said) as caught:
+        Trace.from_json(text)
+    assert len(str(caught.value)) < 400
 
 
 def test_an_unfinished_trace_says_so() -> None:

@@ -101,41 +101,32 @@ def test_what_is_said_to_be_caught_99_times_of_100_is_caught() -> None:
 
     caught = sum(pairs_until(draws, law, 60, 0.01, exact=True) is not None for _ in range(100))
     assert caught >= binom.ppf(0.001, 100, 0.98)
-
-
-def test_longer_and_stricter_tests_promise_what_they_should() -> None:
-    """More pairs find smaller faults, a smaller error rate larger ones, too few find nothing."""
-    draws = np.random.default_rng(4)
-    runs = [toy_run(draws, lambda p, q: p) for _ in range(120)]
-    shares = [
-        detectable(runs, pairs, rate, exact=True).share for pairs, rate in ((300, 0.01), (100, 0.01), (100, 0.001))
-    ]
+    tests = ((300, 0.01), (100, 0.01), (100, 0.001))  # more pairs find smaller faults, a smaller rate larger ones
+    shares = [detectable(runs, pairs, rate, exact=True).share for pairs, rate in tests]
     assert shares == sorted(shares)
     assert shares[0] < shares[-1]
-    assert detectable(runs, 2, 1e-6, exact=True) is None
-    assert detectable(runs[:5], 60, 0.01, exact=True) is None
+    for few in (detectable(runs, 2, 1e-6, exact=True), detectable(runs[:5], 60, 0.01, exact=True)):
+        assert few is None
     assert detectable([], 60, 0.01, exact=True) is None
 
 
 # --- through the real loop ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", LOSSY_RULES)
-def test_lossy_rules_differ(rule: str) -> None:
-    """Guards the label, through the real loop; the draft is the target itself, where only a lossy rule errs."""
+@pytest.mark.parametrize("rule", [*LOSSY_RULES, "broken"])
+def test_lossy_rules_differ(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the label, through the real loop, and against blindness to a fault that nobody labelled."""
     target = toy("llama", 6).target
+    pair = ModelPair(target, target, None)  # where only a lossy rule errs
+    if rule == "broken":
+        pair, rule = toy("llama", 6), "sampling"
+        monkeypatch.setattr(tree_acceptance, "rule_for", lambda settings: no_residual)
     settings = Settings(**{**WARM, "acceptance": rule}, accept_top_k=2)
-    found = specdemo.certify(ModelPair(target, target, None), TOY_PROMPT, settings, 400, 8)
+    found = specdemo.certify(pair, TOY_PROMPT, settings, 400, 8)
     assert found.verdict == "differs"
     assert found.runs < 400, "it stops early"
     assert found.p_value <= found.error_rate
     assert "The outputs differ" in found.text
-
-
-def test_a_broken_rule_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the test against blindness to a fault nobody labelled."""
-    monkeypatch.setattr(tree_acceptance, "rule_for", lambda settings: no_residual)
-    assert specdemo.certify(toy("llama", 6), TOY_PROMPT, Settings(**WARM), 400, 8).verdict == "differs"
 
 
 @pytest.mark.parametrize(
@@ -305,13 +296,9 @@ def test_equal_logits_are_a_tie_with_its_margin() -> None:
     assert last.margin == pytest.approx(0.0, abs=1e-5)
     assert "1 a numerical tie" in found.text
     assert '"outcome": "tie"' in found.to_json()
-
-
-def test_a_lossy_rule_diverges_and_is_called_lossy() -> None:
-    pair = toy_pair("llama")
-    found = specdemo.check_greedy(pair, greedy_trace(pair, acceptance="top_k", accept_top_k=40))
-    assert found.outcome == "diverged"
-    assert "the rule is lossy" in found.text
+    lossy = specdemo.check_greedy(pair, greedy_trace(pair, acceptance="top_k", accept_top_k=40))
+    assert lossy.outcome == "diverged"
+    assert "the rule is lossy" in lossy.text
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,18 @@ def test_logits_and_greedy_ids_are_those_of_the_plain_weights(family: str) -> No
     assert bool(layers)
 
 
-def test_bfloat16_is_not_packed_for_a_processor_that_emulates_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards plain steps there, which packed weights would make three times slower."""
+def test_what_cannot_gain_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards plain steps where bfloat16 is emulated, three times slower packed; other devices, types and sizes."""
     model = build("llama")
     reasons = []
     for instructions in ("amx", None):
         monkeypatch.setattr(packing, "bfloat16_instructions", lambda found=instructions: found)
         reasons.append(packing.unpackable_reason(model, "cpu", torch.bfloat16))
     assert reasons == [packing.no_product_reason(torch.bfloat16), "no bfloat16 instructions"]
+    assert unpackable_reason(model, "cuda", torch.float32) == "not on a CPU"
+    assert "torch.float16" in unpackable_reason(model, "cpu", torch.float16)
+    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 50_000_000)
+    assert unpackable_reason(model, "cpu", torch.float32) == "below 50,000,000 parameters"
 
 
 @pytest.mark.parametrize(("device", "dtype", "within"), [("auto", "float32", 1e-4), ("cpu", "bfloat16", 0.1)])
@@ -141,12 +145,3 @@ def test_products_that_are_not_there_or_wrong_are_not_used(
         assert said in unpackable_reason(model, "cpu", torch.float32)
     finally:
         packing.no_product_reason.cache_clear()
-
-
-def test_what_cannot_gain_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards small models, and other devices and types."""
-    model = build("llama")
-    assert unpackable_reason(model, "cuda", torch.float32) == "not on a CPU"
-    assert "torch.float16" in unpackable_reason(model, "cpu", torch.float16)
-    monkeypatch.setattr(packing, "LEAST_PARAMETERS", 50_000_000)
-    assert unpackable_reason(model, "cpu", torch.float32) == "below 50,000,000 parameters"

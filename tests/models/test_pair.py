@@ -25,28 +25,16 @@ import specdemo
 from specdemo import ModelPair, PairError, Settings, SpecDemoError
 from specdemo.models.eagle3_head import save_head
 
-SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
-GROUPED = {**SMALL, "num_key_value_heads": 1}
-
-
+SMALL = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=16, num_key_value_heads=1, pad_token_id=0)
+T5 = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+MAMBA = transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
 REFUSED: dict[str, Callable[[], object]] = {
-    "t5": lambda: transformers.T5ForConditionalGeneration(
-        transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    ),
-    "mamba": lambda: transformers.MambaForCausalLM(
-        transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
-    ),
-    "masked bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)),
-    "llama without a head": lambda: transformers.LlamaModel(transformers.LlamaConfig(**GROUPED)),
-    "classifier": lambda: transformers.LlamaForSequenceClassification(
-        transformers.LlamaConfig(**GROUPED, pad_token_id=0)
-    ),
+    "t5": lambda: transformers.T5ForConditionalGeneration(T5),
+    "mamba": lambda: transformers.MambaForCausalLM(MAMBA),
+    "masked bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL, intermediate_size=16)),
+    "llama without a head": lambda: transformers.LlamaModel(LLAMA),
+    "classifier": lambda: transformers.LlamaForSequenceClassification(LLAMA),
     "layer": lambda: torch.nn.Linear(2, 2),
     "text": lambda: "gpt2",
     "number": lambda: 5,
@@ -86,17 +74,13 @@ def test_a_pair_knows_its_end_tokens_context_and_widths() -> None:
     assert ModelPair(llama, gpt2, None).eos_ids == frozenset(EOS)
     assert ModelPair(gpt2, llama, None).eos_ids == {5}
     assert ModelPair(build("llama", eos=None), None, None).eos_ids == frozenset()
+    chat = build("llama", eos=5)
+    chat.generation_config.eos_token_id = [5, 6]  # the end of a turn stands there alone
+    assert ModelPair(chat, None, None).eos_ids == {5, 6}
     assert ModelPair(llama, gpt2, None).context_for() == 77
     assert ModelPair(llama, None, None).context_for() == 99
     assert ModelPair(llama, None, None).vocabulary == 64
     assert ModelPair(llama, None, None).dtype == "float32"
-
-
-def test_the_generation_config_decides_the_end_tokens() -> None:
-    """Guards chat models, whose end of turn stands in generation_config alone."""
-    model = build("llama", eos=5)
-    model.generation_config.eos_token_id = [5, 6]
-    assert ModelPair(model, None, None).eos_ids == {5, 6}
 
 
 # --- by name ----------------------------------------------------------------------------------------------
@@ -124,12 +108,8 @@ def test_the_builtin_pair_loads_and_runs(assets: Path) -> None:
     trace = specdemo.run(pair, "hi", Settings(gamma=2, max_new_tokens=8))
     assert trace.pair == "builtin"
     assert trace.token_ids == generate(pair.target, trace.prompt_ids, 8)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16])
-def test_a_dtype_may_be_a_name_or_torchs_own(assets: Path, dtype: object) -> None:
-    """Guards both spellings of the documented argument."""
-    assert specdemo.load_pair("builtin", device="cpu", dtype=dtype).dtype == "bfloat16"
+    for dtype in ("bfloat16", torch.bfloat16):
+        assert specdemo.load_pair("builtin", device="cpu", dtype=dtype).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(

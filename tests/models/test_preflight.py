@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -102,21 +101,24 @@ def test_working_memory_is_that_of_two_real_caches(family: str, folders: Folders
     assert report.memory - report.models[0].weights.nbytes == 2 * held * WORKING_TOKENS // 8
 
 
-@pytest.mark.parametrize(("own", "expected"), [("float16", "float16"), ("float32", "bfloat16")])
-def test_auto_is_16_bit_on_a_gpu(own: str, expected: str) -> None:
-    """Guards half the memory on GPUs."""
-    model = made({"dtype": own})
-    assert str(resolve_dtype("auto", model, "cuda")) == f"torch.{expected}"
-    assert resolve_dtype("float16", model, "cpu") is torch.float16
-
-
-@pytest.mark.parametrize("instructions", [None, "avx512"])
-def test_auto_on_a_cpu(instructions: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards greedy equality of small models, and of all where bfloat16 would be emulated."""
+@pytest.mark.parametrize(
+    ("fields", "device", "instructions", "dtype"),
+    [
+        ({"dtype": "float16"}, "cuda", None, torch.float16),
+        ({"dtype": "float32"}, "cuda", None, torch.bfloat16),  # half the memory
+        ({"n_embd": 48, "vocab_size": 100}, "cpu", "avx512", torch.float32),  # greedy outputs stay equal
+        ({}, "cpu", "avx512", torch.bfloat16),
+        ({}, "cpu", None, torch.float32),  # bfloat16 would be emulated
+    ],
+)
+def test_what_auto_means(
+    fields: dict, device: str, instructions: str | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("specdemo.models.preflight.bfloat16_instructions", lambda: instructions)
-    assert resolve_dtype("auto", made({"n_embd": 48, "vocab_size": 100}), "cpu") is torch.float32
-    large = torch.bfloat16 if instructions else torch.float32
-    assert resolve_dtype("auto", made({}), "cpu") is large
+    with torch.device("meta"):  # a GPT-2, of 124M parameters unless told, without memory
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**fields))
+    assert resolve_dtype("auto", model, device) is dtype
+    assert resolve_dtype("float16", model, device) is torch.float16
 
 
 def test_16_bit_on_a_cpu_without_instructions_is_told(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,21 +134,6 @@ def test_16_bit_on_a_cpu_without_instructions_is_told(folders: Folders, monkeypa
         notes = " ".join(look(folder, dtype=dtype).notes)
         assert told in notes
         assert bool(notes) is bool(told)
-
-
-def made(fields: dict[str, Any]) -> transformers.PreTrainedModel:
-    """A GPT-2, of 124M parameters unless told, without memory."""
-    with torch.device("meta"):
-        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**fields))
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 kB"), (999, "1 kB"), (1_500_000, "2 MB"), (6_400_000_000, "6.4 GB"), (151.4e9, "151.4 GB")],
-)
-def test_bytes_are_told_in_powers_of_ten(count: int, text: str) -> None:
-    """Guards against MiB called MB: downloads and disks are sold in powers of ten."""
-    assert gigabytes(count) == text
 
 
 # --- tokenizers -------------------------------------------------------------------------------------------
@@ -315,17 +302,8 @@ def test_what_cannot_run_is_refused_before_any_weight_is_fetched(
         assert wrong in said
         assert advice in said
     assert not [name for name in hub.fetched("org/spoilt") if name.endswith((".safetensors", ".bin"))]
-
-
-def test_both_models_are_looked_at_though_the_first_is_refused(folders: Folders, doctored: Doctored) -> None:
-    """Guards against telling one problem at a time; a person would fetch and choose again and again."""
-    folder = doctored("llama")
-    with_pickles_only(folder)
-    report = look(folder, folder)
-    assert len(report.problems) == 2
-    assert report.tokenizers is None
-    report = look(folder, folders("llama")[1])
-    assert [m.role for m in report.models] == ["draft"]
+    both = look(folder, folder)
+    assert (len(both.problems), both.tokenizers) == (2, None), "all problems are told at once"
 
 
 @pytest.mark.parametrize("kind", ["unknown architecture", "known architecture", "tokenizer"])
@@ -397,12 +375,11 @@ def test_a_download_that_does_not_fit_onto_the_disk_is_refused(
     ("arguments", "wrong", "advice"),
     [
         (("float8", "mps", torch.float16), "Apple GPU has no float8", "choose int8 or int4"),
-        (("int4", "cpu", torch.float32), "no C++ compiler with ninja", "choose bfloat16, or int8"),
         (("int4", "cpu", torch.float16), "no C++ compiler with ninja", "choose bfloat16, or int8"),
     ],
 )
 def test_a_quantisation_that_this_device_has_not_is_refused(
-    arguments: tuple, wrong: str, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    arguments: tuple, wrong: str, advice: str, folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Guards against failures in the middle of the first run: quanto loads what it cannot compute with."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -413,20 +390,9 @@ def test_a_quantisation_that_this_device_has_not_is_refused(
     for works in (("float8", "cpu"), ("int8", "cpu"), ("int8", "mps"), ("int4", "cuda")):
         check_quantization(*works, torch.float32)
     check_quantization("int4", "cpu", torch.bfloat16)
-
-
-def test_the_preflight_tells_an_unsupported_quantisation(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Guards the way from the check to the card, also where ``auto`` will be a CPU."""
-    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for device in ("cpu", "auto"):
         assert "no C++ compiler" in refusal(folders("llama")[0], device=device, target_quantization="int4")
-
-
-def test_quantisation_without_the_library_is_refused(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards an installation without optimum-quanto: say how to get it."""
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
     with pytest.raises(PairError, match=r"needs optimum-quanto.*pip install -r requirements\.txt"):
         check_quantization("int8", "cpu", torch.float32)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-import transformers
 from checkpoints import checkpoint_pair
-from toys import build, raced
+from toys import raced
 
 import specdemo
 from specdemo import Settings, SettingsError
@@ -123,27 +122,12 @@ def test_a_quantised_lane_races_beside_the_unquantised_target(wide: Callable[[st
     """Guards the honest baseline: one pair a lane, each trace says which weights it ran."""
     pair = quantised(wide("llama"), "int8")
     original = specdemo.load_pair(wide("llama"), "cpu")
+    for pairs in ([pair], [pair] * 3):
+        said = f"there are 2, but pairs: {len(pairs)}; give one pair for all, or one a lane"
+        with pytest.raises(SettingsError, match=f"lanes: {said}"):
+            specdemo.race(pairs, PROMPT, LANES)
     traces = raced([original, pair, pair], PROMPT, [LANES[0], *LANES])
     assert [t.quantization for t in traces] == [None, "int8", "int8"]
     assert traces[0].token_ids == specdemo.run(original, PROMPT, LANES[0]).token_ids
     assert traces[1].token_ids == specdemo.run(pair, PROMPT, LANES[0]).token_ids
     assert compare(traces[1], traces[2]).outcome in ("identical", "tie")
-
-
-@pytest.mark.parametrize("pairs", [1, 3])
-def test_a_race_needs_one_pair_or_one_a_lane(pairs: int, wide: Callable[[str], str]) -> None:
-    """Guards against lanes that are dropped in silence; refused at once, before anything runs."""
-    pair = specdemo.load_pair(wide("llama"), "cpu")
-    with pytest.raises(
-        SettingsError, match=rf"there are 2, but pairs: {pairs}; give one pair for all, or one a lane"
-    ) as caught:
-        specdemo.race([pair] * pairs, PROMPT, LANES)
-    assert caught.value.field == "lanes"
-
-
-def test_the_callers_models_may_be_quantised_already() -> None:
-    """Guards pairs in memory, quantised by whoever made them with transformers."""
-    pair = specdemo.ModelPair(build("llama", hidden=128))
-    assert pair.quantization is None
-    pair.target.config.quantization_config = transformers.QuantoConfig(weights="int8")
-    assert pair.quantization == "int8"
