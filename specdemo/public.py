@@ -1,5 +1,7 @@
 """Every public name of the package; ``import specdemo`` has them all."""
 
+# ruff: noqa: F401  # what is imported here is public
+
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
 from specdemo.analysis.batch_sizes import SizeReport
@@ -38,52 +40,4 @@ from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.export import export_html, rounds_csv, tokens_csv
 
-__all__ = [
-    "AdviceReport",
-    "BatchMetrics",
-    "Certificate",
-    "Eagle3Head",
-    "GreedyCheck",
-    "LoadCancelled",
-    "MemoryShortage",
-    "Metrics",
-    "ModelPair",
-    "PairError",
-    "Preflight",
-    "PromptError",
-    "Recording",
-    "Round",
-    "ServerError",
-    "ServerPair",
-    "Settings",
-    "SettingsError",
-    "SizeReport",
-    "SpecDemoError",
-    "SweepReport",
-    "Token",
-    "Trace",
-    "TraceError",
-    "advise",
-    "batch_sizes",
-    "certify",
-    "check_greedy",
-    "export_html",
-    "load_pair",
-    "measure_batch",
-    "preflight",
-    "quickest_threads",
-    "race",
-    "repeat_race",
-    "rounds_csv",
-    "run",
-    "run_batch",
-    "speedup_over_repeats",
-    "stream",
-    "stream_advice",
-    "stream_batch",
-    "stream_batch_sizes",
-    "stream_certificate",
-    "stream_sweep",
-    "sweep",
-    "tokens_csv",
-]
+__all__ = [name for name in globals() if not name.startswith("_")]

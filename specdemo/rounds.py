@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
 Stop = Literal["eos", "length", "context"]
@@ -111,7 +111,3 @@ class Round:
     def emitted(self) -> tuple[Token, ...]:
         """The tokens that entered the output."""
         return tuple(t for t in self.tokens if t.kind != "rejected")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, as in the trace's JSON."""
-        return asdict(self)

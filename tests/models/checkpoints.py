@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from toys import build, perturbed, widened
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast, Qwen2Tokenizer
@@ -98,13 +97,8 @@ def trained_tokenizer(family: str) -> PreTrainedTokenizerFast:
         backend.post_processor = processors.TemplateProcessing(
             single=f"{kind.bos} $A", special_tokens=[(kind.bos, backend.token_to_id(kind.bos))]
         )
-    named = {
-        "bos_token": kind.bos,
-        "eos_token": kind.ends[0],
-        "pad_token": kind.pad,
-        "additional_special_tokens": list(kind.others),
-        "clean_up_tokenization_spaces": False,
-    }
+    named = {"bos_token": kind.bos, "eos_token": kind.ends[0], "pad_token": kind.pad}
+    named |= {"additional_special_tokens": list(kind.others), "clean_up_tokenization_spaces": False}
     if qwen:
         trained = json.loads(backend.to_str())["model"]
         merges = [tuple(pair) for pair in trained["merges"]]
@@ -121,10 +115,7 @@ def checkpoint(
     *,
     hidden: int = 128,
     layers: int = 2,
-    vocabulary: int | None = None,
-    context: int = 256,
     seed: int = 0,
-    dtype: torch.dtype = torch.float32,
     shards: bool = False,
     model: PreTrainedModel | None = None,
 ) -> Path:
@@ -134,28 +125,18 @@ def checkpoint(
         folder: where; made if need be.
         family: key of ``CHECKPOINTS``.
         hidden: width. From 128 on, the second half of each MLP is wide enough for int4 by groups.
-        layers, context, seed: of the model.
-        vocabulary: rows of the embeddings; more than the tokenizer has are padding. None: no padding.
-        dtype: of the weights.
+        layers, seed: of the model.
         shards: spread the weights over files, with an index.
         model: saved instead of a new one, for a draft that resembles its target; its configuration changes.
     """
     kind, tokenizer = CHECKPOINTS[family], trained_tokenizer(family)
-    rows = vocabulary or len(tokenizer)
-    if rows < len(tokenizer):
-        raise ValueError(f"vocabulary: the tokenizer alone has {len(tokenizer)} tokens, not {rows}")
-    if model is None:
-        model = build(family, seed=seed, vocabulary=rows, hidden=hidden, layers=layers, context=context)
+    model = model or build(family, seed=seed, vocabulary=len(tokenizer), hidden=hidden, layers=layers)
     ends = [tokenizer.convert_tokens_to_ids(end) for end in kind.ends]
-    special = {
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": ends if len(ends) > 1 else ends[0],
-        "pad_token_id": tokenizer.pad_token_id,
-    }
+    special = {"bos_token_id": tokenizer.bos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    special["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     model.config.update(special)
     model.generation_config = GenerationConfig(**special)
-    model = model.to(dtype)
-    size = sum(weights.numel() * weights.element_size() for weights in model.parameters())
+    size = sum(weights.nbytes for weights in model.parameters())
     model.save_pretrained(folder, max_shard_size=size // 3 if shards else 10 * size)
     tokenizer.save_pretrained(folder)
     return folder

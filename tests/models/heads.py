@@ -27,19 +27,10 @@ def tensors_of(head: specdemo.Eagle3Head, layer: str) -> dict[str, torch.Tensor]
 def layer_keys(head: specdemo.Eagle3Head) -> dict[str, Any]:
     """The keys that describe a Llama or Qwen3 layer."""
     layer = head.config.layer
-    return {
-        "model_type": layer.model_type,
-        "hidden_size": layer.hidden_size,
-        "intermediate_size": layer.intermediate_size,
-        "num_attention_heads": layer.num_attention_heads,
-        "num_key_value_heads": layer.num_key_value_heads,
-        "head_dim": layer.head_dim,
-        "num_hidden_layers": 1,
-        "rms_norm_eps": layer.rms_norm_eps,
-        "rope_theta": layer.rope_parameters["rope_theta"],
-        "hidden_act": "silu",
-        "vocab_size": head.config.vocabulary,
-    }
+    sizes = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+    own = {key: getattr(layer, key) for key in ("model_type", *sizes, "rms_norm_eps")}
+    theta, known = layer.rope_parameters["rope_theta"], head.config.vocabulary
+    return {**own, "num_hidden_layers": 1, "rope_theta": theta, "hidden_act": "silu", "vocab_size": known}
 
 
 def write_safeai(head: specdemo.Eagle3Head, folder: Path, **changes: Any) -> Path:

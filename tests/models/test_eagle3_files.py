@@ -35,9 +35,7 @@ def outputs(head: Eagle3Head, target: torch.nn.Module = TARGET) -> list[torch.Te
 
 
 @pytest.mark.parametrize("write", [write_safeai, write_speculators])
-@pytest.mark.parametrize(
-    "on", itertools.product([False, True], repeat=4), ids=lambda on: "".join("01"[i] for i in on)
-)
+@pytest.mark.parametrize("on", itertools.product([False, True], repeat=4), ids=str)
 def test_both_formats_with_every_flag_load_to_equal_logits(
     on: tuple[bool, ...], write: Any, tmp_path: Path
 ) -> None:
@@ -130,9 +128,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
 def test_what_does_not_fit_is_refused_before_a_weight_is_read(changes: dict, message: str, tmp_path: Path) -> None:
     """Guards the sentences: the weight file is no such file, so reading it would say something else."""
     folder = write_safeai(build_head(TARGET), tmp_path, **changes)

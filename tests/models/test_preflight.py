@@ -236,25 +236,14 @@ as_t5 = replaced_by(
     transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
 )
 as_mamba = replaced_by("MambaForCausalLM", transformers.MambaConfig(**TINY, state_size=4))
-as_qwen3_next = replaced_by(
-    "Qwen3NextForCausalLM",
-    transformers.Qwen3NextConfig(
-        **{**TINY, "num_hidden_layers": 2},
-        intermediate_size=16,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        layer_types=["linear_attention", "full_attention"],
-    ),
-)
+MIXED = {**TINY, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+MIXED |= {"intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
+as_qwen3_next = replaced_by("Qwen3NextForCausalLM", transformers.Qwen3NextConfig(**MIXED))
 
 SPOILT = [
     (without("config.json"), "holds no config.json", "give the repository or folder that has one"),
     (with_text("config.json", "{"), "could not be loaded", "config.json"),
-    (
-        with_fields(model_type="from_the_future", architectures=["FutureForCausalLM"]),
-        "from_the_future",
-        "Transformers",
-    ),
+    (with_fields(model_type="from_the_future", architectures=["Future"]), "from_the_future", "Transformers"),
     (without("tokenizer.json", "tokenizer_config.json"), "tokenizer", "choose a repository that has"),
     (with_text("tokenizer.json", "{"), "has no tokenizer that can be read", "add its tokenizer.json"),
     (with_pickles_only, "as pickles only, which can run code", "choose a repository with safetensors"),
@@ -263,32 +252,15 @@ SPOILT = [
     (with_shards_missing, "model-00001-of-00002.safetensors is missing, and 1 more", "fetch it again"),
     (as_bert, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
     (as_t5, "T5ForConditionalGeneration, which is no causal", "choose one that continues text"),
-    (
-        with_fields(architectures=["LlamaForSequenceClassification"]),
-        "LlamaForSequenceClassification, which is no causal",
-        "choose one that continues text",
-    ),
     (as_mamba, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
     (as_qwen3_next, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
-    (
-        with_fields(num_hidden_layers=10**7),
-        "asks for 10,000,000 layers, more than any",
-        "choose another repository",
-    ),
-    (
-        with_fields(text_config={"num_labels": 10**12}),
-        "asks for 2 layers, 1,000,000,000,000 labels",
-        "choose another repository",
-    ),
-    (
-        with_fields(quantization_config={"quant_method": "gptq", "bits": 4}),
-        "stored quantised (by gptq)",
-        "choose the repository it was made from",
-    ),
+    (with_fields(num_hidden_layers=10**7), "10,000,000 layers, more than any", "choose another repository"),
+    (with_fields(text_config={"num_labels": 10**12}), "2 layers, 1,000,000,000,000 labels", "choose another"),
+    (with_fields(quantization_config={"quant_method": "gptq"}), "quantised (by gptq)", "it was made from"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "wrong", "advice"), SPOILT, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(("spoil", "wrong", "advice"), SPOILT)
 def test_what_cannot_run_is_refused_before_any_weight_is_fetched(
     spoil: Spoil, wrong: str, advice: str, hub: Hub, folders: Folders, doctored: Doctored
 ) -> None:
