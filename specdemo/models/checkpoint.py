@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdemo.errors import PairError
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
 ONE_FILE = "model.safetensors"
@@ -55,11 +55,11 @@ class Checkpoint:
         """Bytes still to be fetched for these files."""
         return sum(self.sizes[name] for name in self.missing(names))
 
-    def read(self, names: Sequence[str], progress: Progress) -> Path:
+    def read(self, names: Sequence[str], progress: LoadProgress) -> Path:
         """The folder that holds these files, after fetching what is missing."""
         return self.folder
 
-    def describe(self, progress: Progress) -> Path:
+    def describe(self, progress: LoadProgress) -> Path:
         """The folder with configuration and tokenizer, fetched if need be.
 
         Raises:
@@ -72,7 +72,7 @@ class Checkpoint:
             )
         return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
 
-    def weights(self, progress: Progress, convert: str = SAVE) -> list[str]:
+    def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
         """Names of the files with the weights.
 
         Args:

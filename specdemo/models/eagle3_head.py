@@ -37,7 +37,7 @@ from specdemo.models.eagle3_config import (
     read_config,
 )
 from specdemo.models.failures import explained
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Eagle3Head(nn.Module):
         if not place.is_dir():
             raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
         with explained(source):
-            checkpoint, progress = Checkpoint(source, place), Progress()
+            checkpoint, progress = Checkpoint(source, place), LoadProgress()
             config = fitted(read_config(config_data(checkpoint.describe(progress)), source.name), target.config)
             return read_head(place, checkpoint.weights(progress, CONVERT), config, target)
 

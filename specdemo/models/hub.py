@@ -24,7 +24,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_s
 from specdemo.errors import PairError
 from specdemo.models.checkpoint import INDEX, ONE_FILE, SAVE, Checkpoint
 from specdemo.models.failures import unreachable
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
 CHUNK = 256 * 2**10
@@ -61,7 +61,7 @@ class HubCheckpoint(Checkpoint):
         parts = [self._part(name) for name in self.missing(names)]
         return super().remaining(names) - sum(part.stat().st_size for part in parts if part.exists())
 
-    def read(self, names: Sequence[str], progress: Progress) -> Path:
+    def read(self, names: Sequence[str], progress: LoadProgress) -> Path:
         for name in self.missing(names):
             self._download(name, progress)
         self._remember_revision()
@@ -83,7 +83,7 @@ class HubCheckpoint(Checkpoint):
         """Where a download is kept until it is whole."""
         return self._blob(name).with_suffix(".part")
 
-    def _download(self, name: str, progress: Progress) -> None:
+    def _download(self, name: str, progress: LoadProgress) -> None:
         file, blob = self._files[name], self._blob(name)
         blob.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(blob.with_suffix(".lock")):
@@ -101,7 +101,7 @@ class HubCheckpoint(Checkpoint):
         # The library finds the content under its hash and only links it into its snapshot.
         hf_hub_download(self.source.name, name, revision=self.commit, token=_token())
 
-    def _stream(self, name: str, part: Path, progress: Progress) -> None:
+    def _stream(self, name: str, part: Path, progress: LoadProgress) -> None:
         """Fill ``part`` to the file's size, going on where an earlier try ended."""
         size = self._files[name].size
         if not part.exists() or part.stat().st_size > size:
@@ -121,7 +121,7 @@ class HubCheckpoint(Checkpoint):
                 progress.advance(0, f"{doing}: no answer, trying again")
                 time.sleep(PAUSE_SECONDS)
 
-    def _stream_from(self, name: str, part: Path, had: int, progress: Progress) -> None:
+    def _stream_from(self, name: str, part: Path, had: int, progress: LoadProgress) -> None:
         url = hf_hub_url(self.source.name, name, revision=self.commit)
         headers = build_hf_headers(token=_token()) | ({"Range": f"bytes={had}-"} if had else {})
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
@@ -141,7 +141,7 @@ class HubCheckpoint(Checkpoint):
 class CachedCheckpoint(Checkpoint):
     """What an earlier download left, where the hub cannot be reached."""
 
-    def weights(self, progress: Progress, convert: str = SAVE) -> list[str]:
+    def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
         if not {ONE_FILE, INDEX} & self.sizes.keys():
             raise unreachable(self.source)
         return super().weights(progress, convert)

@@ -21,7 +21,7 @@ from specdemo.models.memory import release_memory
 from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.request import DTYPES, PairRequest, is_zero_gpu
 from specdemo.models.source import ModelSource
 
@@ -40,7 +40,7 @@ def check(report: Preflight) -> None:
         raise PairError(report.problems[0])
 
 
-def fetch(found: list[Examined], progress: Progress) -> None:
+def fetch(found: list[Examined], progress: LoadProgress) -> None:
     """Download the missing weights of all models, as one step."""
     files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
     total = sum(e.checkpoint.sizes[name] for e, name in files)
@@ -59,7 +59,7 @@ def fetch(found: list[Examined], progress: Progress) -> None:
 def assemble(
     report: Preflight,
     found: list[Examined],
-    progress: Progress,
+    progress: LoadProgress,
     prepare: Callable[[ModelPair], None] | None = None,
 ) -> ModelPair:
     """Read the weights into memory, then ``prepare`` the pair; if anything goes wrong, no model stays there."""
@@ -71,7 +71,7 @@ def assemble(
 
 
 def _assemble(
-    report: Preflight, found: list[Examined], progress: Progress, prepare: Callable[[ModelPair], None] | None
+    report: Preflight, found: list[Examined], progress: LoadProgress, prepare: Callable[[ModelPair], None] | None
 ) -> ModelPair:
     by_role = {examined.report.role: examined for examined in found}
     draft, head = by_role.get("draft"), by_role.get("head")
@@ -92,7 +92,7 @@ def _assemble(
     return pair
 
 
-def _load_head(examined: Examined, target: PreTrainedModel, progress: Progress) -> Eagle3Head:
+def _load_head(examined: Examined, target: PreTrainedModel, progress: LoadProgress) -> Eagle3Head:
     source = examined.checkpoint.source
     progress.begin(f"Loading the head ({source.title})")
     folder = examined.checkpoint.read(examined.weights, progress)
@@ -104,7 +104,7 @@ def _load_head(examined: Examined, target: PreTrainedModel, progress: Progress) 
     return head
 
 
-def _load_model(examined: Examined, request: PairRequest, progress: Progress) -> PreTrainedModel:
+def _load_model(examined: Examined, request: PairRequest, progress: LoadProgress) -> PreTrainedModel:
     report, source = examined.report, examined.checkpoint.source
     progress.begin(f"Loading the {report.role} ({source.title})")
     folder = examined.checkpoint.read(examined.weights, progress)
@@ -153,7 +153,7 @@ def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, An
 
 
 @contextmanager
-def _reporting(progress: Progress) -> Iterator[None]:
+def _reporting(progress: LoadProgress) -> Iterator[None]:
     """Passes the library's progress over the weights on to ``progress``, which can stop the load there."""
     thread = get_ident()
 
@@ -168,7 +168,7 @@ def _reporting(progress: Progress) -> Iterator[None]:
             library.set_tqdm_hook(before)
 
 
-def _counted(items: Any, progress: Progress) -> Iterator[Any]:
+def _counted(items: Any, progress: LoadProgress) -> Iterator[Any]:
     """The items, while ``progress`` says how many were taken."""
     progress.begin(progress.step.text, len(items))
     for item in items:

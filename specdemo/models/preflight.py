@@ -31,7 +31,7 @@ from specdemo.models.hub import open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantises, working_bytes
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import check_can_decode, context_of
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.quantization import check_quantization
 from specdemo.models.report import Examined, ModelReport, Preflight, gigabytes
 from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
@@ -58,11 +58,11 @@ def preflight(
     Raises:
         PairError: an argument is invalid. What is wrong with the models is in the report's ``problems``.
     """
-    return examine(request_pair(name, device, dtype, target_quantization, draft_quantization), Progress())[0]
+    return examine(request_pair(name, device, dtype, target_quantization, draft_quantization), LoadProgress())[0]
 
 
 def examine(
-    request: PairRequest, progress: Progress, free: Callable[[str], int] = free_memory
+    request: PairRequest, progress: LoadProgress, free: Callable[[str], int] = free_memory
 ) -> tuple[Preflight, list[Examined]]:
     """The report on a pair, and its models as they were examined.
 
@@ -149,7 +149,7 @@ def _examine(
     source: ModelSource,
     quantization: str | None,
     found: list[Examined],
-    progress: Progress,
+    progress: LoadProgress,
 ) -> Examined:
     """A model or a head, whichever its config.json says; ``found`` is what was examined before it."""
     checkpoint = open_checkpoint(source)
@@ -193,7 +193,7 @@ def _examine_head(
     data: dict[str, Any],
     quantization: str | None,
     found: list[Examined],
-    progress: Progress,
+    progress: LoadProgress,
 ) -> Examined:
     """An EAGLE-3 head: does it fit its target, by its config.json and the sizes of its files?"""
     config = read_config(data, checkpoint.source.name)

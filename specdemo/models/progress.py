@@ -12,7 +12,7 @@ STOPPED = "Loading was stopped. The next load goes on with what was downloaded."
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoadStep:
     """One step of a load.
 
     Attributes:
@@ -34,17 +34,17 @@ class Step:
         return min(self.done / self.total, 1.0) if self.total else None
 
 
-class Progress:
+class LoadProgress:
     """The current step of a load, and whether the load should stop: then its next call raises LoadCancelled."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._step = Step("Waiting")
+        self._step = LoadStep("Waiting")
         self._began, self._skipped = time.monotonic(), 0
         self._cancelled = Event()
 
     @property
-    def step(self) -> Step:
+    def step(self) -> LoadStep:
         """The current step, with its rate."""
         with self._lock:
             step, gained = self._step, self._step.done - self._skipped
@@ -56,7 +56,7 @@ class Progress:
         """Start the next step."""
         self.check()
         with self._lock:
-            self._step = Step(text, 0, total, in_bytes)
+            self._step = LoadStep(text, 0, total, in_bytes)
             self._began, self._skipped = time.monotonic(), 0
 
     def advance(self, done: int, text: str | None = None) -> None:

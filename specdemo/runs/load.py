@@ -10,7 +10,7 @@ from specdemo.models.failures import explained
 from specdemo.models.loading import assemble, check, fetch
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Examined, Preflight, examine
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.request import request_pair
 from specdemo.runs.warm_up import warm_up
 
@@ -39,12 +39,12 @@ def load_pair(
         PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
             says what to do. Nothing stays half-loaded.
     """
-    progress = Progress()
+    progress = LoadProgress()
     report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
     return load(report, found, progress)
 
 
-def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+def load(report: Preflight, found: list[Examined], progress: LoadProgress) -> ModelPair:
     """Fetch and load what :func:`specdemo.models.preflight.examine` found.
 
     Raises:
@@ -56,12 +56,12 @@ def load(report: Preflight, found: list[Examined], progress: Progress) -> ModelP
     return assemble_warm(report, found, progress)
 
 
-def assemble_warm(report: Preflight, found: list[Examined], progress: Progress) -> ModelPair:
+def assemble_warm(report: Preflight, found: list[Examined], progress: LoadProgress) -> ModelPair:
     """Read the weights into memory and run them once; if anything goes wrong, none stays there."""
     return assemble(report, found, progress, partial(_warm_up, report, progress))
 
 
-def _warm_up(report: Preflight, progress: Progress, pair: ModelPair) -> None:
+def _warm_up(report: Preflight, progress: LoadProgress, pair: ModelPair) -> None:
     compiled = "int4" in (report.request.target_quantization, report.request.draft_quantization)
     progress.begin("Warming up; int4 is compiled at its first use" if compiled else "Warming up")
     with explained(report.request.target):

@@ -16,7 +16,7 @@ from specdemo.models.loading import check, fetch
 from specdemo.models.memory import Footprint, free_memory, release_memory
 from specdemo.models.pair import ModelPair, checked_threads
 from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.request import BUDGET, PairRequest
 from specdemo.runs.load import assemble_warm
 from specdemo.runs.threads import quickest_threads
@@ -44,7 +44,7 @@ class Load:
 
     request: PairRequest
     future: Future[ModelPair] = field(default_factory=Future)
-    progress: Progress = field(default_factory=Progress)
+    progress: LoadProgress = field(default_factory=LoadProgress)
     report: Preflight | None = None
     notes: list[str] = field(default_factory=list)
     weights: dict[str, Footprint] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class PairStore:
 
     def look(self, request: PairRequest) -> Preflight:
         """The preflight of loading the pair into this store, where idle pairs can be evicted."""
-        return examine(request, Progress(), partial(self._possible_memory, request))[0]
+        return examine(request, LoadProgress(), partial(self._possible_memory, request))[0]
 
     def _join(self, request: PairRequest) -> Load:
         with self._lock:

@@ -10,7 +10,7 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.rows import Run
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
-from specdemo.models.progress import STOPPED, Step
+from specdemo.models.progress import STOPPED, LoadStep
 from specdemo.runs.store import Load
 
 UPDATE_SECONDS = 0.25
@@ -29,7 +29,7 @@ def await_load(load: Load, stop: Event) -> Iterator[str]:
             raise LoadCancelled(STOPPED)
 
 
-def describe(step: Step) -> str:
+def describe(step: LoadStep) -> str:
     """The step's name, its progress, and how long it may still take."""
     if step.fraction is None:
         return f"{step.text}…"

@@ -21,7 +21,7 @@ import specdemo
 from specdemo import LoadCancelled, PairError, Settings
 from specdemo.losslessness.compare import compare
 from specdemo.models.preflight import examine
-from specdemo.models.progress import Progress
+from specdemo.models.progress import LoadProgress
 from specdemo.models.request import request_pair
 from specdemo.runs.load import load
 
@@ -257,15 +257,15 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
 ) -> None:
     """Guards a disk that fills while writing: the message says where to make room, and the part is kept."""
     name = hub.add_pair(folders("llama"))
-    advance = Progress.advance
+    advance = LoadProgress.advance
 
-    def full(self: Progress, done: int, text: str | None = None) -> None:
+    def full(self: LoadProgress, done: int, text: str | None = None) -> None:
         if self.step.in_bytes and self.step.done > 400_000:  # in the loop that writes
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         advance(self, done, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "advance", full)
+        patch.setattr(LoadProgress, "advance", full)
         said = failure(name)
     assert "org/target: the disk is full" in said
     assert "free some space" in said
@@ -363,7 +363,7 @@ def test_memory_that_runs_out_while_loading_leaves_nothing_behind(
 # --- cancelled --------------------------------------------------------------------------------------------
 
 
-class Impatient(Progress):
+class Impatient(LoadProgress):
     """Ends the load at a certain moment."""
 
     def __init__(self, text: str, done: int) -> None:
@@ -416,7 +416,7 @@ def test_progress_counts_bytes_and_files_of_both_models(hub: Hub, folders: Folde
     """Guards the bar on the page: it ends at the total, never runs back, and names model and file."""
     name, seen = hub.add_pair(folders("llama")), []
 
-    class Watched(Progress):
+    class Watched(LoadProgress):
         def advance(self, *args: object) -> None:
             super().advance(*args)
             seen.append(self.step)

@@ -10,7 +10,7 @@ import torch
 from checkpoints import checkpoint
 
 import specdemo
-from specdemo.models.progress import Step
+from specdemo.models.progress import LoadStep
 from specdemo.runs.store import PairStore
 from specdemo.ui.panel import pair_controls
 from specdemo.ui.panel.controls import Controls
@@ -24,20 +24,20 @@ from specdemo.view.progress_text import describe
 @pytest.mark.parametrize(
     ("step", "text"),
     [
-        (Step("Looking"), "Looking…"),
-        (Step("Loading", 3, 12), "Loading: 25%"),
-        (Step("Downloading", 0, 2_000_000, in_bytes=True), "Downloading: 0 kB of 2 MB"),
+        (LoadStep("Looking"), "Looking…"),
+        (LoadStep("Loading", 3, 12), "Loading: 25%"),
+        (LoadStep("Downloading", 0, 2_000_000, in_bytes=True), "Downloading: 0 kB of 2 MB"),
         (
-            Step("Downloading", 1_500_000_000, 3_000_000_000, in_bytes=True, per_second=5e7),
+            LoadStep("Downloading", 1_500_000_000, 3_000_000_000, in_bytes=True, per_second=5e7),
             "Downloading: 1.5 GB of 3.0 GB, 50 MB/s, 30\u00a0s left",
         ),
         (
-            Step("Downloading", 0, 140_000_000_000, in_bytes=True, per_second=1e7),
+            LoadStep("Downloading", 0, 140_000_000_000, in_bytes=True, per_second=1e7),
             "Downloading: 0 kB of 140.0 GB, 10 MB/s, 3.9 h left",
         ),
     ],
 )
-def test_progress_says_how_far_and_how_long(step: Step, text: str) -> None:
+def test_progress_says_how_far_and_how_long(step: LoadStep, text: str) -> None:
     """Guards the line that people wait in front of."""
     assert describe(step) == text
 
@@ -46,7 +46,7 @@ def test_names_and_messages_are_text_never_markup(tmp_path: Path) -> None:
     """Guards the card, which is HTML, against a folder or an answer of the hub that is called like a script."""
     folder = checkpoint(tmp_path / "<img src=x onerror=alert(1)>", "llama", layers=1)
     report = specdemo.preflight(str(folder), device="cpu")
-    for html in (checked(report), refused("<script>"), working(Step("<b>"))):
+    for html in (checked(report), refused("<script>"), working(LoadStep("<b>"))):
         assert "<img" not in html
         assert "<script>" not in html
         assert "<b></b>" not in html

@@ -8,7 +8,7 @@ from typing import Any
 from specdemo.models.catalog import catalog
 from specdemo.models.memory import Footprint
 from specdemo.models.preflight import ModelReport, Preflight, gigabytes
-from specdemo.models.progress import Step
+from specdemo.models.progress import LoadStep
 from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
@@ -29,7 +29,7 @@ def unnamed() -> str:
     return _card("working", "Type in a target, and a draft if you have one.")
 
 
-def working(step: Step) -> str:
+def working(step: LoadStep) -> str:
     """A load under way."""
     return _card("working", describe(step), share=step.fraction)
 
