@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdemo.errors import PairError
+from specdemo.models.failures import unreachable
 from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
@@ -29,6 +30,7 @@ class Checkpoint:
         commit: of the repository; None for a folder.
         licence: as its card states it; None if it does not.
         gated: whether the hub asks for consent.
+        cached: it is what an earlier download left, where the hub cannot be reached.
     """
 
     def __init__(
@@ -40,12 +42,13 @@ class Checkpoint:
         commit: str | None = None,
         licence: str | None = None,
         gated: bool = False,
+        cached: bool = False,
     ) -> None:
         self.source, self.folder = source, folder
         if sizes is None:  # without subfolders: a model's files lie side by side, and this may be a home folder
             sizes = {p.name: p.stat().st_size for p in folder.iterdir() if p.is_file()}
         self.sizes = sizes
-        self.commit, self.licence, self.gated = commit, licence, gated
+        self.commit, self.licence, self.gated, self.cached = commit, licence, gated, cached
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these files would have to be fetched."""
@@ -86,6 +89,8 @@ class Checkpoint:
             return [ONE_FILE]
         if INDEX in self.sizes:
             return self._shards(self.read([INDEX], progress) / INDEX)
+        if self.cached:
+            raise unreachable(self.source)
         if any(name.endswith(PICKLES) for name in self.sizes):
             raise PairError(
                 f"{self.source.name} holds its weights as pickles only, which can run code when they are opened; "

@@ -22,7 +22,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import INDEX, ONE_FILE, SAVE, Checkpoint
+from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
@@ -138,15 +138,6 @@ class HubCheckpoint(Checkpoint):
                     progress.advance(len(chunk))
 
 
-class CachedCheckpoint(Checkpoint):
-    """What an earlier download left, where the hub cannot be reached."""
-
-    def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
-        if not {ONE_FILE, INDEX} & self.sizes.keys():
-            raise unreachable(self.source)
-        return super().weights(progress, convert)
-
-
 def open_checkpoint(source: ModelSource) -> Checkpoint:
     """Look at what a source holds: a folder, a repository, or without a network what the cache has of it.
 
@@ -185,7 +176,7 @@ def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     if not isinstance(config, str):
         raise unreachable(source) from error
     folder = Path(config).parent
-    return CachedCheckpoint(source, folder, commit=folder.name)
+    return Checkpoint(source, folder, commit=folder.name, cached=True)
 
 
 def _refused(error: Exception) -> bool:
