@@ -193,50 +193,33 @@ def test_pairs_that_run_together_are_the_pairs_that_run_alone(rule: str, monkeyp
     ],
 )
 def test_what_cannot_be_tested_is_refused_with_a_reason(fields: dict, arguments: dict, message: str) -> None:
-    asked = {
-        "pair": toy("llama", 6),
-        "prompt": TOY_PROMPT,
-        "settings": Settings(**{**WARM, **fields}),
-        **arguments,
-    }
+    asked = {"pair": toy("llama", 6), "prompt": TOY_PROMPT, "settings": Settings(**WARM | fields)}
     with pytest.raises(SpecDemoError, match=message):
-        specdemo.certify(**asked)
+        specdemo.certify(**asked | arguments)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------
 
 
-def certificate(**fields: object) -> Certificate:
-    table = Table("All", (TokenCount(5, " x", 22, 31), TokenCount(6, " y", 30, 30)), 100, 100)
-    made = {
-        "verdict": "differs",
-        "settings": Settings(**WARM),
-        "runs": 40,
-        "budget": 200,
-        "tokens": 12,
-        "evidence": 1_234_567.0,
-        "error_rate": 0.001,
-        "detectable": None,
-        "reference": "the draft's token",
-        "tables": (table,),
-        "seconds": 3.0,
-    }
-    return Certificate(**{**made, **fields})
+TABLE = Table("All", (TokenCount(5, " x", 22, 31), TokenCount(6, " y", 30, 30)), 100, 100)
+FOUND = Certificate(
+    "differs", Settings(**WARM), 40, 200, 12, 1_234_567.0, 0.001, None, "the draft's token", (TABLE,), 3.0
+)
+PASSED = replace(FOUND, verdict="passes", runs=200, evidence=1.7, detectable=Detectable(0.2, 0.063))
 
 
 def test_the_statements_are_made_of_the_figures() -> None:
     """Guards words that a layman takes away; numbers are rounded so that they never overstate."""
-    assert "at most once in 1,200,000 tests" in certificate().text
-    assert "“x”: 31% of tokens instead of 22%" in certificate().text
-    passed = certificate(verdict="passes", runs=200, evidence=1.7, detectable=Detectable(0.2, 0.063))
+    assert "at most once in 1,200,000 tests" in FOUND.text
+    assert "“x”: 31% of tokens instead of 22%" in FOUND.text
     for part in ("After 200 pairs", "the draft's token unchecked at 20% of places", "6.3% of the probability"):
-        assert part in passed.text
+        assert part in PASSED.text
 
 
 def test_a_certificate_survives_json_and_nonsense_does_not() -> None:
-    for made in (certificate(), certificate(verdict="passes", detectable=Detectable(0.2, 0.06))):
+    for made in (FOUND, PASSED):
         assert Certificate.from_json(made.to_json()) == made
-    for text in ("", "[]", "{}", certificate().to_json().replace('"runs": 40', '"runs": "many"')):
+    for text in ("", "[]", "{}", FOUND.to_json().replace('"runs": 40', '"runs": "many"')):
         with pytest.raises(specdemo.TraceError, match="not a specdemo certificate"):
             Certificate.from_json(text)
 
@@ -248,17 +231,11 @@ def greedy_trace(pair: ModelPair, **fields: object) -> Trace:
     return specdemo.run(pair, prompt_ids(9), Settings(gamma=3, max_new_tokens=20, **fields))
 
 
-def with_token(trace: Trace, place: int, token: int) -> Trace:
-    """The trace, with another token emitted at one place."""
-    rounds, seen = [], 0
-    for round_ in trace.rounds:
-        tokens = []
-        for t in round_.tokens:
-            kept = t.kind != "rejected"
-            tokens.append(replace(t, id=token) if kept and seen == place else t)
-            seen += kept
-        rounds.append(replace(round_, tokens=tuple(tokens)))
-    return replace(trace, rounds=tuple(rounds))
+def ending_in(trace: Trace, token: int) -> Trace:
+    """The trace, with another token emitted last."""
+    *rounds, last = trace.rounds
+    tokens = tuple(replace(t, id=token) if t is trace.output[-1] else t for t in last.tokens)
+    return replace(trace, rounds=(*rounds, replace(last, tokens=tokens)))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
@@ -274,7 +251,7 @@ def test_a_wrong_token_diverges_where_it_is_and_later_positions_are_judged_after
     pair = toy_pair("llama")
     trace = greedy_trace(pair)
     wrong = next(i for i in range(12, 64) if i != trace.token_ids[-1])
-    found = specdemo.check_greedy(pair, with_token(trace, len(trace.token_ids) - 1, wrong))
+    found = specdemo.check_greedy(pair, ending_in(trace, wrong))
     assert found.places("diverged") == [len(trace.token_ids) - 1]
     assert found.positions[-1].best_id == trace.token_ids[-1]
     assert found.positions[-1].margin < -found.tie_margin
@@ -290,7 +267,7 @@ def test_equal_logits_are_a_tie_with_its_margin() -> None:
     with torch.no_grad():
         weights = target.get_output_embeddings().weight
         weights[twin] = weights[best]
-    found = specdemo.check_greedy(ModelPair(target, None, None), with_token(trace, len(trace.token_ids) - 1, twin))
+    found = specdemo.check_greedy(ModelPair(target, None, None), ending_in(trace, twin))
     last = found.positions[-1]
     assert (last.outcome, last.best_id) == ("tie", best)
     assert last.margin == pytest.approx(0.0, abs=1e-5)
