@@ -12,10 +12,10 @@ from checkpoints import checkpoint
 import specdemo
 from specdemo.models.progress import LoadStep
 from specdemo.runs.store import PairStore
-from specdemo.ui.panel import pair_controls
+from specdemo.ui.panel import panel
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_card import checked, loaded, refused, working
-from specdemo.ui.panel.pair_controls import create_pair_controls
+from specdemo.ui.panel.pair_card import card, checked, loaded, working
+from specdemo.ui.panel.panel import create_pair_controls
 from specdemo.ui.state.pairs import named, pair_request, parts_of
 from specdemo.ui.state.state import CUSTOM, PairChoice
 from specdemo.view.progress_text import describe
@@ -46,7 +46,7 @@ def test_names_and_messages_are_text_never_markup(tmp_path: Path) -> None:
     """Guards the card, which is HTML, against a folder or an answer of the hub that is called like a script."""
     folder = checkpoint(tmp_path / "<img src=x onerror=alert(1)>", "llama", layers=1)
     report = specdemo.preflight(str(folder), device="cpu")
-    for html in (checked(report), refused("<script>"), working(LoadStep("<b>"))):
+    for html in (checked(report), card("problem", "<script>"), working(LoadStep("<b>"))):
         assert "<img" not in html
         assert "<script>" not in html
         assert "<b></b>" not in html
@@ -116,10 +116,10 @@ def test_a_public_page_offers_the_catalogue_only(
 def test_bfloat16_is_offered_where_the_cpu_multiplies_it(
     monkeypatch: pytest.MonkeyPatch, instructions: str | None, expected: str | None
 ) -> None:
-    monkeypatch.setattr(pair_controls, "bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(panel, "bfloat16_instructions", lambda: instructions)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    hint = pair_controls.bfloat16_hint()
+    hint = panel.bfloat16_hint()
     assert hint is None if expected is None else expected in hint
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pair_controls.bfloat16_hint() is None, "a GPU is the better choice"
+    assert panel.bfloat16_hint() is None, "a GPU is the better choice"

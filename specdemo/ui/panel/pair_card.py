@@ -19,29 +19,15 @@ DEPLOYMENTS = {"autoregressive": "plain", "speculative": "speculative"}
 """A server's deployments by strategy, and how the page calls them."""
 
 
-def looking() -> str:
-    """Before anything is known."""
-    return _card("working", "Looking at the models…")
-
-
-def unnamed() -> str:
-    """A custom pair before its target is typed in."""
-    return _card("working", "Type in a target, and a draft if you have one.")
+def card(state: str, conclusion: str, **parts: Any) -> str:
+    """A card in the state ``working``, ``possible``, ``problem`` or ``ready``; ``parts`` are the template's."""
+    nothing = {"share": None, "deployments": (), "notes": (), "models": (), "opened": False}
+    return fill("pair-card.html", state=state, conclusion=conclusion, **{**nothing, **parts})
 
 
 def working(step: LoadStep) -> str:
     """A load under way."""
-    return _card("working", describe(step), share=step.fraction)
-
-
-def stopped(message: str) -> str:
-    """A load that the visitor stopped."""
-    return _card("working", message)
-
-
-def refused(message: str) -> str:
-    """A pair that cannot be examined, or a load that failed."""
-    return _card("problem", message)
+    return card("working", describe(step), share=step.fraction)
 
 
 def checked(report: Preflight) -> str:
@@ -49,14 +35,14 @@ def checked(report: Preflight) -> str:
     state = "possible" if report.ok else "problem"
     weights = {m.role: m.weights for m in report.models}
     notes = _remarks(report)
-    return _card(state, report.conclusion, notes=notes, opened=True, **_models(report, weights))
+    return card(state, report.conclusion, notes=notes, opened=True, **_models(report, weights))
 
 
 def loaded(load: Load) -> str:
     """A pair in memory, with the bytes that were counted there."""
     conclusion = f"{load.place}, {gigabytes(sum(f.nbytes for f in load.weights.values()))}."
     notes = [*load.notes, *_remarks(load.report)]
-    return _card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
+    return card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
 
 
 def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
@@ -69,28 +55,20 @@ def server(entry: ServerEntry, states: Mapping[str, Health] | None) -> str:
     notes = [entry.note] if entry.note else []
     notes.append("The models run there and nothing is loaded here; times are this app’s, the network included.")
     deployments = [(name, _deployment(entry, strategy, states)) for strategy, name in DEPLOYMENTS.items()]
-    return _card(*_answering(entry, states), deployments=deployments, notes=notes)
-
-
-def _answering(entry: ServerEntry, states: Mapping[str, Health] | None) -> tuple[str, str]:
-    """The card's state and conclusion."""
+    failed = sum(not health.ok for health in (states or {}).values())
+    state, conclusion = "ready", f"{entry.label} answers."
     if states is None:
-        return "working", f"Asking {entry.label}…"
-    failed = sum(not health.ok for health in states.values())
-    if not failed:
-        return "ready", f"{entry.label} answers."
-    return "problem", f"{entry.label} {'does not answer' if failed == len(states) else 'answers in part'}."
+        state, conclusion = "working", f"Asking {entry.label}…"
+    elif failed:
+        answers = "does not answer" if failed == len(states) else "answers in part"
+        state, conclusion = "problem", f"{entry.label} {answers}."
+    return card(state, conclusion, deployments=deployments, notes=notes)
 
 
 def _deployment(entry: ServerEntry, strategy: str, states: Mapping[str, Health] | None) -> str:
     if strategy not in entry.strategies:
         return "no deployment"
     return entry.pair.model_of(strategy) + (f": {states[strategy].text}" if states else "")
-
-
-def _card(state: str, conclusion: str, **parts: Any) -> str:
-    nothing = {"share": None, "deployments": (), "notes": (), "models": (), "opened": False}
-    return fill("pair-card.html", state=state, conclusion=conclusion, **{**nothing, **parts})
 
 
 def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from threading import Lock
 from typing import Any
 
@@ -14,13 +15,13 @@ from specdemo.errors import ServerError, SpecDemoError
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED
 from specdemo.models.request import PairRequest
-from specdemo.runs.store import Load, PairStore
+from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_controls import PairCard
+from specdemo.ui.panel.panel import PairCard
 from specdemo.ui.state.methods import runs_here
 from specdemo.ui.state.pairs import named, pair_request
 from specdemo.ui.state.server_choice import server_of
@@ -48,50 +49,34 @@ class PairLoading:
     def __init__(self, store: PairStore) -> None:
         self._store = store
         self._latest: dict[str, object] = {}
-        self._shown: dict[str, PairRequest] = {}
+        self._shown: dict[str, dict[str, Any]] = {}
         self._wanted: dict[str, dict[PairRequest, Callable[[], None]]] = {}
         self._lock = Lock()
 
-    def look(self, session: str, choice: PairChoice) -> Iterator[Card]:
-        """Show the chosen pair: its preflight, or its load until it is done or another pair is chosen."""
-        event = self._begin(session)
-        server = server_of(choice.pair)
-        if server is not None:
-            yield from _explained(lambda: self._look_at_server(server, session, event))
-            return
-        if not named(choice):
-            yield _card(pair_card.unnamed())
-            return
-        yield from _explained(lambda: self._look(pair_request(choice), session, event))
+    def show(self, session: str, choice: PairChoice, *, load: bool = False) -> Iterator[Card]:
+        """Show the chosen pair, until another event shows something: whether its server answers, its preflight, or
+        its load until it is done.
 
-    def load(self, session: str, choice: PairChoice) -> Iterator[Card]:
-        """Begin to load the chosen pair, and show how far it is; a server has nothing to load."""
-        if server_of(choice.pair) is not None:
-            yield UNCHANGED
-            return
-        event = self._begin(session)
-
-        def run() -> Iterator[Card]:
-            request = pair_request(choice)
-            self._want(session, request)
-            yield from self._look(request, session, event)
-
-        yield from _explained(run)
-
-    def after_run(self, session: str, choice: PairChoice) -> Iterator[Card]:
-        """The card as it stands now, without waiting for a load; a server is asked whether it still answers."""
-        server = server_of(choice.pair)
-        if server is not None:
-            event = self._begin(session)
-            *_, last = _explained(lambda: self._look_at_server(server, session, event))
-        else:
-            *_, last = _explained(lambda: self._look(pair_request(choice), None, None))
-        yield last
+        Args:
+            session: of the visitor.
+            choice: what the panel names.
+            load: begin to load it.
+        """
+        event = self._take_over(session)
+        chosen = choice.model_dump(include=set(PairChoice.model_fields))
+        again = not load and self._shown.get(session) == chosen  # looking at the same pair again must not flicker
+        with closing(_explained(lambda: self._cards(session, choice, load, again))) as cards:
+            for card in cards:
+                if self._latest.get(session) is not event:
+                    yield UNCHANGED
+                    return
+                self._shown[session] = chosen
+                yield card
 
     def cancel(self, session: str, choice: PairChoice) -> Card:
         """Stop waiting for the chosen pair; its load ends unless somebody else waits for it."""
         self.leave(session, choice)
-        return _card(pair_card.stopped(STOPPED), load="Go on loading")
+        return _card(pair_card.card("working", STOPPED), load="Go on loading")
 
     def leave(self, session: str, choice: PairChoice) -> None:
         """Like ``cancel``, without a card; a pair that is in memory stays there."""
@@ -102,7 +87,7 @@ class PairLoading:
         load = self._store.find(request)
         if load is None or load.future.done():
             return
-        self._begin(session)
+        self._take_over(session)
         with self._lock:
             leave = self._wanted.get(session, {}).pop(request, None)
         if leave is not None:
@@ -122,21 +107,43 @@ class PairLoading:
         for leave in wanted.values():
             leave()
 
-    def _look_at_server(self, name: str, session: str, event: object) -> Iterator[Card]:
-        """Show a server at once, and whether it answers when that is known."""
-        entry = servers().get(name)
-        if entry is None:
-            raise ServerError(f"{name!r:.80} is not configured any more; choose another pair.")
-        self._shown.pop(session, None)
-        yield _card(pair_card.server(entry, None))
-        states = probe(entry.pair, entry.strategies)
-        yield _card(pair_card.server(entry, states)) if self._looks(session, event) else UNCHANGED
-
-    def _begin(self, session: str) -> object:
+    def _take_over(self, session: str) -> object:
         """Register an event as the visitor's latest."""
         with self._lock:
             self._latest[session] = event = object()
         return event
+
+    def _cards(self, session: str, choice: PairChoice, load: bool, again: bool) -> Iterator[Card]:
+        """The cards of a choice, one after another; that it is looked at is not said ``again``."""
+        server = server_of(choice.pair)
+        if server is not None:
+            entry = servers().get(server)
+            if entry is None:
+                raise ServerError(f"{server!r:.80} is not configured any more; choose another pair.")
+            if not again:
+                yield _card(pair_card.server(entry, None))
+            yield _card(pair_card.server(entry, probe(entry.pair, entry.strategies)))
+            return
+        if not named(choice):
+            yield _card(pair_card.card("working", "Type in a target, and a draft if you have one."))
+            return
+        request = pair_request(choice)
+        if load:
+            self._want(session, request)
+        if self._store.find(request) is None:
+            if not again:
+                yield _card(pair_card.card("working", "Looking at the models…"))
+            report = self._store.look(request)
+            size = gigabytes(report.download)
+            offer = f"Download {size} and load" if report.download else "Load now"
+            yield _card(pair_card.checked(report), load=report.ok and offer)
+            return
+        with self._store.using(request) as loading:  # a visitor who watches a load waits for it too
+            while not loading.future.done():
+                yield _card(pair_card.working(loading.progress.step), cancel=True)
+                time.sleep(UPDATE_SECONDS)
+            loading.future.result()  # raises what ended it
+            yield _card(pair_card.loaded(loading))
 
     def _want(self, session: str, request: PairRequest) -> None:
         _, leave = self._store.want(request)
@@ -145,39 +152,6 @@ class PairLoading:
             self._wanted[session][request] = leave
         if before is not None:
             before()
-
-    def _look(self, request: PairRequest, session: str | None, event: object) -> Iterator[Card]:
-        load = self._store.find(request)
-        if load is None:
-            # Looking at the same pair again must not flicker.
-            if session is None or self._shown.get(session) != request:
-                yield _card(pair_card.looking())
-            report = self._store.look(request)
-            size = gigabytes(report.download)
-            offer = f"Download {size} and load" if report.download else "Load now"
-            if self._looks(session, event):
-                if session is not None:
-                    self._shown[session] = request
-                yield _card(pair_card.checked(report), load=report.ok and offer)
-            else:
-                yield UNCHANGED
-            return
-        if session is None:
-            yield _card(pair_card.working(load.progress.step)) if not load.future.done() else _ended(load)
-            return
-        self._shown.pop(session, None)
-        with self._store.using(request) as load:  # a visitor who watches a load waits for it too
-            while not load.future.done():
-                if not self._looks(session, event):
-                    yield UNCHANGED
-                    return
-                yield _card(pair_card.working(load.progress.step), cancel=True)
-                time.sleep(UPDATE_SECONDS)
-            yield _ended(load) if self._looks(session, event) else UNCHANGED
-
-    def _looks(self, session: str | None, event: object) -> bool:
-        """Whether this event is still the visitor's latest; without a visitor it always is."""
-        return session is None or self._latest.get(session) is event
 
 
 def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loading: PairLoading) -> None:
@@ -190,16 +164,16 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loadi
     outputs = [card.html, card.load, card.cancel]
     inputs, methods, row = controls.pair(), controls.methods, controls.row
 
-    def handler(show: Callable[[str, PairChoice], Iterator[Card]]) -> Callable[..., Iterator[Card]]:
-        def handle(request: gr.Request, *values: Any) -> Iterator[Card]:
-            yield from show(request.session_hash or "", controls.choice(values))
+    def look(request: gr.Request, *values: Any) -> Iterator[Card]:
+        yield from loading.show(request.session_hash or "", controls.choice(values))
 
-        return handle
+    def load(request: gr.Request, *values: Any) -> Iterator[Card]:
+        yield from loading.show(request.session_hash or "", controls.choice(values), load=True)
 
     def load_to_run(request: gr.Request, *values: Any) -> Iterator[Card]:
         pair, chosen = values[: -len(methods)], values[-len(methods) :]
         if any(map(runs_here, chosen)):  # where servers decode all lanes, Run loads nothing
-            yield from loading.load(request.session_hash or "", controls.choice(pair))
+            yield from load(request, *pair)
         else:
             yield UNCHANGED
 
@@ -210,17 +184,12 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loadi
     chosen = [c.change for c in inputs if isinstance(c, gr.Dropdown)]
     typed = [event for name in ("target", "draft") for event in (controls[name].submit, controls[name].blur)]
     # Several events of one visitor may run at once; all but the latest end at their next update.
-    gr.on([page.load, *chosen, *typed], handler(loading.look), inputs, outputs, trigger_mode="multiple", **waits)
-    card.load.click(handler(loading.load), inputs, outputs, trigger_mode="multiple", **waits)
+    gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
+    card.load.click(load, inputs, outputs, trigger_mode="multiple", **waits)
     row.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     for ended in row.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
-        ended.then(handler(loading.after_run), inputs, outputs, **waits)
+        ended.then(look, inputs, outputs, **waits)
     card.cancel.click(cancel, inputs, outputs, **QUIET)
-
-
-def _ended(load: Load) -> Card:
-    load.future.result()  # raises what ended it
-    return _card(pair_card.loaded(load))
 
 
 def _explained(run: Callable[[], Iterator[Card]]) -> Iterator[Card]:
@@ -228,10 +197,10 @@ def _explained(run: Callable[[], Iterator[Card]]) -> Iterator[Card]:
     try:
         yield from run()
     except SpecDemoError as error:
-        yield _card(pair_card.refused(str(error)), load="Try again")
+        yield _card(pair_card.card("problem", str(error)), load="Try again")
     except Exception as error:
         _log.exception("a pair could not be looked at")
-        yield _card(pair_card.refused(f"This failed: {type(error).__name__}: {error}"), load="Try again")
+        yield _card(pair_card.card("problem", f"This failed: {type(error).__name__}: {error}"), load="Try again")
 
 
 def _card(html: str, *, load: str | bool = False, cancel: bool = False) -> Card:

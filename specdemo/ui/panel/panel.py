@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
+from specdemo.machine import bfloat16_instructions
+from specdemo.models.catalog import CatalogEntry, catalog
+from specdemo.models.memory import best_device, free_memory
 from specdemo.runs.prompts import by_domain
+from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.lane_controls import create_lane
-from specdemo.ui.panel.pair_controls import PairCard, create_pair_controls
 from specdemo.ui.panel.run_row import create_run_row
-from specdemo.ui.state.methods import FIRST_LANES, method_choices, methods_on, nearest_method, wish_of
+from specdemo.ui.state.lanes import OPTIONS, shown_options
+from specdemo.ui.state.methods import (
+    FIRST_LANES,
+    NOTES,
+    find_method,
+    method_choices,
+    methods_on,
+    nearest_method,
+    wish_of,
+)
 from specdemo.ui.state.pairs import chats, parts_of
 from specdemo.ui.state.server_choice import server_of
-from specdemo.ui.state.state import NONE, held_as, lane_parameter
+from specdemo.ui.state.state import NONE, held_as, lane_parameter, pairs, parameter_of
 
-NUMBERS = range(1, len(FIRST_LANES) + 1)
-RULES = [lane_parameter(number, "acceptance") for number in NUMBERS]
+RULES = [lane_parameter(number, "acceptance") for number in range(1, len(FIRST_LANES) + 1)]
+TREE_CHOICES = [
+    ("none: one guess a position", "0"),
+    *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
+]
+# What is shown follows the values, whoever sets them; the browser does that by itself.
+SHOW_OPTIONS = "(...read) => window.SpecDemoPanel.options(...read)"
+SHOW_PAIR = """
+(pair) => [pair === "custom", !pair.startsWith("server:")].map((visible) => ({ __type__: "update", visible }))
+"""
 # Exact match needs temperature 0; a rule that stays is not set, since it may have been chosen meanwhile.
 WARM = """
 (temperature, ...rules) => rules.map((rule) => temperature && rule === "exact"
   ? { __type__: "update", value: "sampling" } : { __type__: "update" })
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PairCard:
+    """The card that says what a pair is, and the buttons that load it."""
+
+    html: gr.HTML
+    load: gr.Button
+    cancel: gr.Button
 
 
 def create_panel(controls: Controls) -> PairCard:
@@ -39,7 +69,7 @@ def create_panel(controls: Controls) -> PairCard:
         with gr.Tabs(selected=2, elem_id="lanes"):
             for number, method in enumerate(FIRST_LANES, start=1):
                 with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
-                    create_lane(controls, number, method, parts)
+                    _create_lane(controls, number, method, parts)
         controls.build("length", gr.Slider)
         controls.build("ignore-eos", gr.Checkbox)
         with gr.Accordion("Sampling", open=False, elem_id="sampling"):
@@ -77,6 +107,85 @@ def _example_chips(prompt: gr.Textbox) -> None:
                 prompt,
                 **QUIET,
             )
+
+
+def create_pair_controls(controls: Controls) -> PairCard:
+    """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
+    room = free_memory(best_device())
+    sized = {entry.id: _sized(entry, room) for entry in catalog().values()}
+    choices = [(sized.get(name, label), name) for name, label in pairs().items()]
+    pair = controls.build("pair", gr.Dropdown, choices=choices)
+    with gr.Column(visible=False, elem_id="custom-pair") as custom:
+        controls.build("target", gr.Textbox, placeholder="Qwen/Qwen3-4B", max_lines=1)
+        controls.build("draft", gr.Textbox, placeholder="Qwen/Qwen3-0.6B", max_lines=1)
+    card = gr.HTML(value=None, padding=False, elem_id="pair-card")
+    with gr.Row(elem_classes="actions"):
+        load = gr.Button("Load", size="sm", visible=False, elem_id="load", min_width=120)
+        cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
+    with gr.Accordion("Precision and device", open=False, elem_id="precision") as precision:
+        for row in (("target-weights", "draft-weights"), ("dtype", "device")):
+            with gr.Row(elem_classes="pairwise"):
+                for name in row:
+                    controls.build(name, gr.Dropdown, min_width=110)
+        if hint := bfloat16_hint():
+            gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
+    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **QUIET)
+    return PairCard(card, load, cancel)
+
+
+def _sized(entry: CatalogEntry, room: int) -> str:
+    """A pair of the catalogue in the list: its size, and whether ``room`` bytes are enough."""
+    size = f"{entry.memory_gb:.1f}" if entry.memory_gb < 10 else f"{entry.memory_gb:.0f}"
+    fits = "fits here" if entry.memory_gb * 1e9 <= room else "too large here"
+    return f"{entry.label} · {size} GB, {fits}"
+
+
+def bfloat16_hint() -> str | None:
+    """Advice to try bfloat16, on a CPU with instructions for it and without a GPU; else None."""
+    instructions = {"amx": "AMX", "avx512": "AVX-512"}.get(bfloat16_instructions() or "")
+    if instructions is None or best_device() != "cpu":
+        return None
+    return (
+        f"This CPU multiplies bfloat16 with {instructions}, which can make checking γ + 1 tokens cheaper: "
+        "compare v(γ) in <i>All figures</i>. Here auto is bfloat16 for models from 50M parameters, else float32, "
+        "which is exact."
+    )
+
+
+def _create_lane(controls: Controls, number: int, method: str, parts: Collection[str]) -> None:
+    """Build one lane's controls in the current layout; only those that its method reads are shown.
+
+    Args:
+        controls: take them up.
+        number: of the lane, from 1.
+        method: with which it begins.
+        parts: what the pair has besides its target.
+    """
+    shown = shown_options(method, Settings().acceptance)
+
+    def option(field: str, kind: type[Any], **look: Any) -> None:
+        controls.build(parameter_of(f"lane{number}", field), kind, visible=field in shown, **look)
+
+    chosen = find_method(method)
+    # What a tab does not use it dims as a whole, by the classes of these columns.
+    with gr.Column(elem_classes="lane-part lane-how"):
+        choices = method_choices(parts=parts, quantized=False, optional=number > 1)
+        controls.build(parameter_of(f"lane{number}", "method"), gr.Dropdown, choices=choices)
+    with gr.Column(elem_classes="lane-part lane-gamma"):
+        option("gamma", gr.Slider, info=NOTES.get(chosen.drafter.name) if chosen and chosen.drafter else None)
+        option("adaptive_gamma", gr.Checkbox, container=False)
+        typed = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
+        option("tree_nodes", gr.Dropdown, choices=TREE_CHOICES, info=typed, allow_custom_value=True)
+    with gr.Column(elem_classes="lane-part lane-how"):
+        option("acceptance", gr.Dropdown)
+        option("accept_top_k", gr.Number, precision=0)
+        option("lookup_ngram", gr.Slider)
+        option("exit_layer", gr.Number, precision=0)
+    read, options = (
+        controls.named(parameter_of(f"lane{number}", field) for field in fields)
+        for fields in (("method", "acceptance", "tree_nodes"), OPTIONS)
+    )
+    gr.on([each.change for each in read], None, read, options, js=SHOW_OPTIONS, **QUIET)
 
 
 def offered_methods(
