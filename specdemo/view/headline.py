@@ -1,4 +1,4 @@
-"""The speed-up that stands above a race: how large, against what, how sure, and what speaks against it."""
+"""What stands above a race: the speed-up, how sure it is, and the verdict on the outputs of its lanes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 from specdemo.analysis.lanes import compared, plain_elsewhere
 from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import claim, pace, ratio, span, trend_of
+from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import lane_names
 from specdemo.view.progress_text import counted
+
+GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
+"""Kinds of verdicts, from the lightest."""
+PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
 
 
 def headline(
@@ -88,3 +93,37 @@ def _against_elsewhere(traces: Sequence[Trace], chosen: tuple[Trace, Trace], tre
 
 def _weights(trace: Trace) -> str:
     return trace.quantization or "unquantised"
+
+
+def verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
+    """The verdict on all lanes; each is compared with the first lane of the same weights and prompt.
+
+    Quantised weights are another model, and a server may put a prompt into another template. Where the comparisons
+    differ, the text names each with its lane, and the gravest is the verdict's kind.
+    """
+    judged, against = {}, {}
+    for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
+        first = next(t for t in traces[: number + 1] if _comparable(t, trace))
+        if first is not trace:
+            judged[title] = compare(first, trace)
+            if first is not traces[0]:
+                against[title] = f" (against {titles[traces.index(first)]})"
+    if not judged:
+        weights = len({t.quantization for t in traces}) > 1
+        differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
+        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
+    kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
+    texts = list(dict.fromkeys(j.text for j in judged.values()))
+    if len(texts) > 1 or len(judged) < len(traces) - 1:
+        texts = [f"{title}: {j.text}{against.get(title, '')}" for title, j in judged.items()]
+        texts += [
+            f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
+            for title, trace in zip(titles, traces, strict=True)
+            if trace.quantization == traces[0].quantization and not _comparable(traces[0], trace)
+        ]
+    return {"kind": kind, "text": "; ".join(texts)}
+
+
+def _comparable(left: Trace, right: Trace) -> bool:
+    known = left.prompt_ids and right.prompt_ids  # a server may keep its ids
+    return left.quantization == right.quantization and (not known or left.prompt_ids == right.prompt_ids)

@@ -17,10 +17,8 @@ from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
-from specdemo.view.headline import headline
-from specdemo.view.lane_headers import engine_note, lane_headers, trace_headers
-from specdemo.view.server_lanes import complete_header
-from specdemo.view.verdict import verdict
+from specdemo.view.headline import headline, verdict
+from specdemo.view.lane_headers import complete_header, engine_note, lane_headers, trace_headers
 
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
@@ -61,7 +59,7 @@ class RaceView:
         """Plain data for the component, apart from later changes."""
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"rounds": list(self.rounds)}
 
-    def settle(self, traces: Sequence[Trace]) -> None:
+    def take_reported(self, traces: Sequence[Trace]) -> None:
         """Replace the rounds that streamed by those that servers reported at the end; the text is the same."""
         if any(trace.server for trace in traces):
             self.replaces, self.run = self.run, uuid4().hex

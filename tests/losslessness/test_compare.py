@@ -11,7 +11,7 @@ from specdemo.analysis.repetition import distinct_share, loops
 from specdemo.losslessness.compare import compare
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.view.verdict import verdict
+from specdemo.view.headline import verdict
 
 SPECULATIVE = Settings(gamma=2)
 WARM = Settings(strategy="autoregressive", temperature=1.0)

@@ -18,12 +18,11 @@ from link_states import states, texts
 
 from specdemo.models.catalog import catalog
 from specdemo.runs.store import PairStore
-from specdemo.ui.links.from_recording import query_of
-from specdemo.ui.links.links import from_query
+from specdemo.ui.links.links import from_query, query_of
 from specdemo.ui.links.page import NO_PROMPT, ON_A_SERVER, start_flags, taken_over
 from specdemo.ui.page import build
 from specdemo.ui.state.request import panel_request
-from specdemo.ui.state.state import CUSTOM, PageState, PairChoice, lane_parameter, parameters
+from specdemo.ui.state.state import CUSTOM, PageState, PairChoice, parameter_of, parameters
 from specdemo.ui.tabs.recordings_panel import shipped
 
 CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.CheckboxGroup, gr.Radio)
@@ -224,11 +223,13 @@ def test_the_settings_of_a_recording_are_a_link_that_can_be_read() -> None:
         assert values["prompt"] == recording.prompt
         for number, trace in enumerate(recording.traces, start=1):
             settings = trace.settings
-            found = {name: values[lane_parameter(number, name)] for name in ("method", "gamma", "acceptance")}
+            found = {
+                name: values[parameter_of(f"lane{number}", name)] for name in ("method", "gamma", "acceptance")
+            }
             assert (found["gamma"], found["acceptance"]) == (settings.gamma, settings.acceptance)
             assert (found["method"] == "plain") == (settings.strategy == "autoregressive")
             assert (values["length"], values["temperature"]) == (settings.max_new_tokens, settings.temperature)
-        assert values[lane_parameter(len(recording.traces) + 1, "method")] == "none"
+        assert values[parameter_of(f"lane{len(recording.traces) + 1}", "method")] == "none"
 
 
 def test_a_recording_without_its_prompt_leaves_the_panels_prompt() -> None:

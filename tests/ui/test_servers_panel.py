@@ -164,7 +164,7 @@ def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
     traces, view = raced()
     before = view.value()
     assert "streamed" in "".join(before["rounds"])
-    view.settle(traces)
+    view.take_reported(traces)
     view.conclude(traces)
     after = view.value()
     assert after["replaces"] == before["run"] != after["run"]
@@ -192,7 +192,7 @@ def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
 def test_a_lane_shows_its_level(options: dict, said: str, known: bool) -> None:
     """What is not known is empty in its head too, not guessed from the chunks."""
     traces, view = raced(**options)
-    view.settle(traces)
+    view.take_reported(traces)
     view.conclude(traces)
     assert view.lanes[1]["server"]["line"].endswith(said)
     told = view.lanes[1]["reported"]

@@ -11,8 +11,8 @@ from specdemo.analysis.engine_lines import ENGINES
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
-from specdemo.servers.catalog import ServerEntry
-from specdemo.ui.state.server_choice import offered, pair_name
+from specdemo.servers.catalog import ServerEntry, offered
+from specdemo.ui.state.server_choice import pair_name
 from specdemo.view.headline import headline_text
 from specdemo.view.race_value import replay_value
 

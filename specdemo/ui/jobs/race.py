@@ -100,7 +100,7 @@ class RaceJob(Job):
                     done = 1 - sum(left) / sum(s.max_new_tokens for s in settings)
                     yield JobState("running", fraction=done, result=RaceResult(view.value()))
             traces = racing.traces()
-        view.settle(traces)
+        view.take_reported(traces)
         if all(t.rounds for t in traces):
             view.conclude(traces)
         recording = record(here, self.prompt, traces) if view.figures else None

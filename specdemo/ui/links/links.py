@@ -14,13 +14,25 @@ from pydantic import TypeAdapter, ValidationError
 
 from specdemo.drafters import PARTS, first_choice
 from specdemo.models.catalog import catalog
-from specdemo.models.request import is_public
+from specdemo.models.request import BETWEEN, is_public
 from specdemo.models.source import is_network_path, shorten
+from specdemo.recording import Recording
 from specdemo.settings import LARGEST_WHOLE
-from specdemo.ui.state.lanes import lane_table
-from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, PLAIN, method_choices, method_of, methods_on
+from specdemo.trace import Trace
+from specdemo.ui.state.lanes import OPTIONS, lane_table, option_values
+from specdemo.ui.state.methods import (
+    FIRST_LANES,
+    NO_LANE,
+    PLAIN,
+    UNQUANTIZED,
+    method_choices,
+    method_of,
+    methods_on,
+    server_method,
+)
 from specdemo.ui.state.pairs import chats, parts_of
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.request import SHARED
+from specdemo.ui.state.server_choice import pair_name, server_of
 from specdemo.ui.state.state import (
     CUSTOM,
     GREEDY,
@@ -30,8 +42,9 @@ from specdemo.ui.state.state import (
     SHORT_LANE,
     Parameter,
     held_as,
-    lane_parameter,
+    of_lanes,
     pairs,
+    parameter_of,
     parameters,
 )
 from specdemo.ui.tabs.losslessness import drafters_of, rules_of
@@ -107,7 +120,7 @@ def brought_by(name: str, value: Any) -> dict[str, Any]:
     if name == "target" and value and not is_public():
         return {"pair": CUSTOM}
     if name == "temperature" and value:
-        return {lane_parameter(number, "acceptance"): "sampling" for number in range(1, len(FIRST_LANES) + 1)}
+        return dict.fromkeys(of_lanes("acceptance"), "sampling")
     if name == "losslessness.mode" and value == GREEDY:
         return {"losslessness.rule": "exact"}
     if name != "pair":
@@ -221,3 +234,48 @@ def _one_of(text: str, choices: Collection[str]) -> str:
 
 def _parts(values: Mapping[str, Any]) -> frozenset[str]:
     return parts_of(values["pair"], values["target"], values["draft"])
+
+
+def query_of(recording: Recording) -> dict[str, str]:
+    """The link that would set the panel to what a recording ran with, for :func:`from_query`.
+
+    Precision and device are those of the pair here, not of the machine that recorded.
+    """
+    shared = recording.traces[0].settings
+    query = {parameter_of(name): getattr(shared, name) for name in SHARED}
+    query |= {**_pair_query(recording.traces), "prompt": recording.prompt or "", "chat": shared.chat is not False}
+    if shared.server is not None:
+        query["engine"] = "auto"
+    for number, method in enumerate(METHOD_PARAMETERS, start=1):
+        if number > len(recording.traces):
+            query[method] = NO_LANE
+            continue
+        trace = recording.traces[number - 1]
+        query[method] = _method_of(trace, recording.traces)
+        options = zip(OPTIONS, option_values(trace.settings), strict=True)
+        query |= {parameter_of(f"lane{number}", name): value for name, value in options}
+    return {name: str(int(value) if isinstance(value, bool) else value) for name, value in query.items()}
+
+
+def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
+    here = next((t for t in traces if t.server is None), None)
+    if here is None:
+        server = traces[0].settings.server
+        return {"pair": pair_name(server)} if server else {}
+    weights = next((t.quantization for t in traces if t.quantization), None)
+    held = {"target-weights": weights} if weights else {}
+    if here.pair in catalog():
+        return {"pair": here.pair, **held}
+    target, _, draft = here.pair.partition(BETWEEN)
+    return {"target": target.strip('"'), "draft": draft.strip('"'), **held}
+
+
+def _method_of(trace: Trace, traces: tuple[Trace, ...]) -> str:
+    settings = trace.settings
+    plain = settings.strategy == "autoregressive"
+    if settings.server is not None:
+        return server_method(settings.server, PLAIN if plain else "speculative")
+    if plain:
+        quantized = any(t.quantization for t in traces)
+        return UNQUANTIZED if quantized and trace.quantization is None else PLAIN
+    return method_of(settings.drafter, settings.strategy)

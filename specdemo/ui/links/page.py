@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
-from specdemo.ui.links.from_recording import query_of
-from specdemo.ui.links.links import choices_left, from_query, table
+from specdemo.ui.links.links import choices_left, from_query, query_of, table
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import LOOKS
 from specdemo.ui.state.methods import NO_LANE, runs_here, wish_of
@@ -67,7 +66,7 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         values, notices = from_query(texts)
         flags = {"page": {name: values[name] for name in PAGE}, "notices": notices, "start": False}
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
-        return [*updates(linked, values, from_query({})[0]), _wishes(values), chosen, flags]
+        return [*updates(linked, values), _wishes(values), chosen, flags]
 
     def judge(flags: dict[str, Any], *values: Any) -> Any:
         pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
@@ -113,24 +112,13 @@ def taken_over(panel: Mapping[str, Any], recording: Recording) -> list[Any]:
     return [*found.values(), _wishes(values), {"query": query, "notices": notices}]
 
 
-def updates(
-    controls: Mapping[str, Any], values: Mapping[str, Any], present: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Updates of controls to what a link says, with the choices that its pair leaves.
-
-    Args:
-        controls: by parameter.
-        values: of the link.
-        present: what the controls have now; those that have it already are left alone.
-    """
-    found = []
-    for name in controls:
-        choices = choices_left(name, values)
-        if present is not None and values[name] == present[name] and choices == choices_left(name, present):
-            found.append(gr.skip())
-        else:
-            found.append(values[name] if choices is None else gr.update(choices=choices, value=values[name]))
-    return found
+def updates(controls: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
+    """Updates of controls, by parameter, to what a link says, with the choices that its pair leaves."""
+    left = {name: choices_left(name, values) for name in controls}
+    return [
+        values[name] if choices is None else gr.update(choices=choices, value=values[name])
+        for name, choices in left.items()
+    ]
 
 
 def _wishes(values: Mapping[str, Any]) -> list[str]:

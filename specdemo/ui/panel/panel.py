@@ -29,9 +29,8 @@ from specdemo.ui.state.methods import (
 )
 from specdemo.ui.state.pairs import chats, parts_of
 from specdemo.ui.state.server_choice import server_of
-from specdemo.ui.state.state import NONE, held_as, lane_parameter, pairs, parameter_of
+from specdemo.ui.state.state import NONE, held_as, of_lanes, pairs, parameter_of
 
-RULES = [lane_parameter(number, "acceptance") for number in range(1, len(FIRST_LANES) + 1)]
 TREE_CHOICES = [
     ("none: one guess a position", "0"),
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
@@ -85,7 +84,7 @@ def create_panel(controls: Controls) -> PairCard:
     controls.row = create_run_row()
     controls.wished = gr.State(list(FIRST_LANES))
     # Only what a person does triggers these couplings: a link has a value for every control.
-    rules = controls.named(RULES)
+    rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **QUIET)
     _follow_pair(controls)
     return card

@@ -6,7 +6,8 @@ from specdemo.errors import PairError
 from specdemo.models.catalog import catalog
 from specdemo.models.eagle3_config import named_like_head
 from specdemo.models.request import PairRequest, request_pair
-from specdemo.ui.state.server_choice import needs_models, server_chats, server_of
+from specdemo.servers.catalog import offered
+from specdemo.ui.state.server_choice import needs_models, server_of
 from specdemo.ui.state.state import BEST, CUSTOM, PairChoice
 
 
@@ -50,5 +51,6 @@ def chats(pair: str) -> bool:
     """Whether a pair's prompts go into its chat template unless one says otherwise."""
     server = server_of(pair)
     if server is not None:
-        return server_chats(server)
+        entry = offered().get(server)
+        return entry is None or entry.pair.chat
     return pair not in catalog() or catalog()[pair].chat

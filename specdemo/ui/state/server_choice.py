@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdemo.servers.catalog import label_of, offered
+from specdemo.servers.catalog import label_of
 
 PREFIX = "server:"
 """Begins a server's value among the pairs, which no pair of models can have, and the names of its methods."""
@@ -22,14 +22,3 @@ def needs_models(server: str) -> str:
     """Why something does not run on a server, and what to do."""
     instead = "choose a pair of models in the panel. Races and sweeps run on servers."
     return f"{label_of(server)} is a server, and this needs the models here; {instead}"
-
-
-def pair_choices() -> list[tuple[str, str]]:
-    """(label, value) of the servers among the pairs."""
-    return [(f"{entry.label} · server", pair_name(name)) for name, entry in offered().items()]
-
-
-def server_chats(server: str) -> bool:
-    """Whether its prompts go into its chat template unless one says otherwise."""
-    entry = offered().get(server)
-    return entry is None or entry.pair.chat

@@ -27,6 +27,7 @@ from specdemo.models.catalog import catalog
 from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
 from specdemo.models.source import ASSETS
 from specdemo.runs.prompts import by_domain
+from specdemo.servers.catalog import offered
 from specdemo.settings import (
     ACCEPTANCE_RULES,
     LARGEST_WHOLE,
@@ -37,7 +38,7 @@ from specdemo.settings import (
 )
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, local_methods, server_choices
-from specdemo.ui.state.server_choice import pair_choices
+from specdemo.ui.state.server_choice import pair_name
 from specdemo.view.assets import SPEEDS
 
 CUSTOM = "custom"
@@ -99,7 +100,7 @@ def _methods() -> dict[str, str]:
 
 def pairs() -> dict[str, str]:
     """The values of the pair's control: the catalogue, configured servers, and models of one's own if allowed."""
-    served = {name: label for label, name in pair_choices()}
+    served = {pair_name(name): f"{entry.label} · server" for name, entry in offered().items()}
     own = {} if is_public() else {CUSTOM: "Custom: your own models…"}
     return {entry.id: entry.label for entry in catalog().values()} | served | own
 
@@ -326,17 +327,9 @@ def labels() -> dict[str, str]:
     return found
 
 
-def lane_parameter(number: int, name: str) -> str:
-    """What links call a lane's parameter; lanes count from 1."""
-    return name if f"lane{number}" == SHORT_LANE else f"lane{number}.{name}"
-
-
 def parameter_of(*path: str) -> str:
     """The name in links of the field at a path, such as ``("lane3", "gamma")``."""
     return next(name for name, found, _ in _fields() if found == path)
-
-
-METHOD_PARAMETERS = tuple(lane_parameter(number, "method") for number in range(1, len(FIRST_LANES) + 1))
 
 
 @cache
@@ -352,3 +345,11 @@ def _fields() -> tuple[tuple[str, tuple[str, ...], FieldInfo], ...]:
             prefix = "" if inner is None or name == SHORT_LANE else f"{name}."
             found.append((prefix + link, (field,) if inner is None else (name, field), each))
     return tuple(found)
+
+
+def of_lanes(field: str) -> tuple[str, ...]:
+    """The names in links of a field of every lane."""
+    return tuple(parameter_of(f"lane{number}", field) for number in range(1, len(FIRST_LANES) + 1))
+
+
+METHOD_PARAMETERS = of_lanes("method")
