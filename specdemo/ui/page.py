@@ -66,7 +66,10 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
     learn_example(paces)
     runner = JobRunner(store, queue or JobQueue(limits(), shared=is_public()))
     with GuardedBlocks(
-        title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(LOOKED_THROUGH_SECONDS, KEPT_SECONDS)
+        title=TITLE,
+        analytics_enabled=False,
+        fill_width=True,
+        delete_cache=(LOOKED_THROUGH_SECONDS, int(KEPT_SECONDS)),
     ) as page:
         with gr.Row(elem_id="page"):
             with gr.Column(scale=0, min_width=300, elem_id="panel"):
@@ -130,33 +133,26 @@ def launch_options() -> dict[str, Any]:
 
 
 def theme() -> gr.themes.Base:
-    """System fonts (nothing is fetched from elsewhere) and the race's own accent."""
+    """System fonts (nothing is fetched from elsewhere) and the colours of race.css, which know light from dark."""
     sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")
-    colours = {
-        "body_background_fill": ("#ffffff", "#131318"),
-        "body_text_color": ("#1b1b22", "#ececf2"),
-        "block_background_fill": ("transparent", "transparent"),
-        "block_info_text_color": ("#62626f", "#a0a0b0"),
-        "block_label_background_fill": ("transparent", "transparent"),
-        "block_label_text_color": ("#62626f", "#a0a0b0"),
-        "block_title_text_color": ("#62626f", "#a0a0b0"),
-        "input_background_fill": ("#f7f7f9", "#1b1b22"),
-        "input_border_color": ("#e3e3ea", "#2d2d38"),
-        "border_color_primary": ("#e3e3ea", "#2d2d38"),
-        "slider_color": ("#4b3fd6", "#a79fff"),
-        "button_primary_background_fill": ("#4b3fd6", "#a79fff"),
-        "button_primary_background_fill_hover": ("#3d32bd", "#bdb7ff"),
-        "button_primary_text_color": ("#ffffff", "#131318"),
-        "button_secondary_background_fill": ("#f7f7f9", "#1b1b22"),
-        "button_secondary_border_color": ("#e3e3ea", "#2d2d38"),
-        "checkbox_background_color_selected": ("#4b3fd6", "#a79fff"),
+    uses = {
+        "transparent": ("block_background_fill", "block_label_background_fill"),
+        "light-dark(#3d32bd, #bdb7ff)": ("button_primary_background_fill_hover",),
+        "var(--race-ink)": ("body_text_color",),
+        "var(--race-dim)": ("block_info_text_color", "block_label_text_color", "block_title_text_color"),
+        "var(--race-card)": ("body_background_fill", "button_primary_text_color"),
+        "var(--race-panel)": ("input_background_fill", "button_secondary_background_fill"),
+        "var(--race-line)": ("input_border_color", "border_color_primary", "button_secondary_border_color"),
+        "var(--race-hero)": (
+            "slider_color",
+            "button_primary_background_fill",
+            "checkbox_background_color_selected",
+        ),
     }
-    light = {name: colour for name, (colour, _) in colours.items()}
-    dark = {f"{name}_dark": colour for name, (_, colour) in colours.items()}
+    colours = {name + mode: c for c, names in uses.items() for name in names for mode in ("", "_dark")}
     return gr.themes.Base(font=sans, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md").set(
-        **light,
-        **dark,
+        **colours,
         block_border_width="0px",
         block_title_text_size="13px",
         block_label_text_size="13px",

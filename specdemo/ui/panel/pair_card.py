@@ -41,6 +41,8 @@ def checked(report: Preflight) -> str:
 def loaded(load: Load) -> str:
     """A pair in memory, with the bytes that were counted there."""
     conclusion = f"{load.place}, {gigabytes(sum(f.nbytes for f in load.weights.values()))}."
+    if load.report is None:  # it was never examined
+        return card("ready", conclusion, notes=load.notes)
     notes = [*load.notes, *_remarks(load.report)]
     return card("ready", conclusion, notes=notes, **_models(load.report, load.weights))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from threading import Lock
 from typing import Any
@@ -192,7 +192,7 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loadi
     card.cancel.click(cancel, inputs, outputs, **QUIET)
 
 
-def _explained(run: Callable[[], Iterator[Card]]) -> Iterator[Card]:
+def _explained(run: Callable[[], Iterator[Card]]) -> Generator[Card]:
     """Show whatever goes wrong in the card, with a button to try again."""
     try:
         yield from run()
