@@ -125,16 +125,6 @@ def test_stop_ends_the_run_and_leaves_the_page_usable(page: Page, brake: Event) 
     press_run_and_wait(page)
 
 
-def test_markup_and_templates_in_a_prompt_stay_text(page: Page) -> None:
-    """Prompts are untrusted: nothing of them may run, and the run itself is an ordinary one."""
-    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> ${1+1} {{2+2}} שלום 你好 🙂"
-    page.locator("#prompt textarea").fill(hostile)
-    set_length(page, 24)
-    press_run_and_wait(page)
-    assert page.locator("#prompt textarea").input_value() == hostile
-    assert page.locator("#race img, #race script").count() == 0
-
-
 def test_markup_in_model_text_stays_text(page: Page) -> None:
     """The builtin model rarely writes markup, so the view is given some as a lane's tokens."""
     hostile = ["<img src=x onerror=alert(1)>", "${1+1}", "{{2+2}}", "</span>", " שלום", "你好", "🙂"]
@@ -271,23 +261,6 @@ def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> 
     expect(source).to_have_count(1)
     assert source.inner_text().strip() == copied.inner_text().strip()
     expect(page.locator("[data-role=tip]")).to_contain_text("copied from the marked place")
-
-
-def test_a_target_alone_drafts_without_a_model(page: Page) -> None:
-    """A pair without a draft: its lane changes to prompt lookup, the list has no draft model, the run works."""
-    choose(page, "pair", "builtin: target 17M alone")
-    method = page.locator("#lane2-method input")
-    expect(method).to_have_value("Speculative: prompt lookup")
-    choose(page, "pair", "builtin: ")
-    expect(method).to_have_value("Speculative: EAGLE-3 head")
-    choose(page, "pair", "builtin: target 17M alone")
-    expect(method).to_have_value("Speculative: prompt lookup")
-    method.click()
-    assert page.get_by_role("option", name="draft model").count() == 0
-    page.keyboard.press("Escape")
-    set_length(page, 16)
-    press_run_and_wait(page)
-    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
 
 
 def test_two_visitors_take_turns_and_see_only_their_own_run(open_page: Callable[..., Page], brake: Event) -> None:
