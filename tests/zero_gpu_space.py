@@ -58,7 +58,7 @@ from specdemo.ui.jobs.batch import BatchJob  # noqa: E402
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest  # noqa: E402
 from specdemo.ui.jobs.limits import PRIVATE  # noqa: E402
 from specdemo.ui.jobs.losslessness import CheckJob  # noqa: E402
-from specdemo.ui.jobs.measuring import SweepJob  # noqa: E402
+from specdemo.ui.jobs.measuring import MeasureJob  # noqa: E402
 from specdemo.ui.jobs.queue import JobQueue, Visitor  # noqa: E402
 from specdemo.ui.jobs.race import RaceJob  # noqa: E402
 from specdemo.ui.jobs.runner import JobRunner  # noqa: E402
@@ -87,7 +87,7 @@ def main() -> None:
     *_, ended = states(race(PLAIN, SETTINGS))
     found["race"] = [ended.phase, *(tokens_of(ended.result.value, lane) for lane in range(2))]
     found["kept"] = [list(trace.token_ids) for trace in ended.result.recording.traces]
-    *_, ended = states(SweepJob([PROMPT], LaneRequest(SETTINGS, pair), 1, range(2, 4)))
+    *_, ended = states(MeasureJob([PROMPT], LaneRequest(SETTINGS, pair), gammas=(2, 3)))
     runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in ended.result.runs]
     found["sweep"] = [ended.phase, ended.message, runs]
     *_, ended = states(BatchJob(pair, [PROMPT], 2, SETTINGS))

@@ -11,13 +11,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
-from specdemo.analysis.contenders import Contender
+from specdemo.analysis.contenders import PLAIN
 from specdemo.analysis.engine_lines import engine_lines
 from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Dropped, Race
-from specdemo.analysis.report import Report
-from specdemo.analysis.rows import Row, Run, figures_of
+from specdemo.analysis.report import COMMON, Report
+from specdemo.analysis.rows import Row, Run, row_of, speed
 from specdemo.analysis.speedup import student_95
-from specdemo.metrics import ratio
 from specdemo.settings import Settings
 
 FEW_PROMPTS = 4
@@ -45,73 +44,53 @@ class KindRow:
     interval_over: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdviceReport(Report):
-    """What an advisor's race measured.
+    """What an advisor's race measured; a repeat is a block of it, of one prompt.
 
     Attributes:
-        base: the settings that all contenders share.
-        contenders: all that could be tried, plain decoding first.
-        prompts: how many prompts.
         kinds: the kind of each prompt; empty where none were given.
         budget_seconds: for all runs.
         seconds: spent so far.
         looping: numbers of the prompts, from 1, whose plain output loops.
         models: names of the models by role, as their files are called.
         error: chance that the race dropped the fastest contender.
-        complete: whether the race ended by itself, by a decision or by its budget.
+        ended: whether the race ended by itself, by a decision or by its budget.
         texts: the prompts as they were given, texts or token ids.
         draft_quantization: of the draft's weights.
         exit_layer: how many layers draft by early exit where the settings leave that open.
     """
 
-    base: Settings
-    contenders: tuple[Contender, ...]
-    prompts: int
     kinds: tuple[str, ...] = ()
     budget_seconds: float = 120.0
     seconds: float = 0.0
     looping: tuple[int, ...] = ()
     models: dict[str, str] | None = None
     error: float = ERROR
-    complete: bool = False
+    ended: bool = False
     texts: tuple[str | list[int], ...] = ()
     draft_quantization: str | None = None
     exit_layer: int | None = None
 
-    row = Row
-    left_out = ("settings", "drafter")
+    shared = tuple(name for name in COMMON if name != "drafter")
     own = ("budget_seconds", "all_prompts")
-    record = (
-        *(
-            "models",
-            "draft_quantization",
-            "base",
-            "prompts",
-            "kinds",
-            "texts",
-            "budget_seconds",
-            "seconds",
-            "error",
-        ),
-        *("recommendation", "certainty", "looping", "by_kind", "contenders"),
-    )
+    findings = ("recommendation", "certainty", "by_kind")
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ended by itself."""
+        return self.ended
 
     @property
     def all_prompts(self) -> int:
         """Those that were given; a row counts its own."""
         return self.prompts
 
-    def run_record(self, run: Run) -> dict[str, Any]:
-        """As of every report."""
-        place = self.contenders.index(run.contender)
-        return {"place": place, "wall_seconds": run.wall_seconds, "memory": run.memory, "run": run.as_dict()}
-
     @cached_property
     def blocks(self) -> list[list[Run]]:
         """The runs of each block that has a plain one, in order; all figures are of these."""
         grouped = (list(some) for _, some in groupby(self.runs, key=lambda r: r.repeat))
-        return [some for some in grouped if any(r.contender == self.contenders[0] for r in some)]
+        return [some for some in grouped if any(r.contender == PLAIN for r in some)]
 
     @cached_property
     def race(self) -> Race:
@@ -124,9 +103,9 @@ class AdviceReport(Report):
 
     def block_speedups(self, block: Sequence[Run]) -> dict[int, float]:
         """Each contender's speed over plain decoding's in one block that has both, by its place."""
-        plain = [r for r in block if r.contender == self.contenders[0]]
-        logs = {self.contenders.index(r.contender): log_speedups([r], plain) for r in block if r not in plain}
-        return {place: exp(fmean(found.popitem()[1])) for place, found in logs.items() if found}
+        plain = next((r.speed for r in block if r.contender == PLAIN), None)
+        drafted = ((self.contenders.index(r.contender), r.speed) for r in block if r.contender != PLAIN)
+        return {place: own / plain for place, own in drafted if own and plain}
 
     @cached_property
     def counted(self) -> tuple[Run, ...]:
@@ -222,48 +201,41 @@ class AdviceReport(Report):
 
     def _row(self, place: int) -> Row:
         contender, dropped = self.contenders[place], self.race.dropped.get(place)
-        own, plain = ([r for r in self.counted if r.contender == self.contenders[n]] for n in (place, 0))
-        found = figures_of(contender, self.base, own, plain)
-        interval, over = interval_of(log_speedups(own, plain)) if place != PLACE_OF_PLAIN else (None, None)
-        found |= {
-            "tokens_per_second": ratio(found["emitted"], fsum(r.seconds for r in own)),
-            "speedup": self._speedup(place),
-            "interval": interval,
-            "interval_over": over,
-            "seconds": fsum(r.wall_seconds for r in self.runs if r.contender == contender),
-            "verdict": verdict(self, place),
-            "dropped": None if dropped is None or place == PLACE_OF_PLAIN else dropped_text(dropped, self.names),
-        }
-        return Row(**found)
-
-    def _speedup(self, place: int, kind: str | None = None) -> float | None:
-        means = [fmean(values) for values in self._logs(place, kind).values()]
-        return exp(fmean(means)) if means else None
-
-    def _logs(self, place: int, kind: str | None) -> dict[int, list[float]]:
-        runs = [r for r in self.counted if kind in (None, self.kind_of(r.prompt))]
-        own, plain = ([r for r in runs if r.contender == self.contenders[n]] for n in (place, PLACE_OF_PLAIN))
-        return log_speedups(own, plain)
+        own, plain = ([r for r in self.counted if r.contender == c] for c in (contender, PLAIN))
+        return replace(
+            row_of(contender, self.base, own, plain),
+            **self._gain(place),
+            tokens_per_second=speed(own),
+            seconds=fsum(r.wall_seconds for r in self.of(contender)),
+            verdict=verdict(self, place),
+            dropped=None if dropped is None or place == PLACE_OF_PLAIN else dropped_text(dropped, self.names),
+        )
 
     def _kind_row(self, kind: str) -> KindRow | None:
         place = self.race.best_of_kind(kind)
-        logs, speedup = self._logs(place, kind), self._speedup(place, kind)
-        if speedup is None:
-            return None
+        gain, settings = self._gain(place, kind), self.contenders[place].settings(self.base)
+        prompts = len(self._logs(place, kind))
+        return KindRow(kind, prompts, self.names[place], settings, **gain) if gain["speedup"] else None
+
+    def _speedup(self, place: int) -> float | None:
+        found: float | None = self._gain(place)["speedup"]
+        return found
+
+    def _gain(self, place: int, kind: str | None = None) -> dict[str, Any]:
+        """The fields of a row on its speed-up: the geometric mean over prompts, and its interval."""
+        logs = self._logs(place, kind)
         interval, over = interval_of(logs) if place != PLACE_OF_PLAIN else (None, None)
-        settings = self.contenders[place].settings(self.base)
-        return KindRow(kind, len(logs), self.names[place], settings, speedup, interval, over)
+        speedup = exp(fmean(map(fmean, logs.values()))) if logs else None
+        return {"speedup": speedup, "interval": interval, "interval_over": over}
 
-
-def log_speedups(runs: Sequence[Run], plain: Sequence[Run]) -> dict[int, list[float]]:
-    """log of the speed over plain decoding's in the same block: by prompt, one for each block."""
-    speeds = {r.repeat: r.speed for r in plain}
-    found: dict[int, list[float]] = {}
-    for run in runs:
-        of_plain, own = speeds.get(run.repeat), run.speed
-        if of_plain and own:
-            found.setdefault(run.prompt, []).append(log(own / of_plain))
-    return found
+    def _logs(self, place: int, kind: str | None) -> dict[int, list[float]]:
+        """log of its speed over plain decoding's in the same block: by prompt, one for each block."""
+        found: dict[int, list[float]] = {}
+        for block in self.blocks:
+            gain = {PLACE_OF_PLAIN: 1.0, **self.block_speedups(block)}.get(place)
+            if gain and kind in (None, self.kind_of(block[0].prompt)):
+                found.setdefault(block[0].prompt, []).append(log(gain))
+        return found
 
 
 def interval_of(logs: dict[int, list[float]]) -> tuple[list[float] | None, str | None]:

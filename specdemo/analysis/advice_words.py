@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.contenders import SERVER
@@ -47,13 +48,25 @@ def verdict(report: AdviceReport, place: int) -> str:
 
 def recommendation(report: AdviceReport) -> str:
     """The advice, its certainty, and what casts doubt on it."""
-    best = report.best
+    best, plain_leads = report.best, report.race.leader == PLACE_OF_PLAIN
     if best is None:
         return _nothing(report)
-    says = (_hopeless, _as_good, _kinds, _lossy, _loops, _doubt, _extent)
-    parts = [_claim(report, best), *(say(report, best) for say in says)]
-    if not report.complete:
-        parts.insert(0, "So far:")
+    told = max((row for row in report.known if row is not best), key=lambda r: r.range) if plain_leads else best
+    acceptance, loops = report.base.acceptance, _numbers(report.looping)
+    parts = [
+        "" if report.complete else "So far:",
+        _claim(report, best, told),
+        _hopeless(report, best),
+        "" if plain_leads else _as_good(report),
+        _kinds(report),
+        f"The rule {acceptance!r} is lossy: the output is not the target's."
+        if acceptance in LOSSY_RULES and not plain_leads
+        else "",
+        f"The plain output of {loops} loops, which flatters every drafter." if report.looping else "",
+        report.impossible(told) or "",
+        f"Only {told.emitted} tokens were timed: too few to be sure." if told.emitted < FEWEST else "",
+        _extent(report),
+    ]
     return " ".join(filter(None, parts))
 
 
@@ -73,32 +86,27 @@ def _nothing(report: AdviceReport) -> str:
     )
 
 
-def _claim(report: AdviceReport, best: Row) -> str:
-    if report.race.leader == PLACE_OF_PLAIN:
-        top = _top(report, best)
-        found = f"{top.name} runs at {_figure(top)} of its speed"
+def _claim(report: AdviceReport, best: Row, told: Row) -> str:
+    """Who is the fastest, with a speed-up of as many digits as its interval, and the rival.
+
+    Args:
+        report: the advice.
+        best: the recommended row.
+        told: whose speed is told: that one, or the fastest that drafts where plain decoding leads.
+    """
+    over = " on these prompts" if told.interval_over == "runs" else ""
+    between = f" [{told.interval[0]:.2f}, {told.interval[1]:.2f}]{over}" if told.interval else ""
+    figure, behind = f"{told.speedup:.2f}×{between}", _behind(report)
+    unsure = "Whether speculation pays here is open:"
+    if told is not best:
+        found = f"{told.name} runs at {figure} of its speed{behind}."
         if report.pays is None:
-            return f"Whether speculation pays here is open: plain decoding is ahead; {found}{_behind(report)}."
-        return f"None: plain decoding is fastest; {found}{_behind(report)}."
-    name = best.name[:1].upper() + best.name[1:]
-    if report.pays is None and trend_of(best.speedup) != "faster":
-        found = f"the best, {best.name}, runs at {_figure(best)}{_behind(report)}"
-        return f"Whether speculation pays here is open: {found}."
+            return f"{unsure} plain decoding is ahead; {found}"
+        return f"None: plain decoding is fastest; {found}"
+    if report.pays is None and trend_of(told.range[0]) != "faster":
+        return f"{unsure} the best, {best.name}, runs at {figure}{behind}."
     open_ = "" if report.pays else ", though it is not proven that this beats plain decoding"
-    return f"{name}: {_figure(best)}{open_}{_behind(report)}."
-
-
-def _top(report: AdviceReport, best: Row) -> Row:
-    """The recommended row; where that is plain decoding, the one whose speed is told."""
-    others = [row for row in report.rows if row.speedup is not None and row is not best]
-    return max(others, key=lambda row: row.speedup) if report.race.leader == PLACE_OF_PLAIN else best
-
-
-def _figure(row: Row) -> str:
-    """A speed-up with as many digits as its interval, outside which it would seem to lie with fewer."""
-    over = "" if row.interval_over != "runs" else " on these prompts"
-    between = f" [{row.interval[0]:.2f}, {row.interval[1]:.2f}]{over}" if row.interval else ""
-    return f"{row.speedup:.2f}×{between}"
+    return f"{best.name[:1].upper()}{best.name[1:]}: {figure}{open_}{behind}."
 
 
 def _behind(report: AdviceReport) -> str:
@@ -118,45 +126,46 @@ def _percent(certainty: float) -> str:
     return "over 99.9 %" if certainty > 0.999 else f"{int(1000 * certainty) / 10:g} %"
 
 
-def _as_good(report: AdviceReport, best: Row) -> str:
+def _numbers(prompts: Iterable[int]) -> str:
+    found = [*map(str, prompts)]
+    return f"prompt{'s' if len(found) > 1 else ''} {', '.join(found)}"
+
+
+def _as_good(report: AdviceReport) -> str:
     """Other γ of the same drafter that do as well on the prompts that both decoded."""
     race, contenders = report.race, report.contenders
-    if best.gamma is None or race.leader == PLACE_OF_PLAIN:
+    best = contenders[race.leader]
+    near = [(n, contenders[n]) for n in sorted({*race.live} - race.resting - {race.leader})]
+    stands = [(c.gamma, race.behind(n, race.leader)) for n, c in near if c.family == best.family]
+    level = [str(gamma) for gamma, found in stands if gamma and found.blocks and found.lead < 1 / HARDLY]
+    if not level or best.gamma is None:
         return ""
-    family = contenders[race.leader].family
-    near = [n for n in {*race.live} - race.resting - {race.leader} if contenders[n].family == family]
-    stands = {contenders[n].gamma: race.behind(n, race.leader) for n in near if contenders[n].gamma is not None}
-    level = sorted(gamma for gamma, found in stands.items() if found.blocks and found.lead < 1 / HARDLY)
-    if not level:
-        return ""
-    return f"γ {', '.join(map(str, level))} {'does' if len(level) == 1 else 'do'} as well, within 3 %."
+    return f"γ {', '.join(level)} {'does' if len(level) == 1 else 'do'} as well, within 3 %."
 
 
 def _hopeless(report: AdviceReport, best: Row) -> str:
     """The drafters that could not pay even if the target kept every drafted token, and what is too dear."""
-    found: dict[str, list[tuple[float, Row]]] = {}
+    found: dict[str, list[tuple[float, int, float, float]]] = {}
     for row in report.rows:
-        timed = row.gamma and row.draft_cost is not None and (row.verify_cost or 0.0) >= LEAST_CHECK
-        if timed and row.runs >= LEAST_RUNS and row.method != best.method:
-            most = (row.gamma + 1) / (row.gamma * row.draft_cost + row.verify_cost)
-            found.setdefault(row.method, []).append((most, row))
+        gamma, c, v = row.gamma, row.draft_cost, row.verify_cost
+        if gamma and c is not None and v is not None and v >= LEAST_CHECK and row.runs >= LEAST_RUNS:
+            found.setdefault(row.method, []).append(((gamma + 1) / (gamma * c + v), gamma, c, v))
     said = []
-    for method, rows in found.items():
-        most, row = max(rows, key=lambda each: each[0])
+    for method, costs in found.items():
+        most, gamma, c, v = max(costs)
         # A single γ must fail by as much as another may be better.
-        if most < (1 + LEVEL if len(rows) > 1 else 1 - LEVEL):
-            drafts = row.gamma * row.draft_cost > row.verify_cost - 1
-            cost = (
-                f"A step of {method} costs {row.draft_cost:.2f} of the target's"
-                if drafts
-                else f"Checking {row.gamma + 1} tokens of {method} costs {row.verify_cost:.2f} steps of the target"
+        if method != best.method and most < (1 + LEVEL if len(costs) > 1 else 1 - LEVEL):
+            step, check = (
+                f"A step of {method} costs {c:.2f} of the target's",
+                f"Checking {gamma + 1} tokens of {method}",
             )
-            tried = ", ".join(str(gamma) for gamma in sorted(each.gamma for _, each in rows))
+            cost = step if gamma * c > v - 1 else f"{check} costs {v:.2f} steps of the target"
+            tried = ", ".join(map(str, sorted(gamma for _, gamma, *_ in costs)))
             said.append(f"{cost}: with γ {tried} it cannot pay even if all were kept.")
     return " ".join(said)
 
 
-def _kinds(report: AdviceReport, best: Row) -> str:
+def _kinds(report: AdviceReport) -> str:
     """The kinds for which something else is faster, as far as that is more likely than not."""
     names, leader = report.names, report.race.leader
     apart = [
@@ -168,43 +177,17 @@ def _kinds(report: AdviceReport, best: Row) -> str:
     return f"For some kinds of prompts something else is faster: {', '.join(apart)}." if apart else ""
 
 
-def _lossy(report: AdviceReport, best: Row) -> str:
-    if report.race.leader == PLACE_OF_PLAIN or report.base.acceptance not in LOSSY_RULES:
-        return ""
-    return f"The rule {report.base.acceptance!r} is lossy: the output is not the target's."
-
-
-def _loops(report: AdviceReport, best: Row) -> str:
-    if not report.looping:
-        return ""
-    numbers = ", ".join(map(str, report.looping))
-    some = "prompt" if len(report.looping) == 1 else "prompts"
-    return f"The plain output of {some} {numbers} loops, which flatters every drafter."
-
-
-def _doubt(report: AdviceReport, best: Row) -> str:
-    """What speaks against the figure that is told, as in a race."""
-    top = _top(report, best)
-    said = [report.impossible(top)]
-    if top.emitted < FEWEST:
-        said.append(f"Only {top.emitted} tokens were timed: too few to be sure.")
-    return " ".join(filter(None, said))
-
-
-def _extent(report: AdviceReport, best: Row) -> str:
+def _extent(report: AdviceReport) -> str:
     """How much of what was asked for was not reached."""
-    ran = {run.contender for run in report.counted}
-    families = dict.fromkeys(c.family for c in report.contenders)
-    tried = {c.family for c in ran}
-    missing = [DRAFTERS[name].label for name in families if name not in tried and name not in ("", SERVER)]
+    tried = {run.contender.family for run in report.counted}
+    missing = [family for family in dict.fromkeys(c.family for c in report.contenders) if family not in tried]
     reached = {run.prompt for run in report.counted}
     said = [f"Measured on {len(reached)} of {report.prompts} prompts"] if len(reached) < report.prompts else []
-    said += [f"not tried: {', '.join(missing)}"] if missing else []
-    said += ["give more seconds"] if said and report.complete else []
-    text = "; ".join(said)
+    if labels := [DRAFTERS[family].label for family in missing if family not in ("", SERVER)]:
+        said.append(f"not tried: {', '.join(labels)}")
+    text = "; ".join([*said, *["give more seconds"] * bool(said and report.complete)])
+    mute = sorted(number + 1 for number in reached - {run.prompt for run in report.counted if run.emitted})
     parts = [f"{text[0].upper()}{text[1:]}."] if text else []
-    mute = reached - {run.prompt for run in report.counted if run.emitted}
     if mute:
-        numbers = ", ".join(str(number + 1) for number in sorted(mute))
-        parts.append(f"Without a speed, since their answers end with the first token: prompt {numbers}.")
+        parts.append(f"Without a speed, since their answers end with the first token: {_numbers(mute)}.")
     return " ".join(parts)

@@ -35,7 +35,6 @@ class BatchMetrics:
         tokens_per_second: of the whole batch, emitted / (seconds − TTFT).
         row_tokens_per_second: of each row until its own end.
         row_seconds: when each row ended.
-        row_waited: seconds for which each row's draft was done and others' was not.
         fed, fed_needed: token positions put through the models, prompts included, and those that a row needed;
             the difference filled up rows that had fewer than the longest. Both models count alike.
         slots, slots_needed: KV cache slots read by the target over all rounds, and those with a token of the row.
@@ -59,7 +58,6 @@ class BatchMetrics:
     tokens_per_second: float | None
     row_tokens_per_second: list[float | None]
     row_seconds: list[float]
-    row_waited: list[float]
     fed: int
     fed_needed: int
     slots: int
@@ -90,7 +88,7 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
     sums = totals([counted for trace in traces for counted in counts_of(trace.rounds)])
     # Rows share the times of a round, so one row that took part tells them.
     times = totals(counts_of(next(iter(round_.values())) for round_ in rounds))
-    phases = (times.draft_seconds, times.verify_seconds, times.other_seconds)
+    phases = [seconds or 0.0 for seconds in (times.draft_seconds, times.verify_seconds, times.other_seconds)]
     ttft = traces[0].rounds[0].seconds
     seconds = max(t.rounds[-1].seconds for t in traces)
     fed, needed = _positions(traces, rounds)
@@ -98,29 +96,28 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
     return BatchMetrics(
         rows=len(traces),
         rounds=len(rounds),
-        emitted=sums.emitted,
-        proposed=sums.proposed,
-        accepted=sums.accepted,
+        emitted=sums.emitted or 0,
+        proposed=sums.proposed or 0,
+        accepted=sums.accepted or 0,
         acceptance_rate=sums.acceptance_rate,
         mean_acceptance_length=sums.mean_acceptance_length,
-        row_rounds=sums.rounds,
+        row_rounds=sums.rounds or 0,
         mean_rows=ratio(sums.rounds, len(rounds)),
         ttft=ttft,
         seconds=seconds,
         tokens_per_second=ratio(sums.emitted, seconds - ttft),
         row_tokens_per_second=[t.metrics().tokens_per_second for t in traces],
         row_seconds=[t.rounds[-1].seconds for t in traces],
-        row_waited=[_waited(row, rounds) for row in range(len(traces))],
         fed=fed,
         fed_needed=needed,
         slots=slots,
         slots_needed=live,
-        padding=lost(needed, fed),
-        idle_slots=lost(live, slots),
-        draft_seconds=times.draft_seconds,
-        verify_seconds=times.verify_seconds,
-        other_seconds=times.other_seconds,
-        other_share=ratio(times.other_seconds, fsum(phases)),
+        padding=ratio(fed - needed, fed),
+        idle_slots=ratio(slots - live, slots),
+        draft_seconds=phases[0],
+        verify_seconds=phases[1],
+        other_seconds=phases[2],
+        other_share=ratio(phases[2], fsum(phases)),
     )
 
 
@@ -192,14 +189,3 @@ def _slots(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple
             live += length[row] + r.drafted + 1
             length[row] += len(r.emitted)
     return read, live
-
-
-def _waited(row: int, rounds: Sequence[dict[int, Round]]) -> float:
-    """Drafting takes as many passes as the round's longest draft; rows with a shorter one wait for the rest."""
-    taken = [(round_[row], max(r.drafted for r in round_.values())) for round_ in rounds if row in round_]
-    return fsum(own.draft_seconds * (longest - own.drafted) / longest for own, longest in taken if longest)
-
-
-def lost(needed: int, of: int) -> float | None:
-    """The share that was for nothing."""
-    return ratio(of - needed, of)

@@ -24,11 +24,18 @@ class Contender:
         family: the drafter's name, or ``SERVER``; empty for plain decoding.
         gamma: drafted tokens a round; None of a tree, and if it is chosen anew in every round, or by a server.
         tree: tokens of a draft tree, one of ``TREES``; 0 for chains.
+        size: prompts decoded together.
     """
 
     family: str = ""
     gamma: int | None = None
     tree: int = 0
+    size: int = 1
+
+    @property
+    def plain(self) -> Contender:
+        """What it is compared with: plain decoding of as many prompts together."""
+        return Contender(size=self.size)
 
     @property
     def method(self) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import zip_longest
 from math import fsum
+from statistics import median
 from typing import Any
 
-from specdemo.analysis.contenders import PLAIN, Contender
-from specdemo.analysis.report import by_repeat, middle, over_repeats, paired, speed, speedup_fields
+from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.contenders import Contender
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
@@ -21,13 +22,14 @@ COLUMNS = [f.name for f in fields(RoundCounts) if f.name != "offered"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One finished run of a contender.
+    """One finished run of a contender, or one batch.
 
     Attributes:
         contender: who decoded.
-        prompt, repeat: which run it was, from 0. Contenders are compared within a repeat.
+        prompt: which of the prompts, or which batch of them, from 0.
+        repeat: from 0. Contenders are compared within a repeat.
         steps: its rounds.
-        figures: of a run on a server, which has no steps.
+        figures: of a batch, and of a run on a server, which have no steps.
         wall_seconds: what it took, prefill and all.
         memory: peak in bytes, as of :class:`specdemo.trace.Trace`.
     """
@@ -36,19 +38,14 @@ class Run:
     prompt: int
     repeat: int
     steps: tuple[RoundCounts, ...] = ()
-    figures: Metrics | None = None
+    figures: Metrics | BatchMetrics | None = None
     wall_seconds: float = 0.0
     memory: int | None = None
 
     @property
     def gamma(self) -> int | None:
         """0 of plain decoding."""
-        return 0 if self.contender == PLAIN else self.contender.gamma
-
-    @property
-    def work(self) -> int:
-        """The prompt."""
-        return self.prompt
+        return self.contender.gamma if self.contender.family else 0
 
     @property
     def emitted(self) -> int:
@@ -68,27 +65,29 @@ class Run:
         return ratio(self.emitted or None, self.seconds)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, as in the report's JSON: counts and seconds, or a server's figures."""
-        which = {"gamma": self.gamma, "prompt": self.prompt, "repeat": self.repeat}
-        if self.figures is not None:
-            return {**which, **self.figures.as_dict()}
-        sums = totals(self.steps)
-        names = ("rounds", "proposed", "accepted", "emitted", "draft_seconds", "verify_seconds", "other_seconds")
-        return {
-            **which,
-            **{name: getattr(sums, name) for name in names},
+        """Plain data, as in the report's JSON: who, what, and every round or the figures."""
+        made: dict[str, Any] = {
+            "prompt": self.prompt,
+            "repeat": self.repeat,
             "seconds": self.seconds,
-            # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
-            "columns": COLUMNS,
-            "steps": [[getattr(step, name) for name in COLUMNS] for step in self.steps],
+            "emitted": self.emitted,
         }
+        made |= {"wall_seconds": self.wall_seconds, "memory": self.memory}
+        which = {**asdict(self.contender), "gamma": self.gamma, **made}
+        if self.figures is not None:
+            return {**which, "figures": self.figures.as_dict()}
+        # Costs are medians over rounds, so their figures need every one; a table is shorter than its records.
+        return {**which, "columns": COLUMNS, "steps": [[getattr(s, name) for name in COLUMNS] for s in self.steps]}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], drafter: str) -> Run:
+    def from_dict(cls, data: Mapping[str, Any]) -> Run:
         """The run of this machine that :meth:`as_dict` made into plain data."""
-        steps = (RoundCounts(**dict(zip(data["columns"], step, strict=True))) for step in data["steps"])
-        contender = Contender(drafter, data["gamma"]) if data["gamma"] else PLAIN
-        return cls(contender, data["prompt"], data["repeat"], tuple(steps))
+        contender = Contender(data["family"], data["gamma"] or None, data["tree"], data["size"])
+        steps = [dict(zip(data["columns"], step, strict=True)) for step in data.get("steps", ())]
+        figures = BatchMetrics(**data["figures"]) if "figures" in data else None
+        return cls(
+            contender, data["prompt"], data["repeat"], tuple(RoundCounts(**step) for step in steps), figures
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +99,19 @@ class Row:
         method, width: what people call its drafter, and how much it drafts, in words.
         gamma: drafted tokens a round; None of plain decoding, where γ is chosen anew in every round, and where a
             server does not say.
-        prompts, runs: how many it decoded.
-        rounds, proposed, accepted, emitted: counts over all runs, the prefills not counted.
+        size: prompts decoded together.
+        prompts, runs: how many different prompts, or batches of them, it decoded, and how often in all.
+        rounds, proposed, accepted, emitted: counts over all runs, the prefills not counted; rounds of a batch by
+            rows.
         acceptance_rate: Σ accepted / Σ proposed.
         mean_acceptance_length: τ, emitted / rounds.
-        tokens_per_second, plain_tokens_per_second: decode speed of all prompts together, with and without drafts,
-            in the repeat whose speed-up is the middle one; in advice the first is of all its runs.
-        tokens_per_second_low, tokens_per_second_high: the slowest and the fastest repeat.
         speedup: plain decoding's seconds a token / its own, over all prompts, each repeat against the plain runs
             of the same repeat; median over the repeats, of an even number the lower middle. In advice, where a
             repeat is of one prompt, the geometric mean over the prompts.
         speedup_low, speedup_high: the worst and the best repeat.
-        interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
-            ``prompts`` where it is for prompts like these; ``runs`` where there are too few of them.
+        tokens_per_second, plain_tokens_per_second: decode speed of all prompts together, with and without drafts,
+            in the repeat whose speed-up is shown, so that they divide; in advice the first is of all its runs.
+        tokens_per_second_low, tokens_per_second_high: the slowest and the fastest repeat.
         predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
             position, costs, and the lengths that rounds really had; median over the repeats.
         expected_speedup: τ(γ)/(γc + v), for endless decoding without overhead.
@@ -124,8 +123,12 @@ class Row:
         per_position: share of the rounds with more than j accepted tokens, j from 0.
         conditional_per_position: of the rounds in which drafted token j was reached, the share that kept it.
         draft_seconds, verify_seconds, other_seconds: of a round in the mean.
+        other_share: of the time after the prefills, what passed outside model forwards.
+        padding, idle_slots: of batches, see :class:`specdemo.analysis.batch_metrics.BatchMetrics`.
         memory: the largest peak of its runs, bytes.
         seconds: what its runs took, prefills and all; of advice those that count for no figure included.
+        interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
+            ``prompts`` where it is for prompts like these; ``runs`` where there are too few of them.
         verdict, dropped: how it stands in advice, and why it was not measured further.
     """
 
@@ -133,6 +136,7 @@ class Row:
     method: str
     width: str
     gamma: int | None
+    size: int
     prompts: int
     runs: int
     rounds: int | None
@@ -141,13 +145,13 @@ class Row:
     emitted: int
     acceptance_rate: float | None
     mean_acceptance_length: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
     tokens_per_second: float | None
     plain_tokens_per_second: float | None
     tokens_per_second_low: float | None
     tokens_per_second_high: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
     predicted_speedup: float | None
     expected_speedup: float | None
     leviathan_speedup: float | None
@@ -160,6 +164,9 @@ class Row:
     draft_seconds: float | None
     verify_seconds: float | None
     other_seconds: float | None
+    other_share: float | None
+    padding: float | None
+    idle_slots: float | None
     memory: int | None
     seconds: float
     interval: list[float] | None = None
@@ -172,15 +179,20 @@ class Row:
         """Method and γ, as sentences have them."""
         return f"{self.method}, {self.width}" if self.width else self.method
 
+    @property
+    def range(self) -> tuple[float, float, float]:
+        """Speed-up, worst and best repeat; 0 where nothing was measured."""
+        return self.speedup or 0.0, self.speedup_low or 0.0, self.speedup_high or 0.0
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON and tables."""
         return asdict(self)
 
 
-def figures_of(
+def row_of(
     contender: Contender, shared: Settings, runs: Sequence[Run], plain: Sequence[Run], gamma: int | None = None
-) -> dict[str, Any]:
-    """The fields of a row, from a contender's runs against the plain runs of the same prompts and repeats.
+) -> Row:
+    """The row of a contender, from its runs against the plain runs of the same prompts and repeats.
 
     Of a server's runs only counts and speeds are known; a count that one of them lacks is None.
 
@@ -192,66 +204,111 @@ def figures_of(
     """
     gamma = contender.gamma if gamma is None else gamma
     steps = [s for run in runs for s in run.steps]
-    figures = [run.figures for run in runs if run.figures is not None]
-    sums = _of_server(figures) if figures else totals(steps, gamma)
+    batches = [run.figures for run in runs if isinstance(run.figures, BatchMetrics)]
+    sums, forwards = _totals(runs, steps, gamma), [f.rounds for f in batches]
     pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
     counts = ([[s for run in some for s in run.steps] for some in pair] for pair in pairs)
-    every = [costs_of(drafted, gamma or 0, single) for drafted, single in counts]
-    costs = [cost for cost in every if cost is not None]
-    c, v, o = (middle(cost[i] for cost in costs) for i in range(3))
+    costs = [cost for drafted, single in counts if (cost := costs_of(drafted, gamma or 0, single)) is not None]
+    c, v, o = (median(cost[i] for cost in costs) for i in range(3)) if costs else (None, None, None)
     shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
     expected = leviathan = None
     if gamma and c is not None and v is not None:
         expected = expected_speedup(tokens_per_round(shares), gamma, c, v)
         leviathan = None if sums.alpha is None else leviathan_speedup(sums.alpha, gamma, c)
-    return {
-        "settings": contender.settings(shared),
-        "method": contender.method,
-        "width": contender.width,
-        "gamma": gamma,
-        "prompts": len({run.prompt for run in runs}),
-        "runs": len(runs),
-        "rounds": sums.rounds,
-        "proposed": sums.proposed,
-        "accepted": sums.accepted,
-        "emitted": sums.emitted,
-        "acceptance_rate": sums.acceptance_rate,
-        "mean_acceptance_length": sums.mean_acceptance_length if contender != PLAIN else 1.0,
-        **over_repeats("tokens_per_second", map(speed, by_repeat(runs))),
-        **speedup_fields(pairs),
-        "predicted_speedup": middle(predicted_speedup(shares, lengths, *cost) for cost in costs),
-        "expected_speedup": expected,
-        "leviathan_speedup": leviathan,
-        "draft_cost": c,
-        "verify_cost": v,
-        "overhead_cost": o,
-        "accepted_histogram": sums.histogram,
-        "per_position": sums.per_position,
-        "conditional_per_position": sums.conditional,
-        "draft_seconds": ratio(sums.draft_seconds, sums.rounds),
-        "verify_seconds": ratio(sums.verify_seconds, sums.rounds),
-        "other_seconds": ratio(sums.other_seconds, sums.rounds),
-        "memory": max((run.memory for run in runs if run.memory is not None), default=None),
-        "seconds": fsum(run.wall_seconds for run in runs),
-    }
+    speeds = [found for some in by_repeat(runs) if (found := speed(some)) is not None]
+    speedups = sorted((fast / slow, fast, slow) for a, b in pairs if (fast := speed(a)) and (slow := speed(b)))
+    middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
+    phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
+    spent = [seconds and ratio(seconds, sum(forwards) or sums.rounds) for seconds in phases]
+    counted = ("rounds", "proposed", "accepted", "acceptance_rate", "per_position")
+    return Row(
+        settings=contender.settings(shared),
+        method=contender.method,
+        width=contender.width,
+        gamma=gamma,
+        size=contender.size,
+        prompts=len({run.prompt for run in runs}),
+        runs=len(runs),
+        emitted=sums.emitted or 0,
+        **{name: getattr(sums, name) for name in counted},
+        mean_acceptance_length=sums.mean_acceptance_length if contender.family else 1.0,
+        speedup=middle[0],
+        speedup_low=speedups[0][0] if speedups else None,
+        speedup_high=speedups[-1][0] if speedups else None,
+        tokens_per_second=middle[1],
+        plain_tokens_per_second=middle[2],
+        tokens_per_second_low=min(speeds, default=None),
+        tokens_per_second_high=max(speeds, default=None),
+        predicted_speedup=median(predicted_speedup(shares, lengths, *cost) for cost in costs) if costs else None,
+        expected_speedup=expected,
+        leviathan_speedup=leviathan,
+        draft_cost=c,
+        verify_cost=v,
+        overhead_cost=o,
+        accepted_histogram=sums.histogram,
+        conditional_per_position=sums.conditional,
+        draft_seconds=spent[0],
+        verify_seconds=spent[1],
+        other_seconds=spent[2],
+        other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases)),
+        padding=_lost(batches, "fed_needed", "fed"),
+        idle_slots=_lost(batches, "slots_needed", "slots"),
+        memory=max((run.memory for run in runs if run.memory is not None), default=None),
+        seconds=fsum(run.wall_seconds for run in runs),
+    )
 
 
-def _of_server(figures: list[Metrics]) -> Totals:
-    """The totals of a server's runs."""
-    rounds, proposed, accepted = (_sum(figures, name) for name in ("rounds", "proposed", "accepted"))
-    histogram = [sum(column) for column in zip_longest(*(m.accepted_histogram for m in figures), fillvalue=0)]
+def by_repeat(runs: Sequence[Run]) -> list[list[Run]]:
+    """The runs of each repeat, in the order of the repeats."""
+    return [[r for r in runs if r.repeat == n] for n in sorted({r.repeat for r in runs})]
+
+
+def paired(drafted: Sequence[Run], plain: Sequence[Run]) -> list[tuple[list[Run], list[Run]]]:
+    """(drafted, plain) runs of each repeat, of the prompts that both have finished."""
+    pairs = []
+    for mine in by_repeat(drafted):
+        theirs = [r for r in plain if r.repeat == mine[0].repeat]
+        both = {r.prompt for r in mine} & {r.prompt for r in theirs}
+        if both:
+            pairs.append(([r for r in mine if r.prompt in both], [r for r in theirs if r.prompt in both]))
+    return pairs
+
+
+def speed(runs: Sequence[Run]) -> float | None:
+    """Tokens a second of several runs, one after the other."""
+    return ratio(sum(r.emitted for r in runs), fsum(r.seconds for r in runs))
+
+
+def _totals(runs: Sequence[Run], steps: Sequence[RoundCounts], gamma: int | None) -> Totals:
+    """The sums over all runs, from their rounds; of a server, and of batches, from their figures."""
+    figures = [run.figures for run in runs if run.figures is not None]
+    if not figures:
+        return totals(steps, gamma)
+
+    def summed(name: str) -> Any:
+        values = [getattr(each, name) for each in figures]
+        return None if None in values else sum(values)
+
+    batches = isinstance(figures[0], BatchMetrics)
+    rounds = summed("row_rounds" if batches else "rounds")
+    kept = [each.accepted_histogram for each in figures if isinstance(each, Metrics)]
+    histogram = [sum(column) for column in zip_longest(*kept, fillvalue=0)]
     if not rounds or sum(histogram) != rounds:
         histogram = []
     return Totals(
         rounds,
-        proposed,
-        accepted,
-        sum(m.emitted or 0 for m in figures),
+        summed("proposed"),
+        summed("accepted"),
+        sum(each.emitted or 0 for each in figures),
         histogram=histogram,
         per_position=shares_by_position(histogram, rounds or 0),
+        draft_seconds=summed("draft_seconds"),
+        verify_seconds=summed("verify_seconds"),
+        other_seconds=summed("other_seconds"),
     )
 
 
-def _sum(figures: list[Metrics], name: str) -> int | None:
-    values = [getattr(m, name) for m in figures]
-    return None if None in values else sum(values)
+def _lost(batches: Sequence[BatchMetrics], needed: str, of: str) -> float | None:
+    """The share of what all batches did that was for nothing."""
+    whole = sum(getattr(each, of) for each in batches)
+    return ratio(whole - sum(getattr(each, needed) for each in batches), whole)

@@ -1,15 +1,14 @@
-"""What a γ sweep measured: its rows, and its advice."""
+"""What a γ sweep measured, one drafter with every γ, and its advice."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 
-from specdemo.analysis.contenders import PLAIN, SERVER, Contender
-from specdemo.analysis.report import Report, by_repeat, middle, speed
-from specdemo.analysis.rows import Row, figures_of
+from specdemo.analysis.contenders import PLAIN
+from specdemo.analysis.report import Report
+from specdemo.analysis.rows import Row, by_repeat, speed
 from specdemo.analysis.wording import listed
-from specdemo.settings import Settings
 
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
@@ -19,70 +18,21 @@ RESTLESS = 1.3
 """Ratio of the best to the worst repeat from which on something else must have kept the machine busy."""
 
 
-@dataclass(frozen=True)
 class SweepReport(Report):
-    """What a sweep measured: one drafter with every γ, each on every prompt in every repeat.
+    """Plain decoding, then every γ in ascending order; on a server its own γ. Every prompt, in every repeat."""
 
-    Attributes:
-        settings: of the speculative runs; their γ is the row's.
-        gammas: the γ asked for, in ascending order; on a server one None, for its own.
-        prompts: how many prompts.
-        repeats: how many times over.
-        server_gamma: the most tokens that the server drafts in a step; None if it does not say.
-    """
-
-    settings: Settings
-    gammas: tuple[int | None, ...]
-    prompts: int
-    repeats: int
-    server_gamma: int | None = None
-
-    row = Row
-    own = ("repeats",)
-    record = (
-        "settings",
-        "gammas",
-        "prompts",
-        "repeats",
-        "best_gamma",
-        "recommendation",
-        "plain_tokens_per_second",
-    )
+    findings = ("gammas", "best_gamma", "recommendation", "plain_tokens_per_second")
 
     @property
-    def base(self) -> Settings:
-        """As of every report."""
-        return self.settings
-
-    @property
-    def contenders(self) -> tuple[Contender, ...]:
-        """Plain decoding, then every γ."""
-        family = SERVER if self.server is not None else self.settings.drafter
-        return PLAIN, *(Contender(family, gamma) for gamma in self.gammas)
-
-    @property
-    def total(self) -> int:
-        """Runs of a whole sweep: plain decoding and every γ, on every prompt, in every repeat."""
-        return len(self.contenders) * self.prompts * self.repeats
-
-    @property
-    def complete(self) -> bool:
-        """Whether every run was made."""
-        return len(self.runs) == self.total
-
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """One row for each γ of which at least one run is finished."""
-        of_each = [(c, [r for r in self.runs if r.contender == c]) for c in self.contenders]
-        (_, plain), *drafted = of_each
-        return tuple(
-            Row(**figures_of(c, self.settings, runs, plain, self.server_gamma)) for c, runs in drafted if runs
-        )
+    def gammas(self) -> tuple[int | None, ...]:
+        """The γ asked for; on a server one None."""
+        return tuple(c.gamma for c in self.contenders if c.family)
 
     @cached_property
     def plain_tokens_per_second(self) -> float | None:
         """Decode speed of plain decoding over all prompts, median over the repeats."""
-        return middle(map(speed, by_repeat([r for r in self.runs if r.contender == PLAIN])))
+        speeds = [found for some in by_repeat(self.of(PLAIN)) if (found := speed(some)) is not None]
+        return median(speeds) if speeds else None
 
     @property
     def level(self) -> list[Row]:
@@ -90,14 +40,13 @@ class SweepReport(Report):
 
         Their speed-ups are within 1 % of the largest, or within 5 % of it with ranges that overlap.
         """
-        known = [row for row in self.rows if row.speedup is not None]
-        top = max(known, key=lambda row: row.speedup, default=None)
+        top, low, _ = max((row.range for row in self.known), default=(0.0, 0.0, 0.0))
 
         def as_good(row: Row) -> bool:
-            near = row.speedup >= NEAR * top.speedup and row.speedup_high >= top.speedup_low
-            return near or row.speedup >= AS_GOOD * top.speedup
+            found, _, high = row.range
+            return found >= AS_GOOD * top or (found >= NEAR * top and high >= low)
 
-        return [row for row in known if as_good(row)]
+        return [row for row in self.known if as_good(row)]
 
     @property
     def best(self) -> Row | None:
@@ -105,82 +54,72 @@ class SweepReport(Report):
         return next(iter(self.level), None)
 
     @property
-    def pays(self) -> bool | None:
-        """Whether the best is faster than plain decoding in every repeat; None where the repeats disagree."""
-        best = self.best
-        if best is None or best.speedup_high <= 1:
-            return False
-        return True if best.speedup_low > 1 else None
-
-    @property
     def best_gamma(self) -> int | None:
-        """The recommended γ: the lowest of those that are level with the fastest; None without any."""
+        """That γ; None without any."""
         return self.best.gamma if self.best is not None else None
 
     @property
+    def pays(self) -> bool | None:
+        """Whether the best is faster than plain decoding in every repeat; None where the repeats disagree."""
+        _, low, high = self.best.range if self.best is not None else (0.0, 0.0, 0.0)
+        return True if low > 1 else False if high <= 1 else None
+
+    @property
     def recommendation(self) -> str:
-        """One sentence for people."""
+        """One sentence for people, and what casts doubt on it."""
         best = self.best
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
-        spread = _spread(best.speedup_low, best.speedup_high)
-        kept = "" if best.acceptance_rate is None else f", with {best.acceptance_rate:.0%} of drafted tokens kept"
+        found, low, high = best.range
+        pace = f"{found:.2f}×"
+        spread = "" if f"{low:.2f}" == f"{high:.2f}" else f" ({low:.2f} to {high:.2f} over the repeats)"
+        rate = best.acceptance_rate
+        kept = "" if rate is None else f", with {rate:.0%} of drafted tokens kept"
+        than_plain = f"γ = {best.gamma}, runs at {pace} the speed of plain decoding{spread}."
         if self.server is not None:  # whose γ is not for us to choose
             drafts = f" (γ = {best.gamma})" if best.gamma is not None else ""
-            advice = "" if best.speedup >= 1 else " Do not speculate there with this draft."
-            claim = (
-                f"The server's speculation{drafts} runs at {best.speedup:.2f}× the speed of its baseline"
-                f"{spread}{kept}.{advice}"
+            advice = "" if found >= 1 else " Do not speculate there with this draft."
+            said = (
+                f"The server's speculation{drafts} runs at {pace} the speed of its baseline{spread}{kept}.{advice}"
             )
         elif self.pays is None:
-            claim = (
-                f"Whether speculation pays here is open: the best of these, γ = {best.gamma}, runs at "
-                f"{best.speedup:.2f}× the speed of plain decoding{spread}. Repeat it more often."
-            )
+            said = f"Whether speculation pays here is open: the best of these, {than_plain} Repeat it more often."
         elif not self.pays:
-            claim = (
-                f"Do not speculate here: even the best of these, γ = {best.gamma}, "
-                f"runs at {best.speedup:.2f}× the speed of plain decoding{spread}.{self._edge()}"
-            )
+            said = f"Do not speculate here: even the best of these, {than_plain}{self._edge()}"
         else:
-            claim = (
-                f"Draft {best.gamma} token{'s' if best.gamma > 1 else ''} a round (γ = {best.gamma}): "
-                f"{best.speedup:.2f}× as fast as plain decoding{spread}{kept}.{self._level_text()}{self._edge()}"
+            tokens = "token" if best.gamma == 1 else "tokens"
+            said = (
+                f"Draft {best.gamma} {tokens} a round (γ = {best.gamma}): {pace} as fast as plain decoding"
+                f"{spread}{kept}.{self._level_text()}{self._edge()}"
             )
-        return f"{'' if self.complete else 'So far: '}{claim}{self._doubt()}"
+        return f"{'' if self.complete else 'So far: '}{said}{self._doubt(best)}"
 
     def _level_text(self) -> str:
         """Which γ do as well, if any."""
         gammas = [row.gamma for row in self.level]
         if len(gammas) < 2:
             return ""
-        between = [row.gamma for row in self.rows if gammas[0] <= row.gamma <= gammas[-1]]
+        measured = [row.gamma for row in self.rows]
+        between = measured[measured.index(gammas[0]) : measured.index(gammas[-1]) + 1]
         joined = f"{gammas[0]} to {gammas[-1]}" if between == gammas and len(gammas) > 2 else listed(gammas)
         return f" γ {joined} are level; {gammas[0]} is the smallest."
 
     def _edge(self) -> str:
         """A best at the end of the range may not be the best."""
-        measured = [row.gamma for row in self.rows]
-        if not self.complete or len(measured) < 2 or self.best_gamma not in (measured[0], measured[-1]):
+        first, *_, last = [row.gamma for row in self.rows] * 2
+        if not self.complete or first == last:
             return ""
-        upper = self.best_gamma == measured[-1]
-        if not upper and measured[0] == 1:
-            return ""
-        return f" It is the {'largest' if upper else 'smallest'} tried; try {'larger' if upper else 'smaller'} γ."
+        if self.best_gamma == last:
+            return " It is the largest tried; try larger γ."
+        return " It is the smallest tried; try smaller γ." if self.best_gamma == first != 1 else ""
 
-    def _doubt(self) -> str:
+    def _doubt(self, best: Row) -> str:
         """A warning where times cannot be, where there was one repeat, or where those of a greedy run differ."""
-        if impossible := self.impossible(self.best):
+        if impossible := self.impossible(best):
             return f" {impossible}"
         if self.repeats == 1:
             return " It was measured once: repeat it to see how sure that is."
-        rivals = [r for r in self.rows if r.speedup is not None and r.speedup_high >= self.best.speedup_low]
-        if not self.settings.greedy or all(r.speedup_high < RESTLESS * r.speedup_low for r in rivals):
+        rivals = [row.range for row in self.known if row.range[2] >= best.range[1]]
+        if not self.base.greedy or all(high < RESTLESS * low for _, low, high in rivals):
             return ""
         return " The repeats differ widely: close what else keeps the machine busy, and sweep again."
-
-
-def _spread(low: float | None, high: float | None) -> str:
-    if low is None or high is None or f"{low:.2f}" == f"{high:.2f}":
-        return ""
-    return f" ({low:.2f} to {high:.2f} over the repeats)"

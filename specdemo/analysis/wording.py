@@ -43,7 +43,7 @@ def claim(trend: str, lane: str, baseline: str) -> str:
 
 def listed(things: Iterable[object], word: str = "and") -> str:
     """``1``, ``1 and 2``, ``1, 2 and 3``."""
-    *some, last = map(str, things)
+    *some, last = [*map(str, things)] or [""]
     return f"{', '.join(some)} {word} {last}" if some else last
 
 

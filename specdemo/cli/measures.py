@@ -22,9 +22,10 @@ from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.view.advice_view import COLUMNS, KIND_COLUMNS, OWN_CHOICE
-from specdemo.view.measured_table import Column, number
+from specdemo.view.advice_view import OWN_CHOICE
+from specdemo.view.measured_table import Column
 from specdemo.view.progress_text import advice_progress, left
+from specdemo.view.report_table import KIND_COLUMNS, columns
 
 SWEEP_FILES: Exports = {
     "json": ("write the report as JSON; - is the output", SweepReport.to_json),
@@ -34,16 +35,8 @@ ADVICE_FILES: Exports = {
     "json": (SWEEP_FILES["json"][0], AdviceReport.to_json),
     "csv": (SWEEP_FILES["csv"][0], AdviceReport.to_csv),
 }
-SWEEP_COLUMNS: tuple[Column, ...] = (
-    ("γ", "", lambda r: number(r.gamma, "d")),
-    ("speed-up", "", lambda r: number(r.speedup, ".2f", "×")),
-    ("predicted", "", lambda r: number(r.predicted_speedup, ".2f", "×")),
-    ("tokens/s", "", lambda r: number(r.tokens_per_second, ".1f")),
-    ("accepted", "", lambda r: number(r.acceptance_rate, ".0%")),
-    ("τ", "", lambda r: number(r.mean_acceptance_length, ".2f")),
-)
-SHOWN = ("method", "speed-up", "tokens/s", "accepted", "τ", "c", "v(γ)", "verdict")
-ADVICE_COLUMNS = [column for column in COLUMNS if column[0] in SHOWN]
+SWEEP_COLUMNS = columns(("γ", "speed-up", "predicted", "tokens/s", "accepted", "τ"))
+ADVICE_COLUMNS = columns(("method", "speed-up", "tokens/s", "accepted", "τ", "c", "v(γ)", "verdict"))
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
@@ -124,10 +117,10 @@ def _measured(runs: Iterator[Any], title: str, errors: Console) -> tuple[Any, Ke
 
 
 def _print(out: Console, tables: Iterable[tuple[Sequence[Column], Sequence[Any]]], advice: str) -> None:
-    for columns, rows in tables:
+    for shown_columns, rows in tables:
         if rows:
-            cells = [[read(row) for _, _, read in columns] for row in rows]
-            out.print(rows_table([name for name, _, _ in columns], cells))
+            cells = [[read(row) for _, _, read in shown_columns] for row in rows]
+            out.print(rows_table([name for name, _, _ in shown_columns], cells))
     out.print(f"\n{shown(advice)}", markup=False, soft_wrap=not out.is_terminal)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import count, zip_longest
 from numbers import Real
 from threading import Event
+from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import PLAIN, SERVER, TREES, Contender, contenders_of
@@ -23,8 +24,8 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.quantization import quantization_of
 from specdemo.models.source import ASSETS
 from specdemo.prompt import one_by_one, read_ids
-from specdemo.runs.encode import encode_all
-from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, turned, warm_up
+from specdemo.runs.encode import encode_all, models_here
+from specdemo.runs.measuring import Block, Driver, Progress, drafting, last_report, measured_on, turned
 from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import Settings
@@ -35,7 +36,6 @@ LONGEST_BUDGET = 86_400.0
 WARM_UP_TOKENS = 8
 HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
 """A model of the hub, as its files lie in this machine's cache."""
-AdviceProgress = Progress[Run, AdviceReport]
 
 
 def advise(
@@ -65,9 +65,7 @@ def advise(
         SettingsError: a value is out of range, or asks for what this pair does not have, or kinds do not match.
         ServerError: a server cannot be asked, or fails on the way.
     """
-    for progress in stream_advice(pair, prompts, settings, budget_seconds, methods, kinds):
-        report = progress.report
-    return report
+    return last_report(stream_advice(pair, prompts, settings, budget_seconds, methods, kinds))
 
 
 def stream_advice(
@@ -78,7 +76,7 @@ def stream_advice(
     methods: Sequence[str] | None = None,
     kinds: Sequence[str] | None = None,
     stop: Event | None = None,
-) -> Iterator[AdviceProgress]:
+) -> Iterator[Progress[AdviceReport]]:
     """The same a run at a time; every step holds the report so far. ``done`` and ``total`` are seconds.
 
     What ``advise`` raises is raised here at once. Setting ``stop`` ends it within one round.
@@ -87,31 +85,38 @@ def stream_advice(
     budget = _checked_budget(budget_seconds)
     prompts = one_by_one(prompts)  # a list, since a generator can be read only once
     kinds = _checked_kinds(kinds, len(prompts))
-    stop = stop or Event()
+    contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
+    given: list[Any]
     if on_server(pair, settings):
         if methods is not None:
             raise SettingsError("methods", "a server drafts as it was started; leave methods out.")
         from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
 
         pair, given = sweep_prompts(pair, prompts, settings)
-        contenders = (Contender(), Contender(SERVER))
-        about = {"pair": pair.name, "dtype": "unknown", "server": pair.name}
+        about = measured_on(pair)
     else:
+        pair = models_here(pair)
         given = encode_all(pair, prompts, settings.chat)
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
         families = allowed_drafters(pair, settings, methods)
-        contenders = contenders_of(
-            families, trees=[name for name in families if _drafts(pair, settings, name, min(TREES))]
-        )
+        trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
+        contenders = contenders_of(families, trees=trees)
         about = {
             **measured_on(pair),
             "models": model_names(pair),
             "draft_quantization": pair.draft and quantization_of(pair.draft),
             "exit_layer": exit_layer_of(pair, settings) if "early_exit" in families else None,
         }
-    texts = tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts)
-    report = AdviceReport(settings, contenders, len(given), kinds, budget, texts=texts, **about)
-    return _advised(pair, given, report, stop)
+    report = AdviceReport(
+        base=settings,
+        contenders=contenders,
+        prompts=len(given),
+        kinds=kinds,
+        budget_seconds=budget,
+        texts=tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts),
+        **about,
+    )
+    return _advised(_Advisor(pair, given, report, stop or Event()))
 
 
 def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str] | None = None) -> list[str]:
@@ -164,43 +169,32 @@ class _Advisor(Driver[AdviceReport]):
             else:  # its answers end with their first token, which has no speed
                 waiting.popleft()
 
-    def add(self, run: Run, trace: Trace) -> AdviceProgress:
+    def look(self, contender: Contender, prompt: int, trace: Trace) -> None:
         """As of every driver."""
-        report = self.report
-        in_circles = run.contender == PLAIN and loops(trace.token_ids)
-        looping = {*report.looping, run.prompt + 1} if in_circles else report.looping
-        self.report = replace(
-            report, runs=(*report.runs, run), seconds=self.clock() - self.began, looping=tuple(sorted(looping))
-        )
-        return self._progress()
+        if contender == PLAIN and loops(trace.token_ids):
+            self.report = replace(self.report, looping=tuple(sorted({*self.report.looping, prompt + 1})))
 
-    def last(self, contender: Contender) -> AdviceProgress | None:
+    def over(self, contender: Contender) -> bool:
         """Where its longest run, or the longest plain one, would pass the budget."""
-        runs, spent = self.report.runs, self.clock() - self.began
-        took = [[r.wall_seconds for r in runs if r.contender == c] for c in (contender, PLAIN)]
-        if not runs or spent + max(took[0] or took[1]) <= self.report.budget_seconds:
-            return None
-        self.report = replace(self.report, seconds=spent)
-        return self.end()
+        took = [r.wall_seconds for r in self.report.of(contender) or self.report.of(PLAIN)]
+        over = bool(took) and self.clock() - self.began + max(took) > self.report.budget_seconds
+        if over:
+            self.report = replace(self.report, ended=True)
+        return over
 
-    def end(self) -> AdviceProgress:
-        """The progress that says so."""
-        self.report = replace(self.report, complete=True)
-        return self._progress()
-
-    def _progress(self) -> AdviceProgress:
-        report = self.report
+    def progress(self, run: Run | None) -> Progress[AdviceReport]:
+        """In seconds."""
+        self.report = report = replace(self.report, seconds=self.clock() - self.began)
         left = 0.0 if report.complete else max(report.budget_seconds - report.seconds, 0.0)
-        return Progress(report.seconds, report.budget_seconds, report.runs[-1], left, report)
+        return Progress(report.seconds, report.budget_seconds, run or report.runs[-1], left, report)
 
 
-def _advised(
-    pair: ModelPair | ServerPair, prompts: Sequence[Prompt], report: AdviceReport, stop: Event
-) -> Iterator[AdviceProgress]:
-    driver, of_each = _Advisor(pair, prompts, report, stop, report.base), {c.family: c for c in report.contenders}
-    yield from driver.steps(warm_up(report.base, WARM_UP_TOKENS), [*of_each.values()])
-    if driver.report.runs and not driver.report.complete and not stop.is_set():
-        yield driver.end()
+def _advised(driver: _Advisor) -> Iterator[Progress[AdviceReport]]:
+    firsts = {c.family: c for c in driver.report.contenders}
+    yield from driver.steps(WARM_UP_TOKENS, [*firsts.values()])
+    if driver.report.runs and not driver.report.complete and not driver.stop.is_set():
+        driver.report = replace(driver.report, ended=True)
+        yield driver.progress(None)
 
 
 def _mixed(kinds: Sequence[str], prompts: int) -> list[int]:
@@ -229,12 +223,12 @@ def _public_name(name: str) -> str:
 
 
 def _checked_budget(seconds: object) -> float:
-    valid = isinstance(seconds, Real) and not isinstance(seconds, bool) and 0 < seconds <= LONGEST_BUDGET
-    if not valid:
+    number = float(seconds) if isinstance(seconds, Real) and not isinstance(seconds, bool) else 0.0
+    if not 0 < number <= LONGEST_BUDGET:
         raise SettingsError(
             "budget_seconds", f"must be a number above 0 and at most {LONGEST_BUDGET:,.0f}, not {quoted(seconds)}."
         )
-    return float(seconds)
+    return number
 
 
 def _checked_kinds(kinds: Sequence[str] | None, prompts: int) -> tuple[str, ...]:

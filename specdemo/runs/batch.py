@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from specdemo.decoding.batch.loop import RawRounds, batched
 from specdemo.decoding.batch.runner import RaggedRunner
@@ -95,7 +96,7 @@ class Batch(Iterator[tuple[int, Round]]):
             for record in self._records
         ]
 
-    def _record(self, rounds: Iterator[RawRounds]) -> Iterator[tuple[int, Round]]:
+    def _record(self, rounds: Iterator[RawRounds]) -> Generator[tuple[int, Round]]:
         try:
             for together in rounds:
                 for row, raw in together:
@@ -118,9 +119,8 @@ def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Setting
     yield from batched(lanes, target, clock, drafter)
 
 
-def row_settings(settings: Settings | None, count: int) -> list[Settings]:
+def row_settings(settings: Settings, count: int) -> list[Settings]:
     """The settings of each of ``count`` rows: the same, but for the seed."""
-    settings = checked(settings)
     return [replace(settings, seed=(settings.seed + row) % SEEDS) for row in range(count)]
 
 
@@ -128,15 +128,15 @@ def _prepared(
     pair: ModelPair, prompts: Sequence[Prompt], settings: Settings | Sequence[Settings] | None
 ) -> tuple[list[Settings], list[list[int]]]:
     """Everything that can be wrong is said here, before anything runs."""
-    rows = None
-    if isinstance(settings, Iterable) and not isinstance(settings, str):
-        rows = list(settings)
-        if not rows or None in rows:
+    given: list[Any] = [settings]
+    several = isinstance(settings, Iterable) and not isinstance(settings, str)
+    if several:
+        given = [*settings]  # type: ignore[misc]  # what else is given, is refused next
+        if not given or None in given:
             raise SettingsError("settings", "one is missing; give one Settings for all rows, or one a row.")
-        rows = [checked(s) for s in rows]
-    lanes = rows or [checked(settings)]
+    lanes = [checked(each) for each in given]
     ids = encode_all(pair, prompts, lanes[0].chat, lanes)
-    rows = rows or row_settings(settings, len(ids))
+    rows = lanes if several else row_settings(lanes[0], len(ids))
     if len(rows) != len(ids):
         raise SettingsError(
             "settings",

@@ -30,11 +30,11 @@ class _Renderer:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._process: Popen[bytes] | None = None
+        self._process: Any = None  # a Popen, whose pipes are there
 
     def render(self, template: str, turns: list[dict[str, str]], variables: dict[str, Any]) -> str:
         with self._lock:
-            process = self._process
+            process: Any = self._process
             if process is None or process.poll() is not None:
                 folder = Path(__file__).parents[2]
                 process = Popen(
@@ -81,7 +81,7 @@ def _serve() -> None:
             return
         template, turns, variables = json.loads(line)
         try:
-            texts, _ = render_jinja_template([turns], chat_template=template, **variables)
+            texts: Any = render_jinja_template([turns], chat_template=template, **variables)[0]
             answer = json.dumps([texts[0], ""])
         except Exception as error:  # a template may raise anything
             answer = json.dumps(["", f"{type(error).__name__}: {error}"[:400]])

@@ -16,7 +16,7 @@ from specdemo.settings import Settings
 
 
 def encode(
-    pair: ModelPair, prompt: str | Sequence[int], chat: bool | None = None, lanes: Sequence[Settings] = ()
+    pair: object, prompt: str | Sequence[int], chat: bool | None = None, lanes: Sequence[Settings] = ()
 ) -> list[int]:
     """Token ids of a prompt; a list of ids is taken as it is.
 
@@ -30,15 +30,7 @@ def encode(
         PromptError: empty, not encodable, outside the vocabulary, or longer than what a lane's models can read.
         PairError: ``pair`` is no ModelPair.
     """
-    if isinstance(pair, ServerPair):
-        raise PairError(
-            "pair: this needs the models themselves, not their deployments; "
-            "a ServerPair can be run, streamed, raced and swept."
-        )
-    if not isinstance(pair, ModelPair):
-        raise PairError(
-            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
-        )
+    pair = models_here(pair)
     ids = _encode_text(pair, prompt, chat) if isinstance(prompt, str) else _check_ids(pair, prompt)
     if not ids:
         raise PromptError(EMPTY)
@@ -54,8 +46,26 @@ def encode(
     return ids
 
 
+def models_here(pair: object) -> ModelPair:
+    """The pair, whose models are in this process.
+
+    Raises:
+        PairError: it is something else.
+    """
+    if isinstance(pair, ServerPair):
+        raise PairError(
+            "pair: this needs the models themselves, not their deployments; "
+            "a ServerPair can be run, streamed, raced and swept."
+        )
+    if not isinstance(pair, ModelPair):
+        raise PairError(
+            f"pair: must be a ModelPair, not {type(pair).__name__}; get one with specdemo.load_pair('builtin')."
+        )
+    return pair
+
+
 def encode_all(
-    pair: ModelPair,
+    pair: object,
     prompts: str | Sequence[int] | Sequence[str | Sequence[int]],
     chat: bool | None = None,
     lanes: Sequence[Settings] = (),
@@ -105,15 +115,16 @@ def _rendered(pair: ModelPair, prompt: str) -> str:
     turns = [{"role": "user", "content": prompt}]
     # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
     options = {"add_generation_prompt": True, "enable_thinking": False}
-    tokenizer = pair.tokenizer
+    tokenizer: Any = pair.tokenizer
     if pair.name in (IN_MEMORY, *catalog()):
-        return tokenizer.apply_chat_template(turns, tokenize=False, **options)
+        return f"{tokenizer.apply_chat_template(turns, tokenize=False, **options)}"
     return render(tokenizer.get_chat_template(), turns, {**tokenizer.special_tokens_map, **options})
 
 
 def _check_ids(pair: ModelPair, prompt: Any) -> list[int]:
     ids = read_ids(prompt)
-    width = pair.target.get_input_embeddings().num_embeddings
+    embeddings: Any = pair.target.get_input_embeddings()
+    width = embeddings.num_embeddings
     wrong = next((i for i in ids if not 0 <= i < width), None)
     if wrong is not None:
         raise PromptError(f"token id {wrong} is outside the target's vocabulary; use ids from 0 to {width - 1:,}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from threading import Event
+from typing import Any
 
 import torch
 
@@ -85,7 +86,7 @@ class LocalLane(Iterator[Round]):
         self._engine = ""
         with decoding_threads(pair):
             warm_up(pair, settings.engine)
-            self._steps = self._open(pair, new_lane(pair, ids, settings), stop)
+            self._steps: Any = self._open(pair, new_lane(pair, ids, settings), stop)
 
     @property
     def ids(self) -> tuple[int, ...]:

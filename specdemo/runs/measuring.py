@@ -1,34 +1,34 @@
-"""What all measurements share: contenders run in turns on the same prompts, progress, and what they run on."""
+"""How all measurements run: contenders in turns on the same prompts, until everything or enough is measured."""
 
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, Generic, TypeVar
 
 from specdemo.analysis.contenders import Contender
+from specdemo.analysis.report import Report
 from specdemo.analysis.rows import Run
-from specdemo.errors import ServerError, SettingsError
+from specdemo.errors import MemoryShortage, ServerError, SettingsError
 from specdemo.machine import machine_of
 from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
+from specdemo.runs.lane import LocalLane
 from specdemo.runs.single import Prompt, checked, open_run
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import SEEDS, Settings, check_measurable
 from specdemo.trace import Trace
 
-Made = TypeVar("Made")
-Report = TypeVar("Report")
+Found = TypeVar("Found", bound=Report)
 Block = tuple[int, int, Sequence[Contender]]
 """The number of a prompt, that of the repeat, and who decodes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress(Generic[Made, Report]):
+class Progress(Generic[Found]):
     """A run was finished, or a batch did not fit into memory.
 
     Attributes:
@@ -40,14 +40,15 @@ class Progress(Generic[Made, Report]):
 
     done: float
     total: float
-    run: Made
+    run: Run | None
     seconds_left: float
-    report: Report
+    report: Found
 
 
-def seconds_left(began: float, done: float, total: float) -> float:
-    """Seconds for the rest of the work, at the speed since ``began`` (of ``time.perf_counter``)."""
-    return (time.perf_counter() - began) / max(done, 1) * max(total - done, 0)
+def last_report(steps: Iterable[Progress[Found]]) -> Found:
+    """The report of a measurement that is left to run to its end."""
+    *_, last = steps
+    return last.report
 
 
 def drafting(settings: Settings | None, refusal: str) -> Settings:
@@ -67,9 +68,12 @@ def drafting(settings: Settings | None, refusal: str) -> Settings:
     return settings
 
 
-def warm_up(settings: Settings, tokens: int) -> Settings:
-    """Short runs of the same kind, which pay for what only a first run pays."""
-    return replace(settings, max_new_tokens=min(tokens, settings.max_new_tokens))
+def measured_on(pair: ModelPair | ServerPair) -> dict[str, Any]:
+    """The fields of a report that say which models ran where."""
+    if isinstance(pair, ServerPair):
+        return {"pair": pair.name, "dtype": "unknown", "server": pair.name}
+    machine = machine_of(pair.device, pair.threads)
+    return {"pair": pair.name, "dtype": pair.dtype, "quantization": pair.quantization, "machine": machine}
 
 
 def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
@@ -79,7 +83,7 @@ def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Setting
         ServerError: a server's answer broke off; half a run would spoil the figures.
     """
     with closing(open_run(pair, prompt, settings, stop)) as lane:
-        for _ in lane if isinstance(pair, ModelPair) else lane.until(stop):
+        for _ in lane if isinstance(lane, LocalLane) else lane.until(stop):
             if stop.is_set():
                 return None
         if stop.is_set():
@@ -90,18 +94,8 @@ def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Setting
     return trace
 
 
-def measured_on(pair: ModelPair) -> dict[str, Any]:
-    """The fields of a report that say which models ran where."""
-    return {
-        "pair": pair.name,
-        "dtype": pair.dtype,
-        "quantization": pair.quantization,
-        "machine": machine_of(pair.device, pair.threads),
-    }
-
-
 @dataclass
-class Driver(Generic[Report]):
+class Driver(Generic[Found]):
     """Runs contenders in blocks: within one all decode the same prompt, so that a machine that slows down is fair.
 
     Attributes:
@@ -109,50 +103,77 @@ class Driver(Generic[Report]):
         prompts: as the pair takes them.
         report: of the runs so far.
         stop: ends it within one round; a run that was not finished is not counted.
-        shared: the settings of all contenders.
         clock: seconds; another one for tests.
     """
 
     pair: ModelPair | ServerPair
     prompts: Sequence[Prompt]
-    report: Report
+    report: Found
     stop: Event
-    shared: Settings
     clock: Callable[[], float] = time.perf_counter
     began: float = 0.0
 
-    @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """What to run; it may look at the report of the block before."""
+    def steps(self, tokens: int, warmed: Sequence[Contender]) -> Iterator[Progress[Found]]:
+        """The progress of every run.
 
-    @abstractmethod
-    def add(self, run: Run, trace: Trace) -> Progress[Run, Report]:
-        """Put a finished run into the report."""
-
-    def last(self, contender: Contender) -> Progress[Run, Report] | None:
-        """The end, if this contender's next run is not to be begun."""
-        return None
-
-    def steps(self, short: Settings, warmed: Sequence[Contender]) -> Iterator[Progress[Run, Report]]:
-        """The progress of every run, after one of each of ``warmed`` that pays for what only a first run pays."""
-        self.began = self.clock()
-        for contender in warmed:
-            if finished_run(self.pair, self.prompts[0], contender.settings(short), self.stop) is None:
-                return
+        Args:
+            tokens: of short runs that pay for what only a first run pays.
+            warmed: who makes these.
+        """
+        self.began, base = self.clock(), self.report.base
+        short = replace(base, max_new_tokens=min(tokens, base.max_new_tokens))
+        if any(self.decoded(contender, 0, 0, short) is None for contender in warmed):
+            return
         for prompt, repeat, contenders in self.blocks():
-            # Repeats have other seeds, so that sampled figures are not those of one text.
-            shared = replace(self.shared, seed=(self.shared.seed + repeat) % SEEDS)
             for contender in contenders:
-                if (end := self.last(contender)) is not None:
-                    yield end
+                if self.over(contender):
+                    yield self.progress(None)
                     return
-                began = self.clock()
-                trace = finished_run(self.pair, self.prompts[prompt], contender.settings(shared), self.stop)
-                if trace is None:
+                try:
+                    run = self.decoded(contender, prompt, repeat, base)
+                except MemoryShortage:
+                    if contender.size == 1:
+                        raise
+                    self.report = replace(self.report, ran_out=contender.size)
+                    yield self.progress(None)
+                    break
+                if run is None:
                     return
-                steps, figures = (counts_of(trace.rounds), None) if trace.server is None else ((), trace.metrics())
-                seconds = self.clock() - began
-                yield self.add(Run(contender, prompt, repeat, steps, figures, seconds, trace.peak_memory), trace)
+                self.report = replace(self.report, runs=(*self.report.runs, run))
+                yield self.progress(run)
+
+    def blocks(self) -> Iterator[Block]:
+        """What to run: every prompt in every repeat. It may look at the report of the block before."""
+        for repeat in range(self.report.repeats):
+            for prompt in range(len(self.prompts)):
+                yield prompt, repeat, turned(self.report.contenders, prompt + repeat)
+
+    def decoded(self, contender: Contender, prompt: int, repeat: int, shared: Settings) -> Run | None:
+        """A contender's run; None if it was stopped."""
+        began = self.clock()
+        # Repeats have other seeds, so that sampled figures are not those of one text.
+        settings = contender.settings(replace(shared, seed=(shared.seed + repeat) % SEEDS))
+        trace = finished_run(self.pair, self.prompts[prompt], settings, self.stop)
+        if trace is None:
+            return None
+        self.look(contender, prompt, trace)
+        steps, figures = (counts_of(trace.rounds), None) if trace.server is None else ((), trace.metrics())
+        return Run(contender, prompt, repeat, steps, figures, self.clock() - began, trace.peak_memory)
+
+    def look(self, contender: Contender, prompt: int, trace: Trace) -> None:
+        """Note in the report what only a trace tells."""
+        if trace.server is not None and trace.server.gamma:
+            self.report = replace(self.report, server_gamma=self.report.server_gamma or trace.server.gamma)
+
+    def over(self, contender: Contender) -> bool:
+        """Whether it ends before this contender's next run."""
+        return False
+
+    def progress(self, run: Run | None) -> Progress[Found]:
+        """How far it is."""
+        done, total = len(self.report.runs), self.report.total
+        left = (self.clock() - self.began) / max(done, 1) * max(total - done, 0)
+        return Progress(done, total, run, left, self.report)
 
 
 def turned(contenders: Sequence[Contender], by: int) -> list[Contender]:

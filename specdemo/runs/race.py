@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from threading import Event
 from typing import Any
 
@@ -82,7 +82,7 @@ class Race(Iterator[tuple[int, Round]]):
         return [lane.trace() for lane in self._lanes]
 
 
-def _interleave(lanes: list[Any], stop: Event | None = None) -> Iterator[tuple[int, Round]]:
+def _interleave(lanes: list[Any], stop: Event | None = None) -> Generator[tuple[int, Round]]:
     """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
     try:
         for together in _turns(lanes):

@@ -30,16 +30,16 @@ def record(
         TraceError: a lane has no rounds yet.
     """
     check_playable(traces)
-    here = isinstance(pair, ModelPair)
+    here = pair if isinstance(pair, ModelPair) else None
     local = next((t.prompt_ids for t in traces if t.server is None), None)
     # A recording has one list of pieces for all lanes; a server may have kept its prompt's ids, or made others.
-    alike = here and local is not None and all(t.prompt_ids == local for t in traces)
+    alike = all(t.prompt_ids == local for t in traces)
     return Recording(
         traces=tuple(traces),
         title=title,
         prompt=prompt,
-        prompt_pieces=tuple(pieces(pair, local)) if alike else None,
-        hardware=Hardware(**hardware(pair.device, pair.threads)) if here else None,
+        prompt_pieces=tuple(pieces(here, local)) if here and local and alike else None,
+        hardware=Hardware(**hardware(here.device, here.threads)) if here else None,
         versions=versions() if here else {},
         date=date.today().isoformat(),
     )

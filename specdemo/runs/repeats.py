@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
@@ -22,7 +22,7 @@ def repeat_race(
     lanes: Sequence[Settings],
     repeats: int = REPEATS,
     stop: Event | None = None,
-) -> Iterator[tuple[float, ...]]:
+) -> Generator[tuple[float, ...]]:
     """Run a race ``repeats`` times; yields each lane's decode speed, tokens a second, after every run.
 
     Arguments are those of :func:`specdemo.race`. Lanes that sample have other seeds each time, so that the spread

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
-from specdemo.runs.encode import encode
+from specdemo.runs.encode import encode, models_here
 from specdemo.runs.lane import LocalLane
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import Settings
@@ -66,6 +66,7 @@ def open_run(
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 
         return ServerLane(pair, prompt, settings)
+    pair = models_here(pair)
     return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop)
 
 

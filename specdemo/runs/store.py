@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock, Semaphore, Thread
+from typing import Any
 
 from specdemo.errors import PairError
 from specdemo.models.loading import check, fetch
@@ -43,7 +44,7 @@ class Load:
     """
 
     request: PairRequest
-    future: Future[ModelPair] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)
     progress: LoadProgress = field(default_factory=LoadProgress)
     report: Preflight | None = None
     notes: list[str] = field(default_factory=list)
@@ -170,16 +171,16 @@ class PairStore:
                 load.report = report
                 check(report)
                 fetch(found, load.progress)
-            self._finish(load, found)
+            self._finish(load, report, found)
         except BaseException as error:
             with self._lock:
                 self._drop(load)
             load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
 
-    def _finish(self, load: Load, found: list[Examined]) -> None:
+    def _finish(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         """Load the downloaded weights in the models' thread."""
         load.progress.begin("Waiting for a run to end")
-        self.thread.submit(self._assemble, load, load.report, found).result()
+        self.thread.submit(self._assemble, load, report, found).result()
 
     def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
         load.progress.check()  # before other pairs are evicted for one that nobody wants any more

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from threading import Event
+from typing import Any
 
-from specdemo.analysis.rows import Run
+from specdemo.analysis.contenders import PLAIN, SERVER, Contender
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
-from specdemo.runs.encode import encode_all
-from specdemo.runs.measuring import (
-    Block,
-    Driver,
-    Progress,
-    drafting,
-    measured_on,
-    seconds_left,
-    turned,
-    warm_up,
-)
+from specdemo.runs.encode import encode_all, models_here
+from specdemo.runs.measuring import Driver, Progress, drafting, last_report, measured_on
 from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import MAX_GAMMA, Settings, at_least_one, whole_numbers
-from specdemo.trace import Trace
 
 GAMMAS = range(2, 9)
 WARM_UP_TOKENS = 2 * MAX_GAMMA
-SweepProgress = Progress[Run, SweepReport]
 
 
 def sweep(
@@ -54,9 +43,7 @@ def sweep(
         SettingsError: γ, repeats or settings are out of range, or ask for what this pair does not have.
         ServerError: a server cannot be asked, or fails on the way.
     """
-    for progress in stream_sweep(pair, prompts, settings, gammas, repeats):
-        report = progress.report
-    return report
+    return last_report(stream_sweep(pair, prompts, settings, gammas, repeats))
 
 
 def stream_sweep(
@@ -66,7 +53,7 @@ def stream_sweep(
     gammas: Sequence[int] = GAMMAS,
     repeats: int = 1,
     stop: Event | None = None,
-) -> Iterator[SweepProgress]:
+) -> Iterator[Progress[SweepReport]]:
     """The same sweep a run at a time; every step holds the report so far, so that a caller may stop at any time.
 
     What ``sweep`` raises is raised here at once, not at the first run. Setting ``stop`` ends the sweep within one
@@ -77,59 +64,22 @@ def stream_sweep(
         raise SettingsError("adaptive_gamma", "a sweep holds γ still to measure it; switch adaptive γ off.")
     if settings.drafts_trees:
         raise SettingsError("tree_nodes", "a sweep measures chains of each γ; set tree nodes to 0.")
-    stop = stop or Event()
+    times = at_least_one("repeats", repeats)
+    given: list[Any]
     if on_server(pair, settings):
-        return _on_server(pair, prompts, settings, gammas, at_least_one("repeats", repeats), stop)
-    ids = encode_all(pair, prompts, settings.chat, [settings])
-    check_drafter(pair, settings)
+        if list(gammas) != list(GAMMAS):
+            raise SettingsError("gammas", "a server drafts with a γ of its own; leave gammas out.")
+        from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
+
+        pair, given = sweep_prompts(pair, prompts, settings)
+        tried = [Contender(SERVER)]
+    else:
+        pair = models_here(pair)
+        given = encode_all(pair, prompts, settings.chat, [settings])
+        check_drafter(pair, settings)
+        wanted = whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)")
+        tried = [Contender(settings.drafter, gamma) for gamma in wanted]
     report = SweepReport(
-        settings=settings,
-        gammas=whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)"),
-        prompts=len(ids),
-        repeats=at_least_one("repeats", repeats),
-        **measured_on(pair),
+        base=settings, contenders=(PLAIN, *tried), prompts=len(given), repeats=times, **measured_on(pair)
     )
-    return _runs(pair, ids, report, stop)
-
-
-def _on_server(
-    pair: ServerPair | None,
-    prompts: Prompt | Sequence[Prompt],
-    settings: Settings,
-    gammas: Sequence[int],
-    repeats: int,
-    stop: Event,
-) -> Iterator[SweepProgress]:
-    if list(gammas) != list(GAMMAS):
-        raise SettingsError("gammas", "a server drafts with a γ of its own; leave gammas out.")
-    from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
-
-    pair, texts = sweep_prompts(pair, prompts, settings)
-    report = SweepReport(settings, (None,), len(texts), repeats, pair=pair.name, dtype="unknown", server=pair.name)
-    return _runs(pair, texts, report, stop)
-
-
-class _Sweep(Driver[SweepReport]):
-    """Every prompt in every repeat."""
-
-    def blocks(self) -> Iterator[Block]:
-        """As of every driver."""
-        contenders = self.report.contenders
-        for repeat in range(self.report.repeats):
-            for prompt in range(len(self.prompts)):
-                yield prompt, repeat, turned(contenders, prompt + repeat)
-
-    def add(self, run: Run, trace: Trace) -> SweepProgress:
-        """As of every driver."""
-        if trace.server is not None:
-            self.report = replace(self.report, server_gamma=self.report.server_gamma or trace.server.gamma)
-        self.report = replace(self.report, runs=(*self.report.runs, run))
-        done, total = len(self.report.runs), self.report.total
-        return Progress(done, total, run, seconds_left(self.began, done, total), self.report)
-
-
-def _runs(
-    pair: ModelPair | ServerPair, prompts: Sequence[Prompt], report: SweepReport, stop: Event
-) -> Iterator[SweepProgress]:
-    driver, contenders = _Sweep(pair, prompts, report, stop, report.settings), report.contenders
-    return driver.steps(warm_up(report.settings, WARM_UP_TOKENS), (contenders[0], contenders[-1]))
+    return Driver(pair, given, report, stop or Event()).steps(WARM_UP_TOKENS, (PLAIN, tried[-1]))

@@ -95,8 +95,9 @@ def _round_seconds(pair: ModelPair) -> float:
     for _ in range(2):
         began = time.perf_counter()
         target.forward([0])
-        for _ in range(DRAFTED if draft is not None else 0):
-            draft.forward([0])
+        for _ in range(DRAFTED):
+            if draft is not None:
+                draft.forward([0])
         target.forward([0] * (DRAFTED + 1), keep=DRAFTED + 1)
         seconds.append(time.perf_counter() - began)
     return min(seconds)

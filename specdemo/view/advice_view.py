@@ -1,4 +1,4 @@
-"""The advisor's report as a table and as a chart of intervals."""
+"""The advisor's report as a chart of intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.rows import Row
-from specdemo.view.measured_table import NOTHING, Column, number, rate, table_html
 from specdemo.view.progress_text import counted
 from specdemo.view.templates import fill
 
@@ -14,36 +13,6 @@ MOST_IN_CHART = 16
 DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 OWN_CHOICE = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")
 """Settings that the advisor chooses."""
-COLUMNS: tuple[Column, ...] = (
-    ("method", "who drafts, and how many tokens a round (γ)", lambda r: r.name),
-    (
-        "speed-up",
-        "geometric mean over the prompts of tokens/s over those of plain decoding in the same block; in brackets "
-        "the 95 % interval over prompts; over runs, where prompts are few, it is of these prompts alone",
-        lambda r: _speedup(r),
-    ),
-    ("tokens/s", "decoded tokens / decode time of all its runs", lambda r: rate(r.tokens_per_second)),
-    ("accepted", "Σ accepted / Σ drafted", lambda r: number(r.acceptance_rate, ".0%")),
-    ("τ", "tokens after the first / rounds", lambda r: number(r.mean_acceptance_length, ".2f")),
-    ("c", "median draft step / median target step", lambda r: number(r.draft_cost, ".3f")),
-    ("v(γ)", "median forward over γ + 1 tokens / median target step", lambda r: number(r.verify_cost, ".2f")),
-    ("memory", "largest peak of its runs", lambda r: NOTHING if r.memory is None else f"{r.memory / 1e9:.2f} GB"),
-    ("runs", "each on one prompt", lambda r: number(r.runs, "d")),
-    ("seconds", "of the budget", lambda r: number(r.seconds, ".1f")),
-    ("verdict", "and why it was dropped", lambda r: f"{r.verdict}: {r.dropped}" if r.dropped else r.verdict),
-)
-KIND_COLUMNS: tuple[Column, ...] = (
-    ("kind", "of the prompts", lambda r: r.kind),
-    ("prompts", "of this kind that were decoded", lambda r: number(r.prompts, "d")),
-    ("fastest", "on the prompts of this kind", lambda r: r.method),
-    ("speed-up", "as in the table above, of these prompts", lambda r: _speedup(r)),
-)
-
-
-def advice_tables(report: AdviceReport) -> str:
-    """The table of rows, and the one by kind where there are kinds, as HTML."""
-    kinds = table_html(KIND_COLUMNS, report.by_kind) if report.by_kind else ""
-    return table_html(COLUMNS, report.rows) + kinds
 
 
 def forest(report: AdviceReport) -> str:
@@ -77,10 +46,3 @@ def _line(row: Row, top: float) -> dict[str, Any]:
         "place": place,
         "high": max(low, high),
     }
-
-
-def _speedup(row: Any) -> str:
-    if row.speedup is None or not row.interval:
-        return number(row.speedup, ".2f", "×")
-    over = " over runs" if row.interval_over == "runs" else ""
-    return f"{row.speedup:.2f}× [{row.interval[0]:.2f}, {row.interval[1]:.2f}]{over}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import wait
 from threading import Event
+from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.batch_sizes import SizeReport
+from specdemo.analysis.report import Report
 from specdemo.analysis.rows import Run
 from specdemo.errors import LoadCancelled
 from specdemo.models.preflight import gigabytes
 from specdemo.models.progress import STOPPED, LoadStep
+from specdemo.runs.measuring import Progress
 from specdemo.runs.store import Load
 
 UPDATE_SECONDS = 0.25
@@ -54,6 +58,19 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
+def measurement_progress(progress: Progress[Any]) -> str:
+    """What a measurement just did, and how long it may still take."""
+    report, run = progress.report, progress.run
+    if isinstance(report, AdviceReport) and run is not None:
+        return f"{advice_progress(report, run)}; {left(progress.seconds_left)}"
+    if run is None:
+        return f"Memory ran out at {counted(report.ran_out, 'row')}, {left(progress.seconds_left)}"
+    batches, size = isinstance(report, SizeReport), run.contender.size
+    where = counted(size, "row") if batches else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
+    what = f"{'Batch' if batches else 'Run'} {progress.done:.0f} of {progress.total:.0f}"
+    return f"{what} ({run.contender.name}, {where}), {left(progress.seconds_left)}"
+
+
 def advice_progress(report: AdviceReport, run: Run) -> str:
     """What the advisor just tried, how many settings are still in the race, and what was dropped last and why."""
     race, kind = report.race, report.kind_of(run.prompt)
@@ -68,3 +85,17 @@ def advice_progress(report: AdviceReport, run: Run) -> str:
         f"{text}, {len(race.dropped)} dropped, last {report.names[last.contender]}: "
         f"{report.names[last.by]} is {last.lead:.2f} times as fast"
     )
+
+
+def measurement_done(report: Report) -> str:
+    """What a measurement that is over has done."""
+    if isinstance(report, AdviceReport):
+        tried, dropped = counted(len(report.race.entered), "setting"), len(report.race.dropped)
+        spent = f"{report.seconds:.0f} of {report.budget_seconds:g} s"
+        return f"Done: {tried} in {len(report.runs)} runs, {spent}; {dropped} dropped as beaten."
+    repeats, tokens = counted(report.repeats, "repeat"), counted(report.base.max_new_tokens, "token")
+    if isinstance(report, SizeReport):
+        made, each = f"{counted(len(report.runs), 'batch', 'batches')} ({repeats})", "a row"
+    else:
+        made, each = f"{len(report.runs)} runs ({counted(report.prompts, 'prompt')}, {repeats})", "each"
+    return f"Done: {made}, plain and drafted in turns, of at most {tokens} {each}."

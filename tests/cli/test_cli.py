@@ -29,7 +29,8 @@ from specdemo.cli.terminal import rounds_text, shown
 from specdemo.drafters import DRAFTERS
 from specdemo.models.catalog import catalog
 from specdemo.rounds import Round, Token
-from specdemo.runs.advise import AdviceProgress, stream_advice
+from specdemo.runs.advise import stream_advice
+from specdemo.runs.measuring import Progress
 
 PROMPT = "Book a table for two."
 
@@ -266,7 +267,7 @@ def test_advise_prints_advice_and_lines_and_writes_its_report(
 def test_an_interrupt_of_advise_keeps_what_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*args: Any) -> Iterator[AdviceProgress]:
+    def interrupted(*args: Any) -> Iterator[Progress]:
         for number, progress in enumerate(stream_advice(*args)):
             yield progress
             if number == 2:

@@ -25,7 +25,8 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.advise import _public_name, allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
-from specdemo.view.advice_view import MOST_IN_CHART, advice_tables, forest
+from specdemo.view.advice_view import MOST_IN_CHART, forest
+from specdemo.view.report_table import report_table
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(max_new_tokens=8, chat=False)
@@ -61,7 +62,7 @@ def test_its_files_hold_its_rows(report: AdviceReport) -> None:
     lines = list(csv.DictReader(report.to_csv().splitlines()))
     assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in saved["rows"]]
     assert saved["recommendation"] == report.recommendation
-    assert sum(len(run["run"]["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
+    assert sum(len(run["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
 
 
 def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
@@ -169,7 +170,9 @@ def made_up(
             kept, draft, verify = (0, 0.0, 1.0) if place == 0 else seconds[contender]
             step = RoundCounts(drafted, kept, kept + 1, draft * (wobble if place else 1), verify, 0.0)
             runs.append(Run(contender, prompt, prompt, (step,) * 10, wall_seconds=10.0))
-    return AdviceReport(Settings(), contenders, prompts, runs=tuple(runs), complete=True, **fields)
+    return AdviceReport(
+        base=Settings(), contenders=contenders, prompts=prompts, runs=tuple(runs), ended=True, **fields
+    )
 
 
 MODEL, LOOKUP = Contender("model", 4), Contender("prompt_lookup", 4)
@@ -239,7 +242,7 @@ def test_what_was_not_tried_is_named() -> None:
     assert "Not tried: prompt lookup; give more seconds." in alone.recommendation
     nothing = replace(found, runs=())
     assert "Give more seconds" in nothing.recommendation
-    assert "yet" in replace(nothing, complete=False).recommendation
+    assert "yet" in replace(nothing, ended=False).recommendation
 
 
 def test_timings_that_cannot_be_are_doubted() -> None:
@@ -272,11 +275,11 @@ def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
     runs = tuple(replace(r, prompt=r.prompt % 2) for r in found.runs)
     few = replace(found, runs=runs, prompts=2)
     assert few.rows[0].interval_over == "runs"
-    assert "] over runs" in advice_tables(few)
+    assert "] over runs" in report_table(few)
     assert "Dashed: over the runs on these prompts" in forest(few)
     assert "Dashed" not in forest(found)
     assert "(certainty over 99.9 % on these prompts)" in few.recommendation
-    assert "] over runs" not in advice_tables(found)
+    assert "] over runs" not in report_table(found)
 
 
 # --- what it hands over ---------------------------------------------------------------------------------------

@@ -262,16 +262,6 @@ def test_rows_of_equal_length_and_kept_tokens_waste_nothing() -> None:
     traces = run_batch(endless_pair("llama"), [prompt_ids(9)] * 3, Settings(gamma=4, max_new_tokens=30))
     figures = measure_batch(traces)
     assert (figures.padding, figures.idle_slots) == (0.0, 0.0)
-    assert figures.row_waited == [0.0, 0.0, 0.0]
-
-
-def test_a_row_with_a_shorter_draft_waits_for_the_longer_one() -> None:
-    """Guards the waiting time: two rows of γ 2 and 8 draft together, eight passes long."""
-    settings = [Settings(gamma=2, max_new_tokens=40), Settings(gamma=8, max_new_tokens=40)]
-    traces = run_batch(endless_pair("llama"), prompts(2), settings)
-    waited = measure_batch(traces).row_waited
-    assert waited[0] > 0.5 * sum(r.draft_seconds for r in traces[0].rounds[1:]) * 0.75
-    assert waited[1] < waited[0] / 4
 
 
 @pytest.mark.parametrize(

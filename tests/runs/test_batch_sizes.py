@@ -12,15 +12,18 @@ import pytest
 from toys import endless_pair, prompt_ids, toy_pair
 
 import specdemo
+import specdemo.runs.batch_sizes as runs_batch_sizes
 from specdemo import MemoryShortage, Settings, SizeReport
 from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
-from specdemo.analysis.batch_sizes import SizeRun
+from specdemo.analysis.contenders import PLAIN, Contender
 from specdemo.analysis.diagnosis import explain_batch
+from specdemo.analysis.rows import Run
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
-from specdemo.ui.tabs.batch_results import size_figure
+from specdemo.view.charts import size_figure
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(gamma=3, max_new_tokens=8)
+DRAFTED = Contender("model", 3)
 
 
 @pytest.fixture(scope="module")
@@ -34,29 +37,30 @@ def made_up(figures: BatchMetrics, speedups: dict[int, float | tuple[float, ...]
     for size, speedup in speedups.items():
         for repeat, pace in enumerate(speedup if isinstance(speedup, tuple) else (speedup,)):
             for part in range(-(-max(speedups) // size)):
-                for drafted, rate in ((False, 100.0), (True, 100.0 * pace)):
+                for contender, rate in ((PLAIN, 100.0), (DRAFTED, 100.0 * pace)):
                     timed = replace(figures, emitted=1000, ttft=0.5, seconds=0.5 + 1000 / rate)
-                    runs.append(SizeRun(size, part, repeat, drafted, timed))
+                    runs.append(Run(replace(contender, size=size), part, repeat, (), timed))
     repeats = max((r.repeat + 1 for r in runs), default=1)
-    return SizeReport(SHORT, tuple(speedups), 2, repeats, runs=tuple(runs), **fields)
+    contenders = tuple(replace(c, size=size) for size in speedups for c in (PLAIN, DRAFTED))
+    return SizeReport(base=SHORT, contenders=contenders, prompts=2, repeats=repeats, runs=tuple(runs), **fields)
 
 
 def test_every_size_decodes_the_same_rows_plain_and_drafted_in_turns() -> None:
     """Guards fairness: sizes that were given other prompts would differ by what they had to say."""
     report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2, 4), repeats=2)
     assert report.complete
-    assert report.rows_each == 4
+    assert report.each == 4
     pairs = list(zip(*[iter(report.runs)] * 2, strict=True))
-    made = [(a.repeat, a.size, a.part) for a, _ in pairs]
+    made = [(a.repeat, a.contender.size, a.prompt) for a, _ in pairs]
     each = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (4, 0)]
     assert made == [(repeat, *batch) for repeat in range(2) for batch in each]
-    assert all((a.size, a.part, a.repeat) == (b.size, b.part, b.repeat) for a, b in pairs)
-    assert all(a.drafted is not b.drafted for a, b in pairs)
-    assert len({a.drafted for a, _ in pairs}) == 2, "the first of a pair should not always be the same"
+    assert made == [(b.repeat, b.contender.size, b.prompt) for _, b in pairs]
+    assert all(a.gamma != b.gamma for a, b in pairs)
+    assert len({a.gamma for a, _ in pairs}) == 2, "the first of a pair should not always be the same"
 
     def batches(size: int, drafted: bool, repeat: int) -> list[BatchMetrics]:
         wanted = (size, drafted, repeat)
-        return [r.figures for r in report.runs if (r.size, r.drafted, r.repeat) == wanted]
+        return [r.figures for r in report.runs if (r.contender.size, bool(r.gamma), r.repeat) == wanted]
 
     def counts(size: int, drafted: bool) -> list[int]:
         names = ("rows", "emitted", "proposed", "accepted", "row_rounds")
@@ -83,7 +87,7 @@ def test_sampled_rows_draw_alike_in_batches_of_every_size() -> None:
     """Guards against sizes that differ by luck: row 3 has the same seed alone as in company."""
     settings = Settings(acceptance="sampling", temperature=1.0, gamma=3, max_new_tokens=12)
     report = batch_sizes(endless_pair("llama"), PROMPTS, settings, sizes=(1, 2, 4))
-    accepted = [sum(r.figures.accepted for r in report.runs if r.drafted and r.size == size) for size in (1, 2, 4)]
+    accepted = [sum(r.figures.accepted for r in report.runs if r.contender.size == size) for size in (1, 2, 4)]
     assert accepted[0] == accepted[1] == accepted[2]
 
 
@@ -115,14 +119,14 @@ def test_the_crossover_is_the_size_from_which_drafting_no_longer_pays(
 
 def test_a_size_that_does_not_fit_is_said_and_the_others_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the person with a small GPU: sixteen rows run out of memory in the middle of the measurement."""
-    stream = specdemo.batch_sizes.__globals__["stream_batch"]
+    stream = runs_batch_sizes.stream_batch
 
     def small(pair: object, prompts: list, rows: list) -> object:
         if len(prompts) >= 4:
             raise MemoryShortage("memory: it ran out with 4 rows")
         return stream(pair, prompts, rows)
 
-    monkeypatch.setitem(specdemo.batch_sizes.__globals__, "stream_batch", small)
+    monkeypatch.setattr(runs_batch_sizes, "stream_batch", small)
     report = batch_sizes(endless_pair("llama"), PROMPTS, SHORT, sizes=(1, 2, 4, 8), repeats=2)
     assert report.ran_out == 4
     assert report.complete

@@ -26,7 +26,7 @@ from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_prompts
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest, until_the_end
-from specdemo.ui.jobs.measuring import STOPPED_EARLY, SweepJob
+from specdemo.ui.jobs.measuring import STOPPED_EARLY, MeasureJob
 from specdemo.view.charts import accepted_figure, speed_figure, speedup_figure, time_figure
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
@@ -73,7 +73,7 @@ def on_the_page(
 ) -> JobState:
     """The last state of a sweep of γ 2 and 3, as the page measures it."""
     lane, stop = LaneRequest(Settings(max_new_tokens=8), request_pair("builtin")), stop or Event()
-    job = SweepJob([list(p) for p in prompts], lane, 1, range(2, 4))
+    job = MeasureJob([list(p) for p in prompts], lane, 1, (2, 3))
     *_, last = until_the_end(job, job.states([endless_pair("llama")], thread or ThreadPoolExecutor(1), stop), stop)
     return last
 
@@ -84,8 +84,12 @@ def step(drafted: int, accepted: int, draft: float, verify: float, other: float 
 
 def made_up(*speeds: tuple[int, int, float]) -> SweepReport:
     """A report of full rounds of which all is kept: (γ, repeat, seconds a round)."""
-    runs = [Run(of(g), 0, r, (step(g, g, 0.0, s),) * 10) for g, r, s in speeds]
-    return SweepReport(Settings(), tuple(sorted({g for g, _, _ in speeds} - {0})), 1, 3, runs=tuple(runs))
+    return report_of(*(Run(of(g), 0, r, (step(g, g, 0.0, s),) * 10) for g, r, s in speeds), repeats=3)
+
+
+def report_of(*runs: Run, repeats: int = 1) -> SweepReport:
+    gammas = sorted({r.gamma for r in runs} | {0})
+    return SweepReport(base=Settings(), contenders=tuple(map(of, gammas)), prompts=1, repeats=repeats, runs=runs)
 
 
 def of(gamma: int) -> Contender:
@@ -105,7 +109,7 @@ def test_costs_and_prediction_of_runs_made_by_hand() -> None:
     """τ, c, v and o worked out on paper: two full rounds of γ 2 and a last one that drafted nothing."""
     plain = Run(PLAIN, 0, 0, (step(0, 0, 0.0, 1.0, 0.1),) * 5)
     drafted = Run(of(2), 0, 0, (step(2, 2, 0.4, 1.5, 0.2), step(2, 0, 0.4, 1.5, 0.2), step(0, 0, 0.0, 1.0, 0.2)))
-    row = SweepReport(Settings(), (2,), 1, 1, runs=(plain, drafted)).rows[0]
+    row = report_of(plain, drafted).rows[0]
     assert (row.draft_cost, row.verify_cost, row.overhead_cost) == pytest.approx((0.2, 1.5, 0.2))
     assert row.conditional_per_position == [0.5, 1.0]
     assert row.expected_speedup == pytest.approx((1 + 0.5 + 0.5) / (0.4 + 1.5))
@@ -147,20 +151,17 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     lines = list(csv.DictReader(io.StringIO(report.to_csv())))
     columns = report.to_csv().splitlines()[0].split(",")
     assert len(columns) == len(set(columns)), "readers keep one column of a name"
-    assert record["schema"] == 1
+    assert record["schema"] == 2
     assert record["best_gamma"] == report.best_gamma
-    assert record["settings"]["max_new_tokens"] == 20
-    for saved, run in zip(record["runs"], report.runs, strict=True):  # c, v and o are medians over rounds
-        assert [RoundCounts(**dict(zip(saved["columns"], s, strict=True))) for s in saved["steps"]] == list(
-            run.steps
-        )
+    assert record["base"]["max_new_tokens"] == 20
     for row, saved, line in zip(report.rows, record["rows"], lines, strict=True):
         assert saved == row.as_dict()
         assert float(line["speedup"]) == row.speedup
         assert line["accepted_histogram"] == " ".join(map(str, row.accepted_histogram))
-        assert (line["schema"], line["pair"], line["drafter"]) == ("1", "in memory", "model")
-        runs = [r for r in record["runs"] if r["gamma"] == row.gamma]
-        assert sum(r["accepted"] for r in runs) / sum(r["proposed"] for r in runs) == row.acceptance_rate
+        assert (line["schema"], line["pair"], line["drafter"]) == ("2", "in memory", "model")
+        steps = [s for r in record["runs"] if r["gamma"] == row.gamma for s in r["steps"]]
+        assert sum(accepted for _, accepted, *_ in steps) / sum(s[0] for s in steps) == row.acceptance_rate
+        assert [Run.from_dict(each).steps for each in record["runs"]] == [run.steps for run in report.runs]
 
 
 def test_a_caller_may_leave_and_keeps_what_was_measured() -> None:
@@ -345,6 +346,6 @@ def test_the_figures_draw_the_rows(report: SweepReport) -> None:
 
 
 def test_a_report_of_nothing_has_empty_figures() -> None:
-    nothing = SweepReport(Settings(), (2, 3), 1, 1)
+    nothing = SweepReport(base=Settings(), contenders=(PLAIN, of(2), of(3)), prompts=1)
     for draw in (speed_figure, speedup_figure, accepted_figure, time_figure):
         assert draw(nothing).to_json()

@@ -31,7 +31,7 @@ from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import Job, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.losslessness import CheckJob
-from specdemo.ui.jobs.measuring import SweepJob
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobQueue, Visitor
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
@@ -91,7 +91,7 @@ BUILTIN = request_pair("builtin")
 JOBS = [
     RaceJob(PROMPT, (LaneRequest(SETTINGS, BUILTIN),)),
     BatchJob(BUILTIN, [PROMPT], 2, SETTINGS),
-    SweepJob([PROMPT], LaneRequest(SETTINGS, BUILTIN), 1, range(2, 3)),
+    MeasureJob([PROMPT], LaneRequest(SETTINGS, BUILTIN), gammas=(2,)),
     CheckJob(BUILTIN, PROMPT, SETTINGS, 1, 2),
 ]
 

@@ -18,13 +18,12 @@ from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
 from specdemo.runs.sweep import stream_sweep
 from specdemo.servers.catalog import FILE, ServerEntry, offered, servers
 from specdemo.servers.probe import Health, probe
-from specdemo.ui.jobs.measuring import SERVERS_OWN
 from specdemo.ui.links.links import from_query
 from specdemo.ui.panel import pair_card
 from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
 from specdemo.ui.state.pairs import pair_request
 from specdemo.ui.state.state import METHOD_PARAMETERS
-from specdemo.ui.tabs.sweep import sweep_job
+from specdemo.ui.tabs.sweep import setting_job
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import RaceView
 
@@ -131,12 +130,11 @@ def test_measurements_take_the_lane_that_drafts_where_the_pair_is(two: Path) -> 
     there = panel(*both, pair="server:big")
     assert there.drafting_lane().settings.server == "big"
     assert panel(*both).drafting_lane().settings.gamma == 3
-    wanted = sweep_job(there, 2, 8, 1, "panel", [], "", None)
-    assert wanted.gammas == SERVERS_OWN
+    assert setting_job(there).gammas == ()
     with pytest.raises(SpecDemoError, match="no lane drafts"):
         panel(served).drafting_lane()
     with pytest.raises(PairError, match="Big one is a server, and this needs the models here"):
-        pair_request(there.choice)
+        pair_request(there.state)
 
 
 def test_a_file_that_breaks_later_takes_no_page_down(two: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from specdemo.servers.catalog import FILE
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
-from specdemo.ui.jobs.measuring import SERVERS_OWN, SweepJob
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobQueue, QueueFull, StoppedInQueue, Ticket, Visitor, visitor_of
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
@@ -376,4 +376,4 @@ def test_a_mixed_race_that_is_not_the_next_for_the_models_keeps_nobody_from_the_
 def test_a_measurement_has_a_server_here_if_one_of_its_deployments_is() -> None:
     """Its plain runs are those of the other deployment."""
     lanes = [LaneRequest(Settings(engine="server", server=name), None) for name in ("half", "far")]
-    assert [SweepJob(["prompt"], lane, 1, SERVERS_OWN).on_server_here for lane in lanes] == [True, False]
+    assert [MeasureJob(["prompt"], lane).on_server_here for lane in lanes] == [True, False]

@@ -18,7 +18,7 @@ from specdemo.settings import (
 )
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
-from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.race import RaceJob, race_job
 from specdemo.ui.state.lanes import whole
 from specdemo.ui.state.server_choice import server_of
@@ -47,7 +47,7 @@ def parse_run(prompt: Any, settings: Any, pair: Any) -> RaceJob:
     return race_job(_parse_prompt(prompt), _on_pair(pair, [_parse_settings(settings)]))
 
 
-def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: Any) -> SweepJob:
+def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: Any) -> MeasureJob:
     """A sweep within the limits; on a server ``gammas`` says nothing, since γ is its own.
 
     Raises:
@@ -59,11 +59,11 @@ def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: An
     check_lanes([lane.settings])
     numbers = [whole("gammas", g) for g in gammas] if isinstance(gammas, list) else gammas
     here = lane.settings.server is None
-    tried = whole_numbers("gammas", numbers, MAX_GAMMA, "[2, 3, 4]") if here else SERVERS_OWN
-    return checked_sweep(SweepJob(texts, lane, at_least_one("repeats", whole("repeats", repeats)), tried))
+    tried = whole_numbers("gammas", numbers, MAX_GAMMA, "[2, 3, 4]") if here else ()
+    return MeasureJob(texts, lane, at_least_one("repeats", whole("repeats", repeats)), tried).checked()
 
 
-def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: Any, pair: Any) -> AdviceJob:
+def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: Any, pair: Any) -> MeasureJob:
     """Advice within the limits.
 
     Raises:
@@ -76,7 +76,7 @@ def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: 
     if isinstance(budget, bool) or not isinstance(budget, int | float):
         raise SettingsError("budget_seconds", f"must be a number of seconds, not {_kind(budget)}.")
     names, labels = (_parse_texts(*given) for given in (("methods", methods), ("kinds", kinds)))
-    return checked_advice(AdviceJob(texts, lane, 1, budget, labels or (), names))
+    return MeasureJob(texts, lane, budget=budget, kinds=labels or (), methods=names).checked()
 
 
 def _parse_texts(field: str, given: Any) -> tuple[str, ...] | None:

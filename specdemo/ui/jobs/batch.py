@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import count, cycle, islice
 from threading import Event
 from typing import Any
@@ -17,10 +18,10 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.rounds import Round
 from specdemo.runs.batch import Batch, check_batch, row_settings
-from specdemo.runs.encode import encode_all
+from specdemo.runs.encode import encode_all, models_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.jobs.gpu_time import decode_seconds
+from specdemo.ui.jobs.gpu_time import Work
 from specdemo.ui.jobs.job import Job, JobState
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
@@ -82,9 +83,9 @@ class BatchJob(Job):
         return [self.pair]
 
     @property
-    def gpu_seconds(self) -> float:
-        """Of both contenders."""
-        return sum(map(decode_seconds, self.contenders))
+    def work(self) -> Sequence[Work]:
+        """Both contenders."""
+        return [Work(settings, rows=self.rows) for settings in self.contenders]
 
     @property
     def contenders(self) -> tuple[Settings, Settings]:
@@ -104,9 +105,9 @@ class BatchJob(Job):
             return f" (the first {self.rows} of {given})" if self.rows > 1 else f" (the first of {given})"
         return f" ({given} by turns)" if len(self.prompts) < self.rows else ""
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are values of the batch view."""
-        (pair,) = pairs
+        pair = models_here(pairs[0])
         shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(self.used), self.rows)]
         view = BatchView(shown, lane_headers(self.contenders))
         ids = list(islice(cycle(encode_all(pair, self.used, self.settings.chat)), self.rows))
@@ -117,7 +118,7 @@ class BatchJob(Job):
             message = f"{view.contenders[number]['title']}: {counted(self.rows, 'row')}{self.prompts_text}…"
             rounds: list[list[Round]] = [[] for _ in ids]
             decoding = Batch(pair, ids, row_settings(settings, len(ids)))
-            with closing(gathered(thread, lambda decoding=decoding: decoding, stop)) as updates:
+            with closing(gathered(thread, partial(iter, decoding), stop)) as updates:
                 for news in updates:
                     for row, round_ in news:
                         rounds[row].append(round_)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
@@ -18,6 +20,20 @@ LOAD_SECONDS = 10
 SHORTEST, LONGEST = 15, 120
 """Bounds of what is asked for. A visitor without an account has two minutes of ZeroGPU a day, with a free account
 three and a half, and what is asked for must be left of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Runs of one kind: their settings, how often they are made, and the rows that each decodes together."""
+
+    settings: Settings
+    times: int = 1
+    rows: int = 1
+
+
+def gpu_seconds_of(work: Iterable[Work]) -> float:
+    """Seconds of all runs on a large GPU, roughly; rows of a batch take no longer than one."""
+    return sum(each.times * decode_seconds(each.settings) for each in work)
 
 
 def decode_seconds(settings: Settings) -> float:

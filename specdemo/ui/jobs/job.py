@@ -17,6 +17,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
+from specdemo.ui.jobs.gpu_time import Work, gpu_seconds_of
 from specdemo.ui.jobs.worker import named
 from specdemo.view.progress_text import await_load
 
@@ -86,8 +87,13 @@ class Job(ABC):
 
     @property
     @abstractmethod
+    def work(self) -> Sequence[Work]:
+        """The runs that it makes at most, for what they will take."""
+
+    @property
     def gpu_seconds(self) -> float:
         """Seconds that it takes on a large GPU, roughly."""
+        return gpu_seconds_of(self.work)
 
     @abstractmethod
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,9 +15,10 @@ from specdemo.losslessness.certify import Certifier
 from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
+from specdemo.runs.encode import models_here
 from specdemo.runs.single import open_run
 from specdemo.settings import Settings
-from specdemo.ui.jobs.gpu_time import decode_seconds
+from specdemo.ui.jobs.gpu_time import Work
 from specdemo.ui.jobs.job import WAITING, Job, JobState
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread
@@ -53,20 +54,18 @@ class CheckJob(Job):
         return [self.pair]
 
     @property
-    def gpu_seconds(self) -> float:
-        """Of all runs."""
+    def work(self) -> Sequence[Work]:
+        """One run, or many pairs of short ones."""
         if self.settings.greedy:
-            return decode_seconds(self.settings)
-        settings = replace(self.settings, max_new_tokens=self.tokens)
-        plain = replace(settings, strategy="autoregressive")
-        return self.runs * (decode_seconds(plain) + decode_seconds(settings))
+            return [Work(self.settings)]
+        drafted = replace(self.settings, max_new_tokens=self.tokens)
+        return [Work(settings, self.runs) for settings in (replace(drafted, strategy="autoregressive"), drafted)]
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; each task of the thread is a pair of runs, or a round."""
-        (pair,) = pairs
-        return (self._greedy if self.settings.greedy else self._certificate)(pair, thread, stop)
+        return (self._greedy if self.settings.greedy else self._certificate)(models_here(pairs[0]), thread, stop)
 
-    def _certificate(self, pair: ModelPair, thread: Executor, stop: Event) -> Iterator[JobState]:
+    def _certificate(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
         yield JobState("running", WAITING)
         # In the models' thread, since the models may be tried for what they can do.
         certifier = in_thread(thread, Certifier, pair, self.prompt, self.settings, self.runs, self.tokens)
@@ -79,7 +78,7 @@ class CheckJob(Job):
                 yield JobState("running", fraction=found.runs / found.budget, result=found)
         yield _ended(certifier.done, certifier.certificate(), stop)
 
-    def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Iterator[JobState]:
+    def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
         emitted, told = 0, time.monotonic()
         yield JobState("running", "Decoding…")
         with closing(in_thread(thread, open_run, pair, self.prompt, self.settings, stop)) as decoding:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from threading import Lock
 
 from specdemo.trace import Trace
+from specdemo.ui.jobs.gpu_time import Work
 
 REMEMBERED = 64
 """Pairs of which the pace is kept."""
+PREFILL = 3
+"""What the prefill of a run takes, in tokens; roughly."""
+ROW_COST = 0.15
+"""What one more row adds to a step of a batch, in steps of one row; roughly."""
 
 
 class Paces:
@@ -33,12 +39,19 @@ class Paces:
                 drafted = trace.settings.strategy != "autoregressive"
                 self.learn(trace.pair, trace.rounds[-1].seconds / len(trace.output), drafted=drafted)
 
-    def seconds(self, pair: str, plain: float, drafted: float) -> float | None:
-        """What so many plain and drafted tokens take, roughly; None where the pair has not run yet.
+    def seconds(self, pair: str, work: Iterable[Work]) -> float | None:
+        """What these runs take at most, roughly; None where the pair has not run yet.
 
-        Where only one of the two is known it stands for both.
+        Where only plain or only drafted ones ran before, they stand for both.
         """
         with self._lock:
             slow, fast = (self._paces.get((pair, kind)) for kind in (False, True))
         slow, fast = slow or fast, fast or slow
-        return None if slow is None or fast is None else slow * plain + fast * drafted
+        if slow is None or fast is None:
+            return None
+        found = 0.0
+        for each in work:
+            pace = slow if each.settings.strategy == "autoregressive" else fast
+            tokens = each.settings.max_new_tokens + PREFILL
+            found += pace * each.times * tokens * (1 + (each.rows - 1) * ROW_COST)
+        return found

@@ -18,7 +18,7 @@ from specdemo.runs.race import race
 from specdemo.runs.record import record
 from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.trace import Trace
-from specdemo.ui.jobs.gpu_time import decode_seconds
+from specdemo.ui.jobs.gpu_time import Work
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_prompts
 from specdemo.ui.jobs.stops import reason_of
@@ -74,9 +74,9 @@ class RaceJob(Job):
         return any(shares_machine(lane.settings) for lane in self.lanes)
 
     @property
-    def gpu_seconds(self) -> float:
+    def work(self) -> Sequence[Work]:
         """Of all lanes."""
-        return sum(decode_seconds(lane.settings) for lane in self.lanes)
+        return [Work(lane.settings) for lane in self.lanes]
 
     @property
     def first(self) -> RaceResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from threading import Event
@@ -10,6 +10,7 @@ from threading import Event
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.runs.repeats import REPEATS, repeat_race
+from specdemo.ui.jobs.gpu_time import Work
 from specdemo.ui.jobs.job import Job, JobState
 from specdemo.ui.jobs.limits import check_runs
 from specdemo.ui.jobs.race import RaceJob
@@ -58,11 +59,11 @@ class RepeatJob(Job):
         return Repeats(self.run)
 
     @property
-    def gpu_seconds(self) -> float:
-        """Of all runs."""
-        return self.repeats * self.race.gpu_seconds
+    def work(self) -> Sequence[Work]:
+        """The race's, several times."""
+        return [*self.race.work] * self.repeats
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Iterator[JobState]:
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; each task of the thread is one run."""
         done: tuple[tuple[float, ...], ...] = ()
         settings = [lane.settings for lane in self.race.lanes]

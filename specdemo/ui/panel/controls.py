@@ -70,13 +70,13 @@ class Controls:
         """Those of :class:`PairChoice`."""
         return self.named(self._of(PairChoice.model_fields))
 
-    def inputs(self) -> list[Any]:
-        """Those of the panel, which a run reads."""
-        return self.named(self._panel())
+    def inputs(self, *tabs: str) -> list[Any]:
+        """Those of the panel and of some tabs, which their runs read."""
+        return self.named(self._panel(tabs))
 
-    def request(self, values: Sequence[Any]) -> PanelRequest:
-        """What the values of ``inputs()`` ask for; as :func:`specdemo.ui.state.request.panel_request`."""
-        return panel_request(PageState.of(dict(zip(self._panel(), values, strict=True))))
+    def request(self, values: Sequence[Any], *tabs: str) -> PanelRequest:
+        """What the values of ``inputs(*tabs)`` ask for; as :func:`specdemo.ui.state.request.panel_request`."""
+        return panel_request(PageState.of(dict(zip(self._panel(tabs), values, strict=True))))
 
     def choice(self, values: Sequence[Any]) -> PageState:
         """The models that the values of ``pair()`` name."""
@@ -85,5 +85,6 @@ class Controls:
     def _of(self, fields: Collection[str]) -> list[str]:
         return [name for name, each in self._fields.items() if each.path[0] in fields]
 
-    def _panel(self) -> list[str]:
-        return [n for n, each in self._fields.items() if each.element and each.path[0] not in TABS]
+    def _panel(self, tabs: Collection[str]) -> list[str]:
+        others = set(TABS) - set(tabs)
+        return [n for n, each in self._fields.items() if each.element and each.path[0] not in others]

@@ -13,7 +13,7 @@ from specdemo.ui.state.lanes import lane_settings, whole
 from specdemo.ui.state.methods import UNQUANTIZED
 from specdemo.ui.state.pairs import pair_request
 from specdemo.ui.state.server_choice import server_of
-from specdemo.ui.state.state import PageState, PairChoice
+from specdemo.ui.state.state import PageState
 
 SHARED = tuple(field.name for field in fields(Settings) if field.name in PageState.model_fields)
 """The settings that all lanes share."""
@@ -41,19 +41,19 @@ class PanelRequest:
     """What the panel asks for.
 
     Attributes:
-        choice: names the pair; it need only be valid where a lane runs here.
+        state: of the page; the pair that it names need only be valid where a lane runs here.
         prompt: of all lanes.
         lanes: those that are on.
     """
 
-    choice: PairChoice
+    state: PageState
     prompt: str
     lanes: tuple[PanelLane, ...]
 
     @property
     def server(self) -> str | None:
         """The server that stands in the pair's place, if one does."""
-        return server_of(self.choice.pair)
+        return server_of(self.state.pair)
 
     @property
     def pair(self) -> PairRequest:
@@ -62,7 +62,7 @@ class PanelRequest:
         Raises:
             PairError: a server stands in their place, or they cannot be had.
         """
-        return pair_request(self.choice)
+        return pair_request(self.state)
 
     def lane_requests(self) -> tuple[LaneRequest, ...]:
         """The lanes, each with the pair that decodes it.

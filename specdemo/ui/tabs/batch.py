@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
+from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.drafters import DRAFTERS, offered_with
-from specdemo.errors import PairError
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
-from specdemo.ui.jobs.limits import check_prompts, check_runs
-from specdemo.ui.jobs.measuring import SizesJob
+from specdemo.ui.jobs.limits import check_prompts
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.prompt_source import (
-    SOURCE_INPUTS,
-    PromptSource,
-    chosen_prompts,
-    create_prompt_source,
-)
+from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
 from specdemo.ui.state.pairs import parts_of
-from specdemo.ui.state.request import PanelLane, PanelRequest
-from specdemo.ui.state.server_choice import needs_models
+from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
-from specdemo.ui.tabs.batch_results import create_size_results, show_sizes
 from specdemo.ui.tabs.examples import example_sizes, show_example
-from specdemo.ui.tabs.measured import show_measurement
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
+from specdemo.ui.tabs.results import create_results, show_measurement
 from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, check_length, connect, state_line
 from specdemo.view.progress_text import counted
 
-ROW_COST = 0.15
-"""What one more row adds to a step of a batch, in steps of one row; roughly, for the time that is announced."""
 CONNECT = """
 const show = () => window.SpecDemoBatch.mount(element.querySelector(".batch-root")).update(props.value);
 watch("value", show);
@@ -42,79 +33,47 @@ show();
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BatchControls:
-    """What a person chooses for a batch besides the panel."""
+def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
+    """One batch.
 
-    rows: gr.Number
-    repeats: gr.Number
-    prompts: PromptSource
-
-    def inputs(self) -> list[Any]:
-        """What the plans read, in their order."""
-        return [self.rows, self.repeats, *self.prompts.inputs()]
-
-
-OWN_INPUTS = 2 + SOURCE_INPUTS
-
-
-def batch_job(request: PanelRequest, rows: float | None, _: Any, *source: Any) -> BatchJob:
-    """One batch, of the panel's request and the values of the tab.
+    Args:
+        request: of the page, with the state of this tab.
+        file: with prompts.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, no lane drafts, or a server is
             chosen.
     """
-    lane, prompts = _drafted(request, source)
-    return BatchJob(lane.pair, prompts, bounded("rows", rows, MOST_ROWS), lane.settings)
-
-
-def sizes_job(request: PanelRequest, rows: float | None, repeats: float | None, *source: Any) -> SizesJob:
-    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
-    lane, prompts = _drafted(request, source)
-    most = bounded("rows", rows, MOST_ROWS)
-    sizes = tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
-    times = bounded("repeats", repeats, MOST_REPEATS)
-    check_runs(2 * times * most * len(sizes))  # every size decodes as many rows, plainly and drafted
-    return SizesJob(prompts, lane, times, sizes)
-
-
-def _drafted(request: PanelRequest, source: Sequence[Any]) -> tuple[LaneRequest, list[str]]:
-    pair = request.pair  # what is wrong with its name comes first
-    lane = LaneRequest(_lane(request).settings, pair)
-    check_length(lane.settings)
-    prompts = chosen_prompts(request.prompt, *source, mixed=True)
+    pair, lane = request.pair, request.drafting_lane()  # what is wrong with the pair's name comes first
+    state, settings = request.state, lane.settings
+    if settings.server is None and not DRAFTERS[settings.drafter].batches:
+        parts = parts_of(state.pair, state.target, state.draft)
+        able = next(spec for spec in offered_with(parts) if spec.batches)
+        settings = replace(settings, drafter=able.name)
+    check_length(settings)
+    prompts = [prompt for prompt, _ in chosen_prompts(request.prompt, state.batch, file, mixed=True)]
     check_prompts(prompts)
-    return lane, prompts
+    return BatchJob(pair, prompts, bounded("rows", state.batch.rows, MOST_ROWS), settings)
 
 
-def _lane(request: PanelRequest) -> PanelLane:
-    """The lane whose settings are taken; one that a batch does, in place of a drafter that has none."""
-    lane = request.drafting_lane()
-    if lane.settings.server is not None or DRAFTERS[lane.settings.drafter].batches:
-        return lane
-    choice = request.choice
-    parts = parts_of(choice.pair, choice.target, choice.draft)
-    able = next(spec for spec in offered_with(parts) if spec.batches)
-    return replace(lane, settings=replace(lane.settings, drafter=able.name))
+def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
+    """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
+    batch, times = batch_job(request, file), bounded("repeats", request.state.batch.repeats, MOST_REPEATS)
+    sizes = tuple(sorted({2**i for i in range(batch.rows.bit_length())} | {batch.rows}))
+    return MeasureJob(
+        batch.prompts, LaneRequest(batch.settings, batch.pair), times, sizes=sizes, kind="batch"
+    ).checked()
 
 
-def sizes_plan(request: PanelRequest, *own: Any) -> Plan:
-    """What a measurement of sizes would run. Raises what :func:`sizes_job` does."""
-    if request.server is not None:
-        raise PairError(needs_models(request.server))
-    job = sizes_job(request, *own)
-    lane, asked = _lane(request), request.drafting_lane().settings.drafter
-    drafts = drafts_as(lane, None if asked == lane.settings.drafter else asked)
-    batches = {size: job.repeats * -(-max(job.sizes) // size) for size in job.sizes}
-    length = lane.settings.max_new_tokens
-    sizes = ", ".join(map(str, job.sizes))
+def sizes_plan(request: PanelRequest) -> Plan:
+    """What that would run."""
+    job = sizes_job(request)
+    settings, batches = job.lane.settings, counted(sum(work.times for work in job.work), "batch", "batches")
     text = (
-        f"{drafts} {counted(2 * sum(batches.values()), 'batch', 'batches')} of {sizes} rows, "
-        f"plain and drafted, each row of at most {counted(length, 'token')}."
+        f"{drafts_as(request.drafting_lane(), settings)} {batches} of {', '.join(map(str, job.sizes))} rows, "
+        f"plain and drafted, each row of at most {counted(settings.max_new_tokens, 'token')}."
     )
-    tokens = length * sum(number * (1 + (size - 1) * ROW_COST) for size, number in batches.items())
-    return Plan(text, job.lane.pair.name, tokens, tokens)
+    return Plan(text, job)
 
 
 def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
@@ -126,7 +85,11 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
             padding=False,
             elem_classes="measuring-lead",
         )
-        choices = _create_choices(controls)
+        with gr.Row(elem_classes="measuring-numbers"):
+            # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
+            for name in ("rows", "repeats"):
+                controls.build(f"batch.{name}", gr.Number, min_width=90)
+        file = create_prompt_source(controls, "batch")
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="batch-drafts")
         run = gr.Button("Watch one batch, row by row", size="sm", elem_id="batch-run", min_width=130, scale=0)
         status = gr.HTML(value=None, padding=False, elem_id="batch-status")
@@ -138,8 +101,8 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
             padding=False,
             elem_id="batch-view",
         )
-        results = create_size_results()
-    show_example(results, show_sizes(results, example_sizes()))
+        results = create_results(SizeReport)
+    show_example(results, example_sizes())
 
     def show_batch(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
@@ -148,28 +111,20 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
                 update |= {view: {**state.result, "phase": state.phase}, results.area: gr.update(visible=False)}
             yield update
 
-    measured = show_measurement(status, results, show_sizes)
+    measured = show_measurement(status, [results])
 
     def show_measured(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         # One result at a time: two large figures of different runs would be read together.
         for update in measured(states, session):
             yield {**update, view: None} if results.area in update else update
 
-    def own(values: Sequence[Any]) -> tuple[Any, ...]:
-        return controls.request(values[:-OWN_INPUTS]), *values[-OWN_INPUTS:]
+    def watched(*values: Any) -> BatchJob:
+        return batch_job(controls.request(values[:-1], "batch"), values[-1])
 
-    starts = [
-        Start(run, lambda *values: batch_job(*own(values)), show_batch),
-        Start(controls.row.starts["batch"], lambda *values: sizes_job(*own(values)), show_measured),
-    ]
-    inputs = [*controls.inputs(), *choices.inputs()]
-    outputs = [status, view, *results.outputs()]
+    def sized(*values: Any) -> MeasureJob:
+        return sizes_job(controls.request(values[:-1], "batch"), values[-1])
+
+    starts = [Start(run, watched, show_batch), Start(controls.row.starts["batch"], sized, show_measured)]
+    inputs, outputs = [*controls.inputs("batch"), file], [status, view, *results.outputs()]
     connect(runner, "batch", starts, controls.row, inputs, outputs, models=controls["pair"])
-    return Announcement(note, choices.inputs(), sizes_plan)
-
-
-def _create_choices(controls: Controls) -> BatchControls:
-    with gr.Row(elem_classes="measuring-numbers"):
-        # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        rows, repeats = (controls.build(f"batch.{name}", gr.Number, min_width=90) for name in ("rows", "repeats"))
-    return BatchControls(rows, repeats, create_prompt_source(controls, "batch"))
+    return Announcement(note, sizes_plan, file=file)

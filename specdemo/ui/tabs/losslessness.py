@@ -11,7 +11,6 @@ from typing import Any
 import gradio as gr
 
 from specdemo.drafters import first_choice, offered_with
-from specdemo.errors import PairError
 from specdemo.files import write_whole
 from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
@@ -23,7 +22,6 @@ from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.lanes import whole
 from specdemo.ui.state.pairs import parts_of
 from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.state.server_choice import needs_models
 from specdemo.ui.state.state import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
 from specdemo.ui.tabs.plans import Announcement, Plan
@@ -31,9 +29,6 @@ from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 from specdemo.view.progress_text import counted
 
-OWN_INPUTS = 6
-PREFILL = 3
-"""What the prefill of a short run takes, in tokens; roughly, for the time that is announced."""
 INTRODUCTION = {
     DISTRIBUTION: "Many short runs of it and of plain decoding continue the panel’s prompt, until a test can tell "
     "the two apart or gives up.",
@@ -73,57 +68,50 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
                 yield {view: render(state), save: gr.update(value=str(file), visible=True)}
 
     def job(*values: Any) -> CheckJob:
-        return check_job(controls.request(values[:-OWN_INPUTS]), *values[-OWN_INPUTS:])
+        return check_job(controls.request(values, "losslessness"))
 
-    pair = controls["pair"]
-    own = [mode, rule, drafter, temperature, runs, tokens]
     start = Start(controls.row.starts["losslessness"], job, show)
-    connect(runner, "losslessness", [start], controls.row, [*controls.inputs(), *own], [view, save], models=pair)
+    inputs = controls.inputs("losslessness")
+    connect(runner, "losslessness", [start], controls.row, inputs, [view, save], models=controls["pair"])
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
     mode.input(_swapped, [mode, rule], rule, **QUIET)
     named = controls.named(("pair", "target", "draft"))
     gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
-    return Announcement(note, own, check_plan)
+    return Announcement(note, check_plan)
 
 
-def check_plan(request: PanelRequest, *own: Any) -> Plan:
-    """What the check of these values would run. Raises what :func:`check_job` does."""
-    if request.server is not None:
-        raise PairError(needs_models(request.server))
-    job, lane = check_job(request, *own), request.drafting_lane()
-    taken = f"γ {job.settings.gamma} is lane {lane.number}’s."
+def check_plan(request: PanelRequest) -> Plan:
+    """What the check would run. Raises what :func:`check_job` does."""
+    job = check_job(request)
+    taken = f"γ {job.settings.gamma} is lane {request.drafting_lane().number}’s."
     if job.settings.greedy:
-        length = job.settings.max_new_tokens
-        return Plan(f"{taken} One run of at most {counted(length, 'token')}.", job.pair.name, 0, length)
-    tokens = job.runs * (job.tokens + PREFILL)
-    text = f"{taken} {counted(2 * job.runs, 'run')} of at most {counted(job.tokens, 'token')}, half of them plain."
-    return Plan(text, job.pair.name, tokens, tokens)
+        return Plan(f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}.", job)
+    runs, tokens = counted(2 * job.runs, "run"), counted(job.tokens, "token")
+    return Plan(f"{taken} {runs} of at most {tokens}, half of them plain.", job)
 
 
-def check_job(
-    request: PanelRequest, mode: str, rule: str, drafter: str, temperature: float, runs: float, tokens: float
-) -> CheckJob:
-    """What the controls of the pair, the panel and the tab ask for.
+def check_job(request: PanelRequest) -> CheckJob:
+    """What the page asks for, with the state of this tab.
 
     Raises:
         PairError: the models cannot be had.
         SettingsError: a value is missing or out of range; names the field.
         SpecDemoError: it asks for too much.
     """
-    pair = request.pair
+    tab, pair = request.state.losslessness, request.pair
     settings = replace(
         request.drafting_lane().settings,
         strategy="speculative",
         adaptive_gamma=False,
-        acceptance=rule,
-        drafter=drafter,
-        temperature=0.0 if mode == GREEDY else temperature,
+        acceptance=tab.rule,
+        drafter=tab.drafter,
+        temperature=0.0 if tab.mode == GREEDY else tab.temperature,
     )
     check_prompts([request.prompt])
     check_lanes([settings])
-    job = CheckJob(pair, request.prompt, settings, whole("runs", runs), whole("tokens", tokens))
-    if mode == DISTRIBUTION:
+    job = CheckJob(pair, request.prompt, settings, whole("runs", tab.runs), whole("tokens", tab.tokens))
+    if tab.mode == DISTRIBUTION:
         check_runs(2 * job.runs)
     return job
 

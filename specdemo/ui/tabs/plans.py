@@ -11,33 +11,27 @@ from typing import Any
 import gradio as gr
 
 from specdemo.drafters import DRAFTERS
-from specdemo.errors import SpecDemoError
+from specdemo.errors import PairError, SpecDemoError
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.job import Job
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.request import PanelLane, PanelRequest
+from specdemo.ui.state.server_choice import needs_models
+from specdemo.ui.state.state import TABS
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a press of the tab's button would do.
-
-    Attributes:
-        text: what is run, in a sentence.
-        pair: the name of the pair, for its pace; None on a server.
-        budget: seconds, where the runs are as many as fit into them.
-        plain, drafted: tokens that all runs decode at most, such that a batch counts as so many tokens one by one.
-    """
+    """What a press of the tab's button would do: a sentence, the job, and whether its runs tell its time."""
 
     text: str
-    pair: str | None
-    plain: float
-    drafted: float
-    budget: float | None = None
+    job: Job
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +40,15 @@ class Announcement:
 
     Attributes:
         note: where it is said.
-        own: the tab's controls.
-        plan: makes the plan of the panel's request and the values of ``own``; raises SpecDemoError where they
-            cannot be run.
+        plan: makes the plan of what the page asks for; raises SpecDemoError where that cannot be run.
+        on_servers: whether a server can run it.
+        file: with prompts; what is in it is read when the job starts.
     """
 
     note: gr.HTML
-    own: Sequence[gr.components.Component]
-    plan: Callable[..., Plan]
+    plan: Callable[[PanelRequest], Plan]
+    on_servers: bool = False
+    file: gr.File | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +65,45 @@ class Idle:
 
 
 def announce(controls: Controls, announcements: Sequence[Announcement], paces: Paces, idle: Idle) -> None:
-    """Keep the page saying what its buttons would do, by one event and one look at the panel for every change.
+    """Keep the page saying what its buttons would do, by one event and one look at the page for every change.
 
     Args:
-        controls: of the panel, whose own note says what is wrong in it.
+        controls: of the page; the panel's own note says what is wrong in it.
         announcements: of the tabs that say more.
         paces: how fast pairs were.
         idle: the race's view, and its value before there is a race.
     """
-    panel = controls.inputs()
-    own = [component for each in announcements for component in each.own]
+    read = controls.inputs(*TABS)
+    files = [each.file for each in announcements if each.file is not None]
     notes = [controls.note, *(each.note for each in announcements)]
 
     def say(request: gr.Request, *sent: Any) -> list[Any]:
         found, texts = said(sent)
-        lanes = gr.skip() if found is None else idle.value(found, request.session_hash or "")
-        return [lanes, *texts]
+        return [gr.skip() if found is None else idle.value(found, request.session_hash or ""), *texts]
 
     def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
-        values = [_as_sent(component, value) for component, value in zip(inputs, sent, strict=True)]
-        begin = len(panel)
+        values = [_as_sent(component, value) for component, value in zip(read, sent, strict=False)]
+        given = {id(file): bool(value) for file, value in zip(files, sent[len(read) :], strict=True)}
         try:
-            found, wrong = controls.request(values[:begin]), ""
+            found = controls.request(values, *TABS)
         except SpecDemoError as error:
-            found, wrong = None, _refused(error)
-        texts = [wrong]
-        for each in announcements:
-            mine = values[begin : begin + len(each.own)]
-            if any(isinstance(c, gr.File) and v for c, v in zip(each.own, sent[begin:], strict=False)):
-                texts.append("<p>The prompts of a file are counted when it starts.</p>")
-            else:
-                texts.append(wrong if found is None else _note(each.plan, found, mine, paces))
-            begin += len(each.own)
-        return found, texts
+            return None, [_refused(error)] * len(notes)
+        return found, ["", *(_note(each, found, given.get(id(each.file), False), paces) for each in announcements)]
 
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
     # them, which Gradio would answer with an error.
     raw: dict[str, Any] = {**QUIET, "preprocess": False}
-    inputs = [*panel, *own]
     # links.js presses it once for changes that come together; a text is taken when it is left.
     look = gr.Button(visible="hidden", elem_id="panel-look")
-    left = [c.blur for c in inputs if isinstance(c, gr.Textbox)]
-    files = [c.change for c in inputs if isinstance(c, gr.File)]
-    gr.on([look.click, *left, *files], say, inputs, [idle.view, *notes], trigger_mode="always_last", **raw)
-    for note, text in zip(notes, said([c.value for c in inputs])[1], strict=True):
+    left = [c.blur for c in read if isinstance(c, gr.Textbox)]
+    events = [look.click, *left, *(file.change for file in files)]
+    gr.on(events, say, [*read, *files], [idle.view, *notes], trigger_mode="always_last", **raw)
+    for note, text in zip(notes, said([c.value for c in (*read, *files)])[1], strict=True):
         note.value = text
 
 
 def _as_sent(component: gr.components.Component, value: Any) -> Any:
-    """A value as the plan may read it. A file is not: its path would be whatever a stranger sends."""
-    if isinstance(component, gr.File):
-        return None
+    """A value as the plan may read it."""
     if isinstance(component, gr.Textbox):
         return value if isinstance(value, str) else ""
     if isinstance(component, gr.Dropdown):
@@ -133,12 +116,16 @@ def _as_sent(component: gr.components.Component, value: Any) -> Any:
     return value
 
 
-def _note(plan: Callable[..., Plan], panel: PanelRequest, own: Sequence[Any], paces: Paces) -> str:
+def _note(each: Announcement, request: PanelRequest, has_file: bool, paces: Paces) -> str:
+    if has_file:
+        return "<p>The prompts of a file are counted when it starts.</p>"
     try:
-        found = plan(panel, *own)
+        if request.server is not None and not each.on_servers:
+            raise PairError(needs_models(request.server))
+        plan = each.plan(request)
     except SpecDemoError as error:
         return _refused(error)
-    return f"<p>{escape(found.text)} {escape(_time(found, paces))}</p>"
+    return f"<p>{escape(plan.text)} {escape(_time(plan, paces))}</p>"
 
 
 def _refused(error: SpecDemoError) -> str:
@@ -146,9 +133,10 @@ def _refused(error: SpecDemoError) -> str:
 
 
 def _time(plan: Plan, paces: Paces) -> str:
-    if plan.budget is not None:
+    if not plan.timed:
         return ""
-    seconds = None if plan.pair is None else paces.seconds(plan.pair, plan.plain, plan.drafted)
+    pair = plan.job.pairs[0]
+    seconds = None if pair is None else paces.seconds(pair.name, plan.job.work)
     if seconds is None:
         return "How long they take is known once they have begun."
     most = limits().seconds
@@ -163,22 +151,12 @@ def _rounded(seconds: float) -> str:
     return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
 
 
-def drafts_as(lane: PanelLane, in_place_of: str | None = None) -> str:
-    """Which lane of the panel a measurement takes its settings from.
-
-    Args:
-        lane: with the drafter that is measured.
-        in_place_of: the lane's own drafter, where that has no batch.
-    """
-    settings = lane.settings
+def drafts_as(lane: PanelLane, settings: Settings) -> str:
+    """Which lane of the panel a measurement takes its settings from, in batches perhaps with another drafter."""
+    warmth = "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
     if settings.server is not None:
-        return f"Measures {label_of(settings.server)} as it was started, {_warmth(settings)}: its γ is its own."
-    how = DRAFTERS[settings.drafter].label
-    if in_place_of is not None:
-        how += f" ({DRAFTERS[in_place_of].label} has no batch)"
+        return f"Measures {label_of(settings.server)} as it was started, {warmth}: its γ is its own."
+    how, own = DRAFTERS[settings.drafter].label, DRAFTERS[lane.settings.drafter].label
+    how += "" if how == own else f" ({own} has no batch)"
     rule = ACCEPTANCE_RULES[settings.acceptance]
-    return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {_warmth(settings)}."
-
-
-def _warmth(settings: Settings) -> str:
-    return "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
+    return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {warmth}."

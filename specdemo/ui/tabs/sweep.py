@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
 from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import SettingsError
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.job import LaneRequest
-from specdemo.ui.jobs.measuring import SERVERS_OWN, AdviceJob, SweepJob, checked_advice, checked_sweep
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.prompt_source import (
-    SOURCE_INPUTS,
-    PromptSource,
-    chosen_prompts,
-    chosen_with_kinds,
-    create_prompt_source,
-)
+from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
 from specdemo.ui.state.lanes import OPTIONS, option_values
 from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of
 from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.state.server_choice import server_of
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
 from specdemo.ui.tabs.examples import example_sweep, show_example
-from specdemo.ui.tabs.measured import show_measurement
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
-from specdemo.ui.tabs.sweep_results import (
-    Offer,
-    create_advice_results,
-    create_sweep_results,
-    show_advice,
-    show_sweep,
-)
+from specdemo.ui.tabs.results import create_offer, create_results, show_measurement
 from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
 from specdemo.view.progress_text import counted
 
@@ -50,109 +37,78 @@ USED = ("temperature", "top_k", "top_p", "chat", "engine")
 SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was started.</p>"
 
 
-@dataclass(frozen=True, slots=True)
-class SweepControls:
-    """What a person chooses for a sweep besides the panel."""
+def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
+    """What to measure: every γ of the lane that drafts, or every method.
 
-    view: gr.Radio
-    budget: gr.Number
-    first: gr.Number
-    last: gr.Number
-    repeats: gr.Number
-    prompts: PromptSource
-
-    def inputs(self) -> list[Any]:
-        """What :func:`setting_job` reads, in its order."""
-        return [self.view, self.budget, self.first, self.last, self.repeats, *self.prompts.inputs()]
-
-
-SWEEP_INPUTS = 5 + SOURCE_INPUTS
-
-
-def setting_job(request: PanelRequest, view: str, budget: float | None, *own: Any) -> SweepJob | AdviceJob:
-    """What to measure, of the panel's request and the values of the tab.
+    Args:
+        request: of the page, with the state of this tab.
+        file: with prompts.
 
     Raises:
         SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
     """
-    if view == GAMMAS:
-        return sweep_job(request, *own)
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
-    check_length(settings)
-    found = chosen_with_kinds(request.prompt, *own[3:], mixed=True)
-    lane = LaneRequest(settings, request.pair if settings.server is None else None)
-    kinds = tuple(kind for _, kind in found)
-    seconds = bounded("budget", budget, LONGEST_BUDGET)
-    return checked_advice(AdviceJob([prompt for prompt, _ in found], lane, 1, seconds, kinds))
-
-
-def sweep_job(
-    request: PanelRequest,
-    first: float | None,
-    last: float | None,
-    repeats: float | None,
-    *source: Any,
-) -> SweepJob:
-    """The sweep among these. Raises what :func:`setting_job` does."""
-    low, high = bounded("γ from", first, MAX_GAMMA), bounded("γ to", last, MAX_GAMMA)
+    tab, settings = request.state.sweep, replace(request.drafting_lane().settings, adaptive_gamma=False)
+    low, high = 1, 1
+    if tab.view == GAMMAS:
+        low, high = bounded("γ from", tab.first, MAX_GAMMA), bounded("γ to", tab.last, MAX_GAMMA)
     if low > high:
         raise SettingsError("γ", f"goes from {low} to {high}; put the smaller one first.")
-    settings = replace(request.drafting_lane().settings, adaptive_gamma=False)
     check_length(settings)
-    prompts, here = chosen_prompts(request.prompt, *source), settings.server is None
-    gammas = range(low, high + 1) if here else SERVERS_OWN
+    found = chosen_prompts(request.prompt, tab, file, mixed=tab.view == METHODS)
+    prompts, here = [prompt for prompt, _ in found], settings.server is None
     lane = LaneRequest(settings, request.pair if here else None)
-    return checked_sweep(SweepJob(prompts, lane, bounded("repeats", repeats, MOST_REPEATS), gammas))
+    if tab.view == METHODS:
+        seconds, kinds = bounded("budget", tab.budget, LONGEST_BUDGET), tuple(kind for _, kind in found)
+        return MeasureJob(prompts, lane, budget=seconds, kinds=kinds).checked()
+    gammas = tuple(range(low, high + 1)) if here else ()
+    return MeasureJob(prompts, lane, bounded("repeats", tab.repeats, MOST_REPEATS), gammas).checked()
 
 
-def sweep_plan(request: PanelRequest, *own: Any) -> Plan:
-    """What these values would run. Raises what :func:`setting_job` does."""
-    job = setting_job(request, *own)
-    lane = request.drafting_lane()
-    if isinstance(job, AdviceJob):
+def setting_plan(request: PanelRequest) -> Plan:
+    """What that would run."""
+    job, lane = setting_job(request), request.drafting_lane()
+    if job.budget is not None:
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
-        text = f"Tries every method on {prompts}, {rule}, for {job.budget_seconds:g}\u00a0s at most."
-        return Plan(text, None, 0, 0, job.budget_seconds)
-    each = len(job.prompts) * job.repeats
-    length = lane.settings.max_new_tokens
-    runs = counted(each * (len(job.gammas) + 1), "run")
-    text = f"{drafts_as(lane)} {runs} of at most {counted(length, 'token')}, plain and with every γ."
-    pair = job.lane.pair and job.lane.pair.name
-    return Plan(text, pair, each * length, each * length * len(job.gammas))
+        return Plan(
+            f"Tries every method on {prompts}, {rule}, for {job.budget:g}\u00a0s at most.", job, timed=False
+        )
+    runs, length = counted(sum(work.times for work in job.work), "run"), lane.settings.max_new_tokens
+    text = f"{runs} of at most {counted(length, 'token')}, plain and with every γ."
+    return Plan(f"{drafts_as(lane, job.lane.settings)} {text}", job)
 
 
 def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     """Build the tab in the current layout; returns what it says before it starts."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         lead = gr.HTML(LEADS[GAMMAS], padding=False, elem_classes="measuring-lead")
-        choices = _create_choices(controls)
+        view = controls.build("sweep.view", gr.Radio, show_label=False)
+        with gr.Row(elem_classes="measuring-numbers"):
+            # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
+            numbers = [
+                controls.build(f"sweep.{name}", gr.Number, min_width=90, visible=name != "budget")
+                for name in ("from", "to", "repeats", "budget")
+            ]
+        file = create_prompt_source(controls, "sweep")
         note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="sweep-drafts")
-        use = gr.Button("Use γ", visible=False, size="sm", elem_id="sweep-use", min_width=120, scale=0)
-        offer = Offer(use, gr.State(Settings()))
+        offer = create_offer()
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
-        results, advice = create_sweep_results(), create_advice_results()
-    show_example(results, show_sweep(offer, results, example_sweep()))
-    pair = controls["pair"]
-    changed = [lead, choices.first, choices.last, choices.repeats, choices.budget]
-    gr.on([pair.change, choices.view.change], _fitting, [pair, choices.view], changed, **QUIET)
-    areas = [results.area, advice.area, use]
-    choices.view.change(_results_of, [choices.view, advice.known], areas, **QUIET)
+        results, advice = create_results(SweepReport), create_results(AdviceReport)
+    show_example(results, example_sweep())
+    pair, use = controls["pair"], offer.button
+    gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **QUIET)
+    view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **QUIET)
 
-    def job(*values: Any) -> SweepJob | AdviceJob:
-        return setting_job(controls.request(values[:-SWEEP_INPUTS]), *values[-SWEEP_INPUTS:])
+    def job(*values: Any) -> MeasureJob:
+        return setting_job(controls.request(values[:-1], "sweep"), values[-1])
 
-    others = {AdviceReport: (advice, partial(show_advice, offer))}
-    show = show_measurement(status, results, partial(show_sweep, offer), others)
-    inputs = [*controls.inputs(), *choices.inputs()]
-    starts = [Start(controls.row.starts["sweep"], job, show)]
-    outputs = [status, *results.outputs(), *advice.outputs(), *offer.outputs()]
-    connect(runner, "sweep", starts, controls.row, inputs, outputs)
+    starts = [Start(controls.row.starts["sweep"], job, show_measurement(status, [results, advice], offer))]
+    outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
+    connect(runner, "sweep", starts, controls.row, [*controls.inputs("sweep"), file], outputs)
     methods = controls.methods
     options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]
-    shared = map(parameter_of, USED)
-    panel = [*controls.named(shared), *methods, *controls.named(options)]
+    panel = [*controls.named(map(parameter_of, USED)), *methods, *controls.named(options)]
     use.click(used, [offer.settings, *methods], [use, *panel], **QUIET)
-    return Announcement(note, choices.inputs(), sweep_plan)
+    return Announcement(note, setting_plan, on_servers=True, file=file)
 
 
 def used(measured: Settings, *methods: str) -> list[Any]:
@@ -187,21 +143,5 @@ def _results_of(view: str, advised: bool) -> list[Any]:
 def _fitting(pair: str, view: str) -> list[Any]:
     """The question, and the numbers that it needs: a server's γ is its own."""
     here, sweeps = server_of(pair) is None, view == GAMMAS
-    lead = LEADS[view] if here else SERVER_LEAD
-    return [
-        lead,
-        *[gr.update(visible=here and sweeps)] * 2,
-        gr.update(visible=sweeps),
-        gr.update(visible=not sweeps),
-    ]
-
-
-def _create_choices(controls: Controls) -> SweepControls:
-    view = controls.build("sweep.view", gr.Radio, show_label=False)
-    with gr.Row(elem_classes="measuring-numbers"):
-        # No limits here: Gradio would end the event with an error of its own instead of saying what to do.
-        first, last, repeats, budget = (
-            controls.build(f"sweep.{name}", gr.Number, min_width=90, visible=name != "budget")
-            for name in ("from", "to", "repeats", "budget")
-        )
-    return SweepControls(view, budget, first, last, repeats, create_prompt_source(controls, "sweep"))
+    shown = (here and sweeps, here and sweeps, sweeps, not sweeps)
+    return [LEADS[view] if here else SERVER_LEAD, *(gr.update(visible=visible) for visible in shown)]
