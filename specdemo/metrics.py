@@ -216,16 +216,13 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     if trace.server is not None or None in phases:
         phases = (None, None, None)
     whole = fsum(seconds or 0.0 for seconds in phases) or None
+    same = ("rounds", "proposed", "accepted", "emitted", "acceptance_rate", "per_position")
+    draft, verify, other = phases
     return Metrics(
-        rounds=sums.rounds,
-        proposed=sums.proposed,
-        accepted=sums.accepted,
-        emitted=sums.emitted,
+        **{name: getattr(sums, name) for name in same},
         wasted=None if sums.proposed is None or sums.accepted is None else sums.proposed - sums.accepted,
-        acceptance_rate=sums.acceptance_rate,
         alpha=sums.alpha if streamed else _alpha(trace),
         mean_acceptance_length=sums.mean_acceptance_length if sums.emitted else None,
-        per_position=sums.per_position,
         conditional_per_position=sums.conditional,
         accepted_histogram=sums.histogram,
         usual_draft=None if streamed else usual,
@@ -237,12 +234,12 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         ttft=ttft,
         tpot=ratio(decode_seconds, sums.emitted),
         seconds=seconds,
-        draft_seconds=phases[0],
-        verify_seconds=phases[1],
-        other_seconds=phases[2],
-        draft_share=ratio(phases[0], whole),
-        verify_share=ratio(phases[1], whole),
-        other_share=ratio(phases[2], whole),
+        draft_seconds=draft,
+        verify_seconds=verify,
+        other_seconds=other,
+        draft_share=ratio(draft, whole),
+        verify_share=ratio(verify, whole),
+        other_share=ratio(other, whole),
         peak_memory=None if streamed else trace.peak_memory,
     )
 
@@ -279,20 +276,15 @@ def _of_server(server: ServerRecord | None) -> Totals:
     )
 
 
-def _tested(round_: Round) -> int:
-    """Positions of a round at which drafted tokens were put to the rule: the accepted ones and the first rejected.
-
-    Behind an end, where no token of the target's own follows, nothing was tested.
-    """
-    return round_.accepted + any(t.kind == "corrected" for t in round_.tokens)
-
-
 def _alpha(trace: Trace) -> float | None:
     decode = [r for r in trace.rounds if r.index > 0]
     overlaps = [o for r in decode if r.overlaps is not None for o in r.overlaps]
     if overlaps and not any(r.is_tree for r in decode):  # earlier versions mixed chains and trees
         return fsum(overlaps) / len(overlaps)
-    return ratio(sum(r.accepted for r in decode), sum(_tested(r) for r in decode))
+    # Behind an end, where no token of the target's own follows, nothing was tested.
+    corrected = sum(t.kind == "corrected" for r in decode for t in r.tokens)
+    accepted = sum(r.accepted for r in decode)
+    return ratio(accepted, accepted + corrected)
 
 
 def usual_draft(rounds: Sequence[RoundCounts]) -> int:

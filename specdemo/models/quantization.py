@@ -25,7 +25,9 @@ def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> No
         )
     if quantization == "float8" and (best_device() if device == "auto" else device) == "mps":
         raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
-    if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not _can_compile():
+    # quanto builds its C++ extension at its first use.
+    compiles = all(shutil.which(tool) for tool in ("c++", "ninja"))
+    if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not compiles:
         raise PairError(
             "quantisation: int4 on a CPU unpacks with compiled code unless the dtype is bfloat16, and there is no "
             "C++ compiler with ninja here; choose bfloat16, or int8."
@@ -36,8 +38,3 @@ def quantization_of(model: Any) -> str | None:
     """``float8``, ``int8``, … if a loaded model's weights are quantised by quanto, else None."""
     config = getattr(model.config, "quantization_config", None)
     return getattr(config, "weights", None)
-
-
-def _can_compile() -> bool:
-    """Whether quanto's C++ extension can be built; quanto builds it at its first use."""
-    return all(shutil.which(tool) for tool in ("c++", "ninja"))

@@ -21,13 +21,11 @@ class ModelSource:
         name: a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path.
         revision: branch, tag or commit of the repository; None is its main branch.
         folder: where the files lie; None for a repository.
-        shipped: whether the folder comes with this project.
     """
 
     name: str
     revision: str | None = None
     folder: Path | None = None
-    shipped: bool = False
 
     @property
     def title(self) -> str:
@@ -43,7 +41,7 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
     """
     text = text.strip()
     if text.startswith("assets:"):
-        return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"), shipped=True)
+        return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"))
     if is_folder(text):
         return ModelSource(text, folder=Path(text).expanduser().resolve())
     if text.startswith((".", "/", "~", "\\")):
