@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,20 @@ from specdemo.settings import Settings
 
 FILE = "SPECDEMO_SERVERS"
 """Environment variable with the path of a file in place of ``assets/servers.toml``."""
-
 SINGLE = "SPECDEMO_SERVER_"
 """Prefix of the variables that describe one server without a file, which is called ``server``."""
-
 SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "chat")
 PAIR_FIELDS = tuple(f.name for f in fields(ServerPair) if f.name not in ("api_key", "name"))
 OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
-
 SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ID = re.compile(r"[A-Za-z0-9_.-]+")
 """An id stands in links and in options of the command line."""
-
 MOST_NAMED = 8
 CLOSED = "the servers of this page are not described properly; whoever runs it finds the reason in its log."
 SHIPPED = ASSETS / "servers.toml"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +59,6 @@ class ServerEntry:
         return tuple(strategy for strategy, url in urls.items() if url is not None)
 
 
-_log = logging.getLogger(__name__)
-_logged: set[str] = set()
-
-
 def servers() -> dict[str, ServerEntry]:
     """All configured servers by id, in the order of the file, with the keys that the environment has now.
 
@@ -79,10 +72,10 @@ def servers() -> dict[str, ServerEntry]:
     except ServerError as error:
         if not is_public():
             raise
-        _log_once(error)
+        _log_once(str(error))
         raise ServerError(CLOSED) from None
     for problem in wrong.values():
-        _log_once(problem)
+        _log_once(str(problem))
     return found
 
 
@@ -93,6 +86,15 @@ def problems() -> dict[str, ServerError]:
         ServerError: the file cannot be read at all.
     """
     return _read_all()[1]
+
+
+def offered() -> dict[str, ServerEntry]:
+    """The servers by id; none while their file cannot be read, which is logged: the rest of the page goes on."""
+    try:
+        return servers()
+    except ServerError:
+        _log.exception("the configured servers cannot be offered")
+        return {}
 
 
 def configured_pair(name: str) -> ServerPair:
@@ -111,10 +113,21 @@ def configured_pair(name: str) -> ServerPair:
     raise ServerError(f"{name!r:.80} is not configured; {choice}.")
 
 
-def _log_once(error: ServerError) -> None:
-    if str(error) not in _logged:
-        _logged.add(str(error))
-        _log.warning("%s", error)
+def shares_machine(settings: Settings) -> bool:
+    """Whether a lane of these settings runs on a configured server that computes on this machine."""
+    entry, strategy = offered().get(settings.server or ""), settings.strategy
+    return entry is not None and strategy in entry.strategies and entry.pair.shares_machine(strategy)
+
+
+def label_of(server: str) -> str:
+    """What people call a server; its id where it is not configured."""
+    entry = offered().get(server)
+    return entry.label if entry else server
+
+
+@cache
+def _log_once(problem: str) -> None:
+    _log.warning("%s", problem)
 
 
 def _read_all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
@@ -172,31 +185,29 @@ def _from_environment() -> Iterator[tuple[str, Any]]:
 
 def _entry(name: str, table: Any) -> ServerEntry:
     """The server that a table describes."""
-    place = f"server {name!r}"
-    if not isinstance(table, dict):
-        raise ServerError(f"{place} of the file is no [[server]] table.")
-    if "api_key" in table:
-        raise ServerError(
-            f"{place} holds an api_key; keep keys out of files: write api_key_env with the name of the "
-            "environment variable that holds it."
-        )
-    for field, value in table.items():
-        if field not in PAIR_FIELDS and field not in OTHER_FIELDS:
-            known = ", ".join((*OTHER_FIELDS, *PAIR_FIELDS))
-            raise ServerError(f"{place} has {field!r:.80}, which is not known; take one of {known}.")
-        if field in OTHER_FIELDS and not isinstance(value, str):
-            raise ServerError(f"{place}: {field} must be a text.")
-    if not table.get("id") or not table.get("model"):
-        raise ServerError(f"{place} needs an id and a model.")
-    if not ID.fullmatch(table["id"]):
-        raise ServerError(f"{place}: an id is made of letters, digits, dots, dashes and underscores.")
-    label = table.get("label") or table["id"]
-    given: dict[str, Any] = {"baseline_url": None, "speculative_url": None}
-    given |= {field: table[field] for field in PAIR_FIELDS if field in table}
     try:
+        if not isinstance(table, dict):
+            raise ServerError("it is no [[server]] table.")
+        if "api_key" in table:
+            raise ServerError(
+                "keep keys, such as its api_key, out of files: write api_key_env with the name of the environment "
+                "variable that holds it."
+            )
+        known = (*OTHER_FIELDS, *PAIR_FIELDS)
+        if (unknown := next((field for field in table if field not in known), None)) is not None:
+            raise ServerError(f"{unknown!r:.80} is not known; take one of {', '.join(known)}.")
+        if (odd := next((f for f in OTHER_FIELDS if not isinstance(table.get(f, ""), str)), None)) is not None:
+            raise ServerError(f"{odd} must be a text.")
+        if not table.get("id") or not table.get("model"):
+            raise ServerError("it needs an id and a model.")
+        if not ID.fullmatch(table["id"]):
+            raise ServerError("an id is made of letters, digits, dots, dashes and underscores.")
+        label = table.get("label") or table["id"]
+        given: dict[str, Any] = {field: table.get(field) for field in ("baseline_url", "speculative_url")}
+        given |= {field: table[field] for field in PAIR_FIELDS if field in table}
         pair = ServerPair(**given, api_key=_key(table.get("api_key_env")), name=label)
     except ServerError as error:
-        raise ServerError(f"{place}: {str(error).removeprefix('server: ')}") from error
+        raise ServerError(f"server {name!r}: {str(error).removeprefix('server: ')}") from error
     return ServerEntry(table["id"], label, pair, table.get("note", ""))
 
 
@@ -209,28 +220,3 @@ def _key(variable: str | None) -> str | None:
     if not key:
         raise ServerError(f"the environment variable {variable}, which should hold its key, is not set.")
     return key
-
-
-def offered() -> dict[str, ServerEntry]:
-    """The servers by id; none while their file cannot be read, which is logged: the rest of the page goes on."""
-    try:
-        return servers()
-    except ServerError:
-        _log.exception("the configured servers cannot be offered")
-        return {}
-
-
-def shares_machine(settings: Settings) -> bool:
-    """Whether a lane of these settings runs on a configured server that computes on this machine."""
-    entry = offered().get(settings.server or "")
-    return (
-        entry is not None
-        and settings.strategy in entry.strategies
-        and entry.pair.shares_machine(settings.strategy)
-    )
-
-
-def label_of(server: str) -> str:
-    """What people call a server; its id where it is not configured."""
-    entry = offered().get(server)
-    return entry.label if entry else server

@@ -8,9 +8,8 @@ from itertools import accumulate, repeat
 from specdemo.rounds import Round, Stop
 from specdemo.server_record import Counts, Level, ServerRecord
 from specdemo.servers.counters import CounterNames, difference
-from specdemo.servers.response import Response
+from specdemo.servers.response import Response, Step
 from specdemo.servers.rounds import output_tokens, reconstructed
-from specdemo.servers.speculation import Step
 from specdemo.settings import Settings
 
 STOPS: dict[str, Stop] = {"stop": "eos", "length": "length"}
@@ -36,12 +35,11 @@ def conclude(
         return rounds, replace(record, incomplete=incomplete, notes=tuple(response.notes))
     if rounds:
         rounds = (*rounds[:-1], replace(rounds[-1], stop=stop))
-    found = response.speculation
+    found, counts = response.speculation, response.speculation.counts
     notes = [*response.notes, *_count_notes(response), *(f"{complaint}." for complaint in found.complaints)]
-    if found.counts is not None and found.counts.drafted and settings.strategy == "autoregressive":
+    if counts is not None and counts.drafted and settings.strategy == "autoregressive":
         notes.append("this deployment speculates, though it is the baseline.")
     level: Level = "detailed"
-    counts = found.counts
     if response.has_rounds:
         more = _uncoloured(rounds)
     elif counts is None:
@@ -51,8 +49,8 @@ def conclude(
     elif (made := _from_steps(response, found.steps, settings.max_new_tokens, stop)) is not None:
         rounds, more = made, _uncoloured(made)
     else:
-        level, more = "speed", [_misfit(counts, _received(response))]
-        counts = None
+        more = [_misfit(counts, response.received)]
+        level, counts = "speed", None
     return rounds, replace(record, level=level, counts=counts, notes=(*notes, *more))
 
 
@@ -73,15 +71,9 @@ def _count_notes(response: Response) -> list[str]:
     completion_tokens = response.usage[1]
     if completion_tokens is None:
         return ["the server did not count its tokens."]
-    received = _received(response)
-    if response.counts_tokens and completion_tokens != received:
-        return [f"the server counts {completion_tokens} tokens, but gave the ids of {received}."]
+    if response.counts_tokens and completion_tokens != response.received:
+        return [f"the server counts {completion_tokens} tokens, but gave the ids of {response.received}."]
     return []
-
-
-def _received(response: Response) -> int:
-    """How many tokens were received with their ids."""
-    return sum(len(chunk.ids or ()) for chunk in response.chunks)
 
 
 def _from_steps(

@@ -7,7 +7,6 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
 from typing import Any
@@ -33,39 +32,33 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 class Connection:
-    """Requests of one lane, one after the other. Only :meth:`abort` may be called from another thread."""
+    """Requests of one lane, one after the other. Only :meth:`abort` may be called from another thread.
+
+    Attributes:
+        aborted: whether :meth:`abort` was called.
+    """
 
     def __init__(self, pair: ServerPair, strategy: str) -> None:
-        url = pair.url_of(strategy)
-        self._root = url.removesuffix("/v1")
+        self._root = pair.url_of(strategy).removesuffix("/v1")
         self._sockets: list[Any] = []
-        self._aborted = False
+        self.aborted = False
         self._key = pair.api_key
         self._http = httpx2.Client(
             timeout=httpx2.Timeout(pair.timeout, connect=min(CONNECT_SECONDS, pair.timeout)),
-            event_hooks={"request": [self._prepare], "response": [_bound]},
+            event_hooks={"request": [self._prepare]},
             verify=_ssl_context(),
         )
 
-    @property
-    def aborted(self) -> bool:
-        """Whether :meth:`abort` was called."""
-        return self._aborted
-
-    def stream(self, path: str, body: dict[str, Any], seconds: float) -> httpx2.Response:
+    def stream(self, path: str, body: dict[str, Any]) -> httpx2.Response:
         """Send the request of a streamed response; to be closed. Nothing is retried: the lane's clock runs.
-
-        ``seconds``: the whole response is broken off after so long.
 
         Raises:
             Refused: another status than success.
         """
-        bounds = {BOUNDS: (MOST_STREAMED, seconds)}
-        request = self._http.build_request("POST", self._root + path, json=body, extensions=bounds)
+        request = self._http.build_request("POST", self._root + path, json=body)
         response = self._http.send(request, stream=True)
         if not response.is_success:
-            response.read()
-            raise Refused(response)
+            raise Refused(_read(response, SIDE_SECONDS))
         return response
 
     def network_seconds(self) -> float | None:
@@ -83,13 +76,12 @@ class Connection:
             times.append(time.perf_counter() - began)
         return median(times)
 
-    def get(self, path: str, seconds: float = SIDE_SECONDS, *, alone: bool = False) -> httpx2.Response:
+    def get(self, path: str, seconds: float | None = None, *, alone: bool = False) -> httpx2.Response:
         """A small request to a path below the server's root, with its own time limit.
 
         ``alone``: over a connection of its own, since a server that fails at a page may cut the connection.
         """
-        headers = {"Connection": "close"} if alone else {}
-        return self._http.get(self._root + path, timeout=seconds, headers=headers)
+        return self._small("GET", path, seconds, headers={"Connection": "close"} if alone else {})
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON of the response to a small request with a JSON body.
@@ -98,14 +90,19 @@ class Connection:
             Refused: another status than success.
             Malformed: it is no JSON.
         """
-        response = self._http.post(self._root + path, json=body, timeout=SIDE_SECONDS)
+        response = self._small("POST", path, json=body)
         if not response.is_success:
             raise Refused(response)
         return parsed(response.content)
 
+    def _small(self, method: str, path: str, seconds: float | None = None, **how: Any) -> httpx2.Response:
+        seconds = seconds or SIDE_SECONDS
+        request = self._http.build_request(method, self._root + path, timeout=seconds, **how)
+        return _read(self._http.send(request, stream=True), seconds)
+
     def abort(self) -> None:
         """End whatever is under way; the thread that reads from it gets an error at once."""
-        self._aborted = True
+        self.aborted = True
         for stream in self._sockets:
             plain = stream.get_extra_info("socket")
             # Only a shutdown wakes a thread that waits for the next bytes; closing does not.
@@ -117,7 +114,7 @@ class Connection:
         self._http.close()
 
     def _prepare(self, request: httpx2.Request) -> None:
-        if self._aborted:
+        if self.aborted:
             raise httpx2.ReadError("the lane was closed", request=request)
         # The environment may name keys (a .netrc file), which are not meant for this server.
         for name in set(request.headers) - HEADERS:
@@ -130,58 +127,53 @@ class Connection:
     def _remember_socket(self, event: str, details: dict[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._sockets.append(details["return_value"])
-            if self._aborted:
+            if self.aborted:
                 self.abort()
 
 
-BOUNDS = "specdemo.bounds"
-"""Extension of a request: the most bytes and seconds of its response, if they are not those of a small page."""
-
-
-def _bound(response: httpx2.Response) -> None:
-    most, seconds = response.request.extensions.get(BOUNDS, (MOST_BYTES, SIDE_SECONDS))
+def _bounded(response: httpx2.Response, most: int, seconds: float) -> Iterator[bytes]:
+    """A response's body, broken off where it is larger or takes longer than one of its kind."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise Malformed("it is compressed, which was not asked for")
-    response.stream = _Bounded(response.stream, most, seconds, time.perf_counter() + seconds)
+    until = time.perf_counter() + seconds
+    for data in response.iter_raw():
+        most -= len(data)
+        if most < 0:
+            raise Malformed("it is too long")
+        if time.perf_counter() > until:
+            raise Unending(f"had not ended its answer after {seconds:.0f} s")
+        yield data
 
 
-@dataclass(slots=True)
-class _Bounded(httpx2.SyncByteStream):
-    """A response's body, broken off where it is larger or takes longer than one of its kind."""
-
-    body: Any
-    left: int
-    seconds: float
-    until: float
-
-    def __iter__(self) -> Iterator[bytes]:
-        for data in self.body:
-            self.left -= len(data)
-            if self.left < 0:
-                raise Malformed("it is too long")
-            if time.perf_counter() > self.until:
-                raise Unending(f"had not ended its answer after {self.seconds:.0f} s")
-            yield data
-
-    def close(self) -> None:
-        self.body.close()
+def _read(response: httpx2.Response, seconds: float) -> httpx2.Response:
+    """A response with its whole body."""
+    try:
+        body = b"".join(_bounded(response, MOST_BYTES, seconds))
+    finally:
+        response.close()
+    return httpx2.Response(response.status_code, headers=response.headers, content=body)
 
 
-def events(response: httpx2.Response, seconds: float) -> Iterator[dict[str, Any]]:
+def events(response: httpx2.Response, pause: float, seconds: float) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream: server-sent events, or one object a line as Ollama sends them.
 
+    Args:
+        response: to a streamed request.
+        pause: the longest time between two of them, though comments keep the connection alive.
+        seconds: the longest time for all of them.
+
     Raises:
-        httpx2.ReadTimeout: for so many seconds there was none, though comments kept the connection alive.
+        httpx2.ReadTimeout, Unending: it took longer.
         EndedByServer: the server reports an error in place of an event.
         Malformed: a line is no event.
     """
     heard = time.perf_counter()
-    for line in _lines(response):
+    for line in _lines(_bounded(response, MOST_STREAMED, seconds)):
         data = line.removeprefix(b"data:").strip() if line.startswith((b"data:", b"{")) else b""
         if data == b"[DONE]":
             return
         if not data:  # the end of an event, its type, or a comment
-            if time.perf_counter() - heard > seconds:
+            if time.perf_counter() - heard > pause:
                 raise httpx2.ReadTimeout("nothing but comments")
             continue
         event = parsed(data)
@@ -193,10 +185,10 @@ def events(response: httpx2.Response, seconds: float) -> Iterator[dict[str, Any]
         heard = time.perf_counter()
 
 
-def _lines(response: httpx2.Response) -> Iterator[bytes]:
+def _lines(body: Iterator[bytes]) -> Iterator[bytes]:
     """Lines end with a line feed alone: JSON text may hold the other line separators of Unicode."""
     line = bytearray()
-    for data in response.iter_bytes():
+    for data in body:
         *ends, rest = data.split(b"\n")
         for end in ends:
             yield bytes(line + end)

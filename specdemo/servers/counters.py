@@ -31,17 +31,17 @@ class CounterNames:
     busy: tuple[str, ...]
 
 
-class _Counters:
-    """Sums over all engines of a deployment by name, and the accepted tokens by draft position.
+class _Page:
+    """A page of metrics: sums over all engines of a deployment by name, and accepted tokens by draft position.
 
     Raises:
-        ValueError: it is no page of metrics.
+        ValueError: it is none.
     """
 
-    def __init__(self, page: str, names: CounterNames) -> None:
+    def __init__(self, text: str, names: CounterNames) -> None:
         self.sums: defaultdict[str, float] = defaultdict(float)
         self.positions: defaultdict[int, float] = defaultdict(float)
-        for family in text_string_to_metric_families(page):
+        for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 self.sums[sample.name] += sample.value
                 if sample.name == names.accepted_by_position:
@@ -52,7 +52,7 @@ class _Counters:
 def settled(names: CounterNames, before: str, after: str) -> bool:
     """Whether a later page would tell no more: a request has ended and none runs, or the pages cannot be read."""
     try:
-        first, last = _Counters(before, names), _Counters(after, names)
+        first, last = _Page(before, names), _Page(after, names)
     except ValueError:
         return True
     return last.sums[names.finished] > first.sums[names.finished] and not last.busy
@@ -61,7 +61,7 @@ def settled(names: CounterNames, before: str, after: str) -> bool:
 def difference(names: CounterNames, before: str, after: str, completion_tokens: int | None) -> Counts | str | None:
     """The request's counts from two pages of metrics, or why they are not the request's; None without any."""
     try:
-        first, last = _Counters(before, names), _Counters(after, names)
+        first, last = _Page(before, names), _Page(after, names)
         totals = (names.steps, names.drafted, names.accepted)
         if any(name not in page.sums for page in (first, last) for name in totals):
             return None
@@ -70,17 +70,19 @@ def difference(names: CounterNames, before: str, after: str, completion_tokens: 
     except (ValueError, OverflowError):  # the second: an infinite number
         return "the server's page of metrics cannot be read."
     finished, generated = (last.sums[name] - first.sums[name] for name in (names.finished, names.generated))
-    unusable = None
-    if first.busy:
-        unusable = "it was busy with other requests when this one began."
-    elif last.busy:
-        unusable = "it is busy with other requests."
-    elif finished != 1:
-        unusable = f"{finished:g} requests ended while this one ran, so they are not of this one alone."
-    elif completion_tokens is not None and generated != completion_tokens:
-        unusable = f"they count {generated:g} tokens, but the answer has {completion_tokens}."
-    elif not 0 <= accepted <= drafted or steps < 0 or (positions and sum(positions) != accepted):
-        unusable = "they do not add up."
-    if unusable:
-        return f"the server's counters are not used: {unusable}"
+    unusable = (
+        (first.busy, "it was busy with other requests when this one began."),
+        (last.busy, "it is busy with other requests."),
+        (finished != 1, f"{finished:g} requests ended while this one ran, so they are not of this one alone."),
+        (
+            completion_tokens not in (None, generated),
+            f"they count {generated:g} tokens, but the answer has {completion_tokens}.",
+        ),
+        (
+            not 0 <= accepted <= drafted or steps < 0 or (positions and sum(positions) != accepted),
+            "they do not add up.",
+        ),
+    )
+    if reason := next((text for true, text in unusable if true), None):
+        return f"the server's counters are not used: {reason}"
     return Counts(steps, drafted, accepted, len(positions) or None, per_position=positions or None)

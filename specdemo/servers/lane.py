@@ -87,14 +87,10 @@ class ServerLane(Iterator[Round]):
         """The lane's clock, which is the client's: seconds since the request was sent."""
         return self._reader.elapsed
 
-    @property
-    def _ready(self) -> bool:
-        return self._ended or bool(self._waiting)
-
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float | None) -> bool:
         """Wait so long for a round or the end; whether ``next`` would now return without waiting."""
         self.start()
-        while not self._ready:
+        while not self._waiting and not self._ended:
             try:
                 self._receive(self._reader.queue.get(timeout=seconds))
             except Empty:
@@ -111,9 +107,7 @@ class ServerLane(Iterator[Round]):
                 yield round_
 
     def __next__(self) -> Round:
-        self.start()
-        while not self._ready:
-            self._receive(self._reader.queue.get())
+        self.wait(None)
         if not self._waiting:
             raise StopIteration
         return self._waiting.popleft()
@@ -150,8 +144,7 @@ class ServerLane(Iterator[Round]):
         """The lane's record so far; after the end with the rounds that the server's own record makes of it."""
         if not self._ended:
             return self._recorded()
-        if self._trace is None:
-            self._trace = self._recorded()
+        self._trace = self._trace or self._recorded()
         return self._trace
 
     def _recorded(self) -> Trace:

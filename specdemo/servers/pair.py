@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -68,8 +67,13 @@ class ServerPair:
         for role in ("chat", "own_hardware"):
             if not isinstance(getattr(self, role), bool):
                 raise ServerError(f"{role} must be True or False.")
-        _check_timeout(self.timeout)
-        object.__setattr__(self, "stop", _checked_stop(self.stop))
+        number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
+        if not number or not 0 < self.timeout <= LONGEST_TIMEOUT:
+            raise ServerError(f"timeout must be a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}.")
+        stop = self.stop if isinstance(self.stop, list | tuple) else ("",)
+        if len(stop) > MOST_STOPS or not all(isinstance(text, str) and text for text in stop):
+            raise ServerError(f"stop must be a list of at most {MOST_STOPS} texts, none of them empty.")
+        object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "name", self.name or self.model)
 
     def url_of(self, strategy: str) -> str:
@@ -161,16 +165,3 @@ def _check_word(role: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         shown = "" if role == "api_key" else f", not {value!r}"
         raise ServerError(f"{role} must be a text that is not empty{shown}.")
-
-
-def _checked_stop(stop: Any) -> tuple[str, ...]:
-    texts = stop if isinstance(stop, list | tuple) else ("",)
-    if len(texts) > MOST_STOPS or not all(isinstance(text, str) and text for text in texts):
-        raise ServerError(f"stop must be a list of at most {MOST_STOPS} texts, none of them empty.")
-    return tuple(texts)
-
-
-def _check_timeout(timeout: Any) -> None:
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and math.isfinite(timeout)
-    if not is_number or not 0 < timeout <= LONGEST_TIMEOUT:
-        raise ServerError(f"timeout must be a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import httpx2
 
@@ -18,14 +18,8 @@ PROBE_SECONDS = 4.0
 """The longest wait for a response."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How one deployment responded.
-
-    Attributes:
-        ok: whether lanes can be expected to run there.
-        text: the same in a few words for people; no address, no key.
-    """
+class Health(NamedTuple):
+    """Whether lanes can be expected to run on a deployment, and how it responded, for people."""
 
     ok: bool
     text: str
@@ -44,6 +38,16 @@ def _health(pair: ServerPair, strategy: str) -> Health:
         began = time.perf_counter()
         response = connection.get("/v1/models", seconds=pair.timeout)
         milliseconds = 1000 * (time.perf_counter() - began)
+        if response.status_code in (401, 403):
+            return Health(False, f"refuses the key (HTTP {response.status_code})")
+        if not response.is_success:
+            return Health(True, f"answers, but lists no models (HTTP {response.status_code})")
+        match parsed(response.content):
+            case {"data": [*models]} if any(
+                isinstance(m, dict) and m.get("id") == pair.model_of(strategy) for m in models
+            ):
+                return Health(True, f"answers in {milliseconds:.0f}\u00a0ms")
+        return Health(True, "answers, but does not list this model")
     except httpx2.TimeoutException:
         return Health(False, f"no answer within {pair.timeout:g} s")
     except Malformed:
@@ -52,18 +56,3 @@ def _health(pair: ServerPair, strategy: str) -> Health:
         return Health(False, "cannot be reached")
     finally:
         connection.close()
-    if response.status_code in (401, 403):
-        return Health(False, f"refuses the key (HTTP {response.status_code})")
-    if not response.is_success:
-        return Health(True, f"answers, but lists no models (HTTP {response.status_code})")
-    if pair.model_of(strategy) not in _model_ids(response):
-        return Health(True, "answers, but does not list this model")
-    return Health(True, f"answers in {milliseconds:.0f}\u00a0ms")
-
-
-def _model_ids(response: Any) -> list[Any]:
-    """The ids of a list of models; none if it cannot be read."""
-    try:
-        return [model["id"] for model in parsed(response.content)["data"]]
-    except (Malformed, KeyError, TypeError):
-        return []

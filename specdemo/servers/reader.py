@@ -77,9 +77,10 @@ class Reader(Thread):
     def _read_stream(self) -> None:
         limit = self._wanted.settings.max_new_tokens + EXTRA_TOKENS
         tokens = characters = 0
+        seconds = self._pair.timeout + SECONDS_A_TOKEN * self._wanted.settings.max_new_tokens
         response, stream = self.response, self._open_stream()
         try:
-            for event in events(stream, self._pair.timeout):
+            for event in events(stream, self._pair.timeout, seconds):
                 chunks = self._engine.read(response, event, self.elapsed)
                 tokens += sum(len(chunk.ids or ()) for chunk in chunks)
                 characters += sum(len(chunk.text) for chunk in chunks)
@@ -102,13 +103,12 @@ class Reader(Thread):
 
     def _open_stream(self) -> httpx2.Response:
         """The stream of the first attempt that the server does not refuse for its parameters."""
-        seconds = self._pair.timeout + SECONDS_A_TOKEN * self._wanted.settings.max_new_tokens
         attempts = deque(self._request.attempts())
         while True:
             body, left_out = attempts.popleft()
             self._began = time.perf_counter()
             try:
-                stream = self._connection.stream(self._request.path, body, seconds)
+                stream = self._connection.stream(self._request.path, body)
             except Refused as error:
                 if error.status not in REFUSED_PARAMETERS or not attempts:
                     raise
@@ -127,10 +127,9 @@ class Reader(Thread):
 
     def _settled_page(self, names: CounterNames, before: str) -> str | None:
         """The page after the request; the counters may follow the end of the response with a short delay."""
-        page = self._metrics_page()
         for _ in range(COUNTER_TRIES):
+            page = self._metrics_page()
             if page is None or self._connection.aborted or settled(names, before, page):
                 break
             time.sleep(COUNTER_SECONDS)
-            page = self._metrics_page()
         return page

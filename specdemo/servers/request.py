@@ -63,19 +63,15 @@ def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPa
 
 def _check_followed(settings: Settings) -> None:
     """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
-    drafts = settings.strategy == "speculative"
+    drafts, lossless = settings.strategy == "speculative", settings.acceptance in ("exact", "sampling")
     for field, refused, reason in (
         (
             "strategy",
             settings.strategy == "assisted",
-            "a server does not do transformers' own decoding, 'assisted'",
+            "a server does not do transformers' 'assisted'",
         ),
         ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
-        (
-            "acceptance",
-            drafts and settings.acceptance not in ("exact", "sampling"),
-            "a server has its own rule, which is lossless; take 'exact' or 'sampling'",
-        ),
+        ("acceptance", drafts and not lossless, "a server's own rule is lossless; take 'exact' or 'sampling'"),
         ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
         ("tree_nodes", drafts and settings.drafts_trees, "a server drafts as it was started; set 0"),
     ):

@@ -13,18 +13,16 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from typing import Literal
 
 from specdemo.rounds import Kind, Round, Stop, Token
-from specdemo.servers.response import Chunk
-from specdemo.servers.speculation import Step
+from specdemo.servers.response import Chunk, Step
 
 MOST_STATES = 1_000_000
-ChunkHolds = Literal["one step", "whole steps", "any"]
+ONE_STEP, WHOLE_STEPS, ANY = range(3)
+"""What a chunk may hold."""
 State = tuple[int, int]
 """Drafted steps done, and tokens emitted."""
 START: State = (0, 1)
-Successors = dict[State, list[State]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +73,8 @@ def reconstructed(
     """
     # Under load a chunk holds several steps, and some servers draft past the requested length. But an arrangement
     # that needs neither is preferred to one that does.
-    choices: tuple[ChunkHolds, ...] = ("one step", "whole steps", "any")
-    for chunk_holds, limit in product(choices, (max_new_tokens, None)):
-        after = _arrangements(len(tokens), ends, chunk_holds, steps, limit)
-        if after:
+    for holds, limit in product((ONE_STEP, WHOLE_STEPS, ANY), (max_new_tokens, None)):
+        if after := _arrangements(len(tokens), ends, holds, steps, limit):
             parts = enumerate(_parts(after, tokens, ends, steps))
             rounds = [_round(index, emitted, made_by) for index, (emitted, made_by) in parts]
             return (*rounds[:-1], replace(rounds[-1], stop=stop))
@@ -86,32 +82,22 @@ def reconstructed(
 
 
 def _arrangements(
-    length: int, ends: Sequence[int], chunk_holds: ChunkHolds, steps: Sequence[Step], limit: int | None
-) -> Successors:
-    """All arrangements of the steps on an output, as a graph: each state of any path with those that follow it.
+    length: int, ends: Sequence[int], holds: int, steps: Sequence[Step], limit: int | None
+) -> dict[State, list[State]]:
+    """All arrangements of the steps on so many tokens of output: each state of any path, with its successors.
 
-    Args:
-        length: of the output, in tokens.
-        ends, steps: as in :func:`reconstructed`.
-        chunk_holds: which steps a chunk may hold.
-        limit: no step drafts past so many tokens of output; None allows it.
-
-    Returns:
-        Empty if there is no path from the first token to the goal, or too much to search.
+    Empty if no path leads from the first token to the end, or there is too much to search. ``limit``: no step
+    drafts past so many tokens; None allows it.
     """
 
-    def moves(state: State) -> Iterator[State]:
-        done, at = state
-        if at >= length:
-            return
-        most = length if chunk_holds == "any" else ends[bisect_right(ends, at)]
-        least = most if chunk_holds == "one step" else 0
+    def moves(done: int, at: int) -> Iterator[State]:
+        most = length if holds == ANY else ends[bisect_right(ends, at)]
+        least = most if holds == ONE_STEP else 0
         if done < len(steps):
-            step = steps[done]
-            end = at + step.accepted + 1
-            if end > length and done + 1 == len(steps):
-                end = length  # the output's end cut the last step
-            if least <= end <= most and (limit is None or step.drafted <= limit - at - 1):
+            end = at + steps[done].accepted + 1
+            if done + 1 == len(steps):
+                end = min(end, length)  # the output's end cut the last step
+            if least <= end <= most and (limit is None or steps[done].drafted <= limit - at - 1):
                 yield done + 1, end
         if least <= at + 1 <= most:
             yield done, at + 1
@@ -119,44 +105,40 @@ def _arrangements(
     plain = length - 1 - sum(s.accepted + 1 for s in steps[:-1])  # the most plain steps there can be
     if length == 0 or plain < 0 or (plain + 1) * (len(steps) + 1) > MOST_STATES:
         return {}
-    reached, order = {START}, [START]
-    for state in order:
-        fresh = [s for s in moves(state) if s not in reached]
-        reached.update(fresh)
-        order += fresh
-    after: Successors = {(len(steps), length): []}
+    reached, following = [START], {START: [*moves(*START)] if length > 1 else []}
+    for state in reached:
+        for after in following[state]:
+            if after not in following:
+                following[after] = [*moves(*after)] if after[1] < length else []
+                reached.append(after)
+    found: dict[State, list[State]] = {(len(steps), length): []}
     # Every move emits something, so states with more tokens come first.
-    for state in sorted(order, key=lambda s: -s[1]):
-        if following := [s for s in moves(state) if s in after]:
-            after[state] = following
-    return after if START in after else {}
+    for state in sorted(reached, key=lambda s: -s[1]):
+        if kept := [s for s in following[state] if s in found]:
+            found[state] = kept
+    return found if START in found else {}
 
 
 def _parts(
-    after: Successors, tokens: Sequence[OutputToken], ends: Sequence[int], steps: Sequence[Step]
+    after: dict[State, list[State]], tokens: Sequence[OutputToken], ends: Sequence[int], steps: Sequence[Step]
 ) -> Iterator[tuple[Sequence[OutputToken], Step | Kind]]:
     """The tokens of each round, with the step that drafted for it, or else the kind of the tokens."""
     state = START
     yield tokens[:1], "target"
     while choices := after[state]:
-        if len(choices) == 1:
-            end = choices[0]
+        front = {*choices}
+        if len(front) == 1:
+            (end,) = front
             yield tokens[state[1] : end[1]], steps[state[0]] if end[0] > state[0] else "target"
         else:
-            end = _where_paths_meet(after, state)
+            while len(front) > 1:  # until all paths from here meet
+                behind = min(front, key=lambda s: s[1])
+                front.remove(behind)
+                front.update(after[behind] or [behind])
+            (end,) = front
             cuts = [state[1], *(e for e in ends if state[1] < e < end[1]), end[1]]
             yield from ((tokens[first:last], "streamed") for first, last in pairwise(cuts))
         state = end
-
-
-def _where_paths_meet(after: Successors, state: State) -> State:
-    """The first state that all paths from here pass through."""
-    front = set(after[state])
-    while len(front) > 1:
-        behind = min(front, key=lambda s: s[1])
-        front.remove(behind)
-        front.update(after[behind] or [behind])
-    return front.pop()
 
 
 def _round(index: int, emitted: Sequence[OutputToken], made_by: Step | Kind) -> Round:

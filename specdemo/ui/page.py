@@ -16,7 +16,7 @@ from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
 from specdemo.ui.api.endpoints import add_endpoints
 from specdemo.ui.api.gate import KEPT_SECONDS, Gate
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
-from specdemo.ui.api.kept import Visitors
+from specdemo.ui.api.visitors import Visitors
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueue

@@ -122,7 +122,7 @@ ONE = '[[server]]\nid = "x"\nmodel = "m"\n'
         (ONE, "there is no address"),
         ('[[server]]\nid = "x"\nbaseline_url = "http://a"', "needs an id and a model"),
         (f'{ONE}baseline_url = "http://u:p@a"', "user name or a password"),
-        (f'{ONE}baseline_url = "http://a"\nport = 3', "'port', which is not known"),
+        (f'{ONE}baseline_url = "http://a"\nport = 3', "'port' is not known"),
         (f"{ONE}baseline_url = 3", "must be a text such as"),
         (f'{ONE}baseline_url = "http://a"\nnote = 3', "note must be a text"),
         ("server = 3", r"\[\[server\]\] tables"),

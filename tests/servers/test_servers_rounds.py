@@ -14,9 +14,9 @@ from toys import endless_pair, prompt_ids, toy_pair
 import specdemo
 from specdemo import Round, ServerPair, Settings, Trace
 from specdemo.rounds import Stop
-from specdemo.servers.engines.vllm_record import read_record
+from specdemo.servers.engines.vllm import read_record
+from specdemo.servers.response import Step
 from specdemo.servers.rounds import OutputToken, reconstructed
-from specdemo.servers.speculation import Step
 
 RUNS = 160
 FEATURES = ("end inside a block", "length inside a block", "plain last step", "drafts of several lengths", "bonus")

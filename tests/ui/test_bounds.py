@@ -10,7 +10,6 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,12 +29,11 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.api import connections, gate
-from specdemo.ui.api import kept as keeping
+from specdemo.ui.api import visitors as keeping
 from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
 from specdemo.ui.api.connections import BoundedConnection
 from specdemo.ui.api.gate import EVENTS, FORM, INCOME, OPEN, PURSE, PURSES, Gate
-from specdemo.ui.api.gate import Request as UnderWay
-from specdemo.ui.api.kept import Mailboxes, Sessions, Visitors
+from specdemo.ui.api.visitors import Mailboxes, Sessions, Visitors
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import PUBLIC, network_of
 from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
@@ -242,7 +240,7 @@ def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.Monk
 
         async def spend(address: str, cost: float) -> float:
             waited.clear()
-            await kept._wait(UnderWay(address, False), cost)
+            await kept._wait(address, cost)
             return sum(waited)
 
         assert [await spend("a", PURSE), await spend("a", 20)] == [0.0, pytest.approx(20 / INCOME)]
@@ -431,40 +429,31 @@ async def ended(reader: asyncio.StreamReader) -> None:
         assert await asyncio.wait_for(reader.read(1), 5) == b""
 
 
-def test_files_are_bounded_in_number_and_bytes_and_nothing_else_counts(tmp_path: Path) -> None:
-    """What visitors sent and is still there; results of measurements lie beside and are no uploads."""
-    app = app_of(tell, bound(uploads=1000, files=3))
-    (tmp_path / "result.csv").write_bytes(b"x" * 10_000)
+@pytest.mark.parametrize(
+    ("limits", "peers", "statuses"),
+    [
+        ({"files": 3}, ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"], [200, 200, 200, 507]),
+        ({"uploads": 1000}, ["192.0.2.1", "192.0.2.2", "192.0.2.3"], [200, 200, 507]),
+        ({"files": 100}, [*["192.0.2.1"] * 11, "192.0.2.2"], [*[200] * 10, 507, 200]),
+    ],
+    ids=["number", "bytes", "share"],
+)
+def test_files_within_an_hour_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], peers: list[str], statuses: list[int]
+) -> None:
+    """In number, in bytes, and of one address: its small files would keep everybody else's out."""
+    now = [0.0]
+    monkeypatch.setattr(gate, "monotonic", lambda: now[0])
 
-    async def status() -> int:
-        async with of(app) as http:
-            return (await http.post("upload", content=b"x")).status_code
-
-    paths = [tmp_path / f"{n}.json" for n in range(3)]
-    for path in paths:
-        path.write_bytes(b"{}")
-    app.blocks.upload_file_set |= set(map(str, paths[:2]))
-    assert asyncio.run(status()) == 200
-    app.blocks.upload_file_set.add(str(paths[2]))
-    assert asyncio.run(status()) == 507
-    paths[0].unlink()
-    assert asyncio.run(status()) == 200
-    assert app.blocks.upload_file_set == set(map(str, paths[1:]))
-    paths[1].write_bytes(b"x" * 1000)
-    assert asyncio.run(status()) == 507
-
-
-def test_one_address_does_not_fill_the_place_of_all() -> None:
-    """A stranger's small files would keep everybody else's out for an hour."""
-
-    async def statuses() -> list[int]:
-        app, found = app_of(tell, bound(files=100)), []
-        for peer in [*["192.0.2.1"] * 11, "192.0.2.2"]:
+    async def sent() -> list[int]:
+        app, found = app_of(tell, bound(**limits)), []
+        for peer in [*peers, *peers]:
+            now[0] += gate.KEPT_SECONDS + 1 if len(found) == len(peers) else 0
             async with of(app, peer) as http:
-                found.append((await http.post("upload", content=b"x")).status_code)
+                found.append((await http.post("upload", content=b"x" * 400)).status_code)
         return found
 
-    assert asyncio.run(statuses()) == [*[200] * 10, 507, 200]
+    assert asyncio.run(sent()) == [*statuses, *statuses]
 
 
 def test_the_files_of_a_measurement_are_written_once_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
@@ -103,20 +103,21 @@ class Engine(ABC):
 
     Attributes:
         name: for people.
+        owner: what it writes as ``owned_by`` into its list of models; empty for any.
         counters: the names of its counters, if the speculation of a request can be read from them.
     """
 
     name: ClassVar[str]
+    owner: ClassVar[str]
     counters: ClassVar[CounterNames | None] = None
 
-    @classmethod
-    @abstractmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        """An object of this engine if the deployment is one.
+    def __init__(self, pages: ServerPages) -> None:  # noqa: B027
+        """The pages are there to be read, such as for the length of the context."""
 
-        Raises:
-            httpx2.HTTPError: nobody is there.
-        """
+    @classmethod
+    def recognized(cls, pages: ServerPages) -> bool:
+        """Whether the deployment is one of this engine."""
+        return cls.owner in ("", pages.owner)
 
     @abstractmethod
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:

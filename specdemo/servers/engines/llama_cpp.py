@@ -7,14 +7,23 @@ server of build 11549.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from specdemo.rounds import Kind
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import Chunk, Response, count, entry, seconds, token_ids
-from specdemo.servers.speculation import Speculation, Step, summed
+from specdemo.servers.response import (
+    Chunk,
+    Response,
+    Speculation,
+    Step,
+    count,
+    entry,
+    seconds,
+    summed,
+    token_ids,
+)
 
 MILLISECOND = 1e-3
 QUEUED_SECONDS = 0.25
@@ -44,6 +53,7 @@ class LlamaCpp(Engine):
     """Holds a step's tokens back until the last of them is there, which takes no time: they come together."""
 
     name: ClassVar[str] = "llama.cpp"
+    owner: ClassVar[str] = "llamacpp"
 
     def __init__(self, pages: ServerPages) -> None:
         self._context = 0
@@ -56,10 +66,6 @@ class LlamaCpp(Engine):
         self._seconds = 0.0
         self._counts_drafts = False
         self._kind = ""
-
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        return cls(pages) if pages.owner == "llamacpp" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         ids = wanted.prompt if isinstance(wanted.prompt, list) else _encoded(connection, wanted)

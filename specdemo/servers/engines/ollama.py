@@ -5,7 +5,7 @@ Fields: docs/api.md of ollama/ollama. Its OpenAI API would drop ``top_k``, ``min
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from specdemo.errors import PromptError, SettingsError
 from specdemo.servers.connection import Connection
@@ -19,15 +19,16 @@ class Ollama(Engine):
     """``/api/generate`` without a template, ``/api/chat`` with the model's."""
 
     name: ClassVar[str] = "Ollama"
+    owner: ClassVar[str] = "library"
 
     @classmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        if pages.owner != "library":
-            return None
-        match pages.json("/api/version"):
-            case {"version": str()}:
-                return cls()
-        return None
+    def recognized(cls, pages: ServerPages) -> bool:
+        """Others have this owner too."""
+        if pages.owner == cls.owner:
+            match pages.json("/api/version"):
+                case {"version": str()}:
+                    return True
+        return False
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         if not isinstance(wanted.prompt, str):

@@ -1,13 +1,14 @@
-"""Any server with OpenAI's API: text and times, and nothing of its speculation."""
+"""Servers with OpenAI's API: text and times, and nothing of its speculation; and LM Studio, which adds totals."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import Chunk, Response, count, entry
+from specdemo.servers.response import Chunk, Response, count, entry, seconds, totals
 
 TEXTS = ("reasoning_content", "reasoning", "content")
 """Where the text of a chat is; a reasoning parser sends thoughts apart, which are output too."""
@@ -17,11 +18,8 @@ class OpenAI(Engine):
     """``/v1/completions`` and ``/v1/chat/completions``; other engines extend it."""
 
     name: ClassVar[str] = "OpenAI's API"
+    owner: ClassVar[str] = ""
     repetition_penalty: ClassVar[str] = "repetition_penalty"
-
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        return cls()
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         settings = wanted.settings
@@ -50,7 +48,7 @@ class OpenAI(Engine):
         optional = {"chat_template_kwargs": {"enable_thinking": False}} if wanted.chat else {}
         return CompletionRequest(path, body, optional, wanted.prompt_ids)
 
-    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
         usage = entry(event, "usage", dict)
         if usage is not None:
             response.usage = (count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
@@ -61,11 +59,11 @@ class OpenAI(Engine):
             return []
         choice = choices[0]
         response.finish_reason = entry(choice, "finish_reason", str) or response.finish_reason
-        return self.chunk(response, choice, _text(choice), seconds)
+        return self.chunk(response, choice, _text(choice), arrived)
 
-    def chunk(self, response: Response, choice: dict[str, Any], text: str, seconds: float) -> list[Chunk]:
+    def chunk(self, response: Response, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
         """The part of the output in a choice, if there is one; without ids it is a piece of text."""
-        return [Chunk(None, (text,), seconds)] if text else []
+        return [Chunk(None, (text,), arrived)] if text else []
 
 
 def _text(choice: dict[str, Any]) -> str:
@@ -73,3 +71,38 @@ def _text(choice: dict[str, Any]) -> str:
     if delta is None:
         return entry(choice, "text", str) or ""
     return next((text for name in TEXTS if (text := entry(delta, name, str))), "")
+
+
+class LMStudio(OpenAI):
+    """Its last event has ``stats``: how many tokens were drafted and accepted, but neither ids nor verify steps.
+
+    Field names: lmstudio.ai/docs/developer/api-changelog, LM Studio 0.3.10, and docs/developer/rest/endpoints.
+    """
+
+    name: ClassVar[str] = "LM Studio"
+    owner: ClassVar[str] = "organization_owner"
+    repetition_penalty: ClassVar[str] = "repeat_penalty"
+
+    def __init__(self, pages: ServerPages) -> None:
+        self._stats: dict[str, Any] = {}
+
+    @classmethod
+    def recognized(cls, pages: ServerPages) -> bool:
+        """Others have this owner too."""
+        if pages.owner == cls.owner:
+            match pages.json("/api/v0/models"):
+                case {"data": [{"compatibility_type": _}, *_]}:
+                    return True
+        return False
+
+    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+        self._stats = entry(event, "stats", dict) or self._stats
+        return super().read(response, event, arrived)
+
+    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+        response.prefill_seconds = seconds(self._stats, "time_to_first_token", 1)
+        response.decode_seconds = seconds(self._stats, "generation_time", 1)
+        names = ("total_draft_tokens_count", "accepted_draft_tokens_count")
+        drafted, accepted = (count(self._stats, name) for name in names)
+        if drafted is not None and accepted is not None:
+            response.speculation = totals(Counts(None, drafted, accepted))

@@ -6,15 +6,14 @@ renamed twice since). Chats go to its OpenAI API, which does not tell them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import Chunk, Response, count, entry, token_ids
-from specdemo.servers.speculation import totals
+from specdemo.servers.response import Chunk, Response, count, entry, token_ids, totals
 
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
@@ -26,16 +25,13 @@ class SGLang(Engine):
     """Every event holds the whole output so far."""
 
     name: ClassVar[str] = "SGLang"
+    owner: ClassVar[str] = "sglang"
 
-    def __init__(self) -> None:
-        self._chat = OpenAI()
+    def __init__(self, pages: ServerPages) -> None:
+        self._chat = OpenAI(pages)
         self._meta: dict[str, Any] = {}
         self._ids: tuple[int, ...] = ()
         self._text = ""
-
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        return cls() if pages.owner == "sglang" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         if wanted.chat:

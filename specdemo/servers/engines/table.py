@@ -5,9 +5,8 @@ from __future__ import annotations
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import Engine, ServerPages
 from specdemo.servers.engines.llama_cpp import LlamaCpp
-from specdemo.servers.engines.lm_studio import LMStudio
 from specdemo.servers.engines.ollama import Ollama
-from specdemo.servers.engines.openai import OpenAI
+from specdemo.servers.engines.openai import LMStudio, OpenAI
 from specdemo.servers.engines.sglang import SGLang
 from specdemo.servers.engines.vllm import VLLM
 
@@ -22,4 +21,4 @@ def detected(connection: Connection) -> Engine:
         httpx2.HTTPError: nobody is there.
     """
     pages = ServerPages(connection)
-    return next(engine for kind in ENGINES if (engine := kind.recognized(pages)) is not None)
+    return next(kind(pages) for kind in ENGINES if kind.recognized(pages))

@@ -1,26 +1,37 @@
 """vLLM: OpenAI's API with token ids, sampling parameters of its own, and a record of every request's speculation.
 
-The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on; `vllm_record` reads it.
+The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+import httpx2
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
+from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
 from specdemo.servers.counters import CounterNames
 from specdemo.servers.engines.base import CompletionRequest, ServerPages, Wanted
 from specdemo.servers.engines.openai import OpenAI
-from specdemo.servers.engines.vllm_record import read_record
-from specdemo.servers.engines.vllm_texts import token_texts
-from specdemo.servers.response import Chunk, Response, token_ids
+from specdemo.servers.failures import Refused
+from specdemo.servers.response import Chunk, Response, Speculation, Step, summed, token_ids, totals
+
+UNREADABLE = Speculation(complaints=("the server's record of its speculation cannot be read",))
+MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0
+"""Of ``/detokenize``, for one output."""
+CONTEXT = 6
+"""Ids before a token that can change how it is written."""
 
 
 class VLLM(OpenAI):
     """Asks for ids, and overrules what a model's own generation config would set."""
 
     name: ClassVar[str] = "vLLM"
+    owner: ClassVar[str] = "vllm"
     counters: ClassVar[CounterNames | None] = CounterNames(
         steps="vllm:spec_decode_num_drafts_total",
         drafted="vllm:spec_decode_num_draft_tokens_total",
@@ -31,12 +42,8 @@ class VLLM(OpenAI):
         busy=("vllm:num_requests_running", "vllm:num_requests_waiting"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, pages: ServerPages) -> None:
         self._record: Any = None
-
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> Self | None:
-        return cls() if pages.owner == "vllm" else None
 
     def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
         made = super().request(connection, wanted)
@@ -45,19 +52,119 @@ class VLLM(OpenAI):
         own = {name: value for name, value in defaults.items() if name not in made.body}
         return replace(made, optional={"return_token_ids": True, **own, **made.optional})
 
-    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
         response.prompt_ids = response.prompt_ids or token_ids(event, "prompt_token_ids") or ()
         metrics = event.get("metrics")
         if isinstance(metrics, dict) and metrics.get("speculative_decoding") is not None:
             self._record = metrics["speculative_decoding"]
-        return super().read(response, event, seconds)
+        return super().read(response, event, arrived)
 
-    def chunk(self, response: Response, choice: dict[str, Any], text: str, seconds: float) -> list[Chunk]:
+    def chunk(self, response: Response, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
         response.prompt_ids = response.prompt_ids or token_ids(choice, "prompt_token_ids") or ()
         ids = token_ids(choice, "token_ids")
-        return [Chunk(ids or None, (text,), seconds)] if ids or text else []
+        return [Chunk(ids or None, (text,), arrived)] if ids or text else []
 
     def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
         response.speculation = read_record(self._record)
         if response.has_ids and response.speculation.steps:
-            response.token_texts = token_texts(connection, wanted.model, response.chunks)
+            try:
+                texts = _TokenTexts(connection, wanted.model)
+                response.token_texts = [texts.of_chunk(chunk) for chunk in response.chunks]
+            except (httpx2.HTTPError, Refused, _Unavailable):
+                return  # the text of each chunk then stands with its last token
+
+
+class _Record(BaseModel, strict=True):
+    num_spec_steps: NonNegativeInt | None = None
+    num_draft_tokens: NonNegativeInt | None = None
+    num_accepted_draft_tokens: NonNegativeInt | None = None
+    num_spec_tokens: NonNegativeInt | None = None
+    acceptance_histogram: list[NonNegativeInt] | None = None
+    per_step_drafted: list[NonNegativeInt] | None = None
+    per_step_accepted: list[NonNegativeInt] | None = None
+
+    def counts(self) -> Counts | None:
+        """Its totals, if there are any."""
+        steps, drafted, accepted = self.num_spec_steps, self.num_draft_tokens, self.num_accepted_draft_tokens
+        if steps is None or drafted is None or accepted is None:
+            return None
+        histogram = None if self.acceptance_histogram is None else tuple(self.acceptance_histogram)
+        return Counts(steps, drafted, accepted, self.num_spec_tokens, histogram)
+
+
+def read_record(record: Any) -> Speculation:
+    """Read a record; what does not add up is reported and not used."""
+    if record is None:
+        return Speculation()
+    try:
+        read = _Record.model_validate(record)
+    except ValidationError:
+        return UNREADABLE
+    counts, drafted, accepted = read.counts(), read.per_step_drafted, read.per_step_accepted
+    of_totals = totals(counts) if counts else UNREADABLE
+    if drafted is None and accepted is None:
+        return replace(of_totals, steps=()) if of_totals.counts and not of_totals.counts.steps else of_totals
+    drafted, accepted = drafted or [], accepted or []
+    if len(drafted) != len(accepted) or any(a > d for d, a in zip(drafted, accepted, strict=True)):
+        complaint = "the server's arrays of steps do not fit each other"
+        return replace(of_totals, complaints=(*of_totals.complaints, complaint))
+    steps = tuple(map(Step, drafted, accepted))
+    found = summed(steps, read.num_spec_tokens)
+    if counts is not None and _sums(counts) != _sums(found):
+        complaint = f"the server's totals (steps, drafted, accepted: {_sums(counts)}) are not those of its steps "
+        return Speculation(complaints=(complaint + str(_sums(found)),))
+    return Speculation(found, steps)
+
+
+def _sums(counts: Counts) -> tuple[int | None, int, int]:
+    return counts.steps, counts.drafted, counts.accepted
+
+
+class _Unavailable(Exception):
+    """The server does not detokenize, or takes too long."""
+
+
+class _TokenTexts:
+    """The text of every single token, from ``/detokenize``: the stream has only the text of whole chunks."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection, self._model = connection, model
+        self._known: dict[tuple[int, ...], str] = {}
+        self._before: tuple[int, ...] = ()
+        self._until = time.monotonic() + LONGEST_SECONDS
+
+    def of_chunk(self, chunk: Chunk) -> tuple[str, ...]:
+        """Of the next chunk, which has all its ids; where they do not add up, its text stands with the last token.
+
+        Single tokens are decoded first: their text is mostly the same everywhere, so few requests are needed.
+        """
+        ids = tuple(i for i in chunk.ids or () if i is not None)
+        before, self._before = self._before, (self._before + ids)[-CONTEXT:]
+        if len(ids) > 1:
+            for read in (lambda: [self._text((i,)) for i in ids], lambda: self._in_place(before, ids)):
+                texts = read()
+                for found in (tuple(texts), (*texts[:-1], "")):  # an end token is not shown
+                    if "".join(found) == chunk.text:
+                        return found
+        return (*[""] * (len(ids) - 1), chunk.text)
+
+    def _in_place(self, before: tuple[int, ...], ids: tuple[int, ...]) -> list[str]:
+        """What each token adds to the text of those before it."""
+        done, added = self._text(before) if before else "", []
+        for count in range(1, len(ids) + 1):
+            text = self._text(before + ids[:count])
+            whole = text.startswith(done) and not text.endswith("�")  # not inside a multi-byte character
+            added.append(text[len(done) :] if whole else "")
+            done = text if whole else done
+        return added
+
+    def _text(self, ids: tuple[int, ...]) -> str:
+        if ids not in self._known:
+            if len(self._known) >= MOST_REQUESTS or time.monotonic() > self._until:
+                raise _Unavailable
+            match self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)}):
+                case {"prompt": str(text)}:
+                    self._known[ids] = text
+                case _:
+                    raise _Unavailable
+        return self._known[ids]

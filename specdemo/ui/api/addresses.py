@@ -19,11 +19,9 @@ OF_A_SPACE = "10.0.0.0/8"
 HOSTS = "SPECDEMO_HOSTS"
 HOST = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(:\d{1,5})?")
 """What can name this page; Gradio writes it into the page."""
-WHERE = {b"host": HOST, b"x-forwarded-host": HOST, b"x-forwarded-proto": re.compile(rb"https?")}
-"""Headers that tell Gradio where the page is, and each value of theirs. Whoever sends another place gets links to
-it in their own answer, nobody else does: so any proxy may say it, as one must where it serves the page by https.
-"""
-PLACES = (b"host", b"x-forwarded-host")
+PLACES, SCHEME = (b"host", b"x-forwarded-host"), b"x-forwarded-proto"
+"""Headers that tell Gradio where the page is. Whoever sends another place gets links to it in their own answer,
+nobody else does: so any proxy may say it, as one must where it serves the page by https."""
 MOST = 255
 """Bytes of such a header."""
 NOT_HERE = f"This page does not answer to this name. Open it as localhost or by an address, or name it in {HOSTS}."
@@ -104,12 +102,12 @@ class Addresses:
 
     def _is_foreign(self, scope: Scope) -> bool:
         """Whether a browser sent this for a page of another name, whatever its port; programs give no origin."""
-        origins = [value for name, value in scope["headers"] if name == b"origin"]
-        if self._hosts is None or not origins:
+        if self._hosts is None:
             return False
         called = [v for name, value in scope["headers"] if name in PLACES for v in value.split(b",")]
-        own = {*self._hosts, *map(_name, called)}
-        return not all(_name(origin.partition(b"://")[2]) in own - {""} for origin in origins)
+        own = {*self._hosts, *map(_name, called)} - {""}
+        origins = [value.partition(b"://")[2] for name, value in scope["headers"] if name == b"origin"]
+        return not all(_name(origin) in own for origin in origins)
 
     def _is_own(self, host: bytes) -> bool:
         """Whether the page is called by this; no name of another can be an address."""
@@ -125,7 +123,8 @@ def _entries(variable: str, otherwise: str = "") -> list[str]:
 def _name(host: bytes) -> str:
     """Of a host, without its port; empty if it is none."""
     found = HOST.fullmatch(host.strip())
-    return found[1].decode().lower() if found else ""
+    name = found[1].decode().lower() if found else ""
+    return "" if name.startswith("[") and not _is_address(name) else name
 
 
 def _is_address(name: str) -> bool:
@@ -137,11 +136,8 @@ def _is_address(name: str) -> bool:
 
 
 def _stays(name: bytes, value: bytes) -> bool:
-    if name in WHERE:  # of several proxies each adds its own
-        return len(value) <= MOST and all(_is_place(WHERE[name], each.strip()) for each in value.split(b","))
-    return name != _HEADER
-
-
-def _is_place(pattern: re.Pattern[bytes], value: bytes) -> bool:
-    found = pattern.fullmatch(value)
-    return found is not None and (not value.startswith(b"[") or _is_address(found[1].decode()))
+    """Whether a header is handed on; where there are several proxies each adds its own place."""
+    if name not in (*PLACES, SCHEME):
+        return name != _HEADER
+    is_place = _name if name in PLACES else (b"http", b"https").__contains__
+    return len(value) <= MOST and all(is_place(each.strip()) for each in value.split(b","))

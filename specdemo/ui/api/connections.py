@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http import auto
 
 from specdemo.ui.api.addresses import is_proxy
 from specdemo.ui.jobs.limits import network_of
@@ -16,7 +16,10 @@ HEADER_SECONDS = 10.0
 """For the head of a request to arrive, from the connection or from the last answer on."""
 
 
-class BoundedConnection(AutoHTTPProtocol):
+_Protocol: Any = auto.AutoHTTPProtocol  # the quicker one of those that are installed
+
+
+class BoundedConnection(_Protocol):
     """One connection; the server's own protocol waits for ever for the rest of a head."""
 
     def connection_made(self, transport: Any) -> None:

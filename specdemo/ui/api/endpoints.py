@@ -9,7 +9,7 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gradio as gr
 
@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 def add_endpoints(runner: JobRunner) -> None:
     """Add the endpoints to the page that is being built."""
-    LaneSettings = settings_type()
+    if TYPE_CHECKING:
+        LaneSettings: TypeAlias = dict[str, Any]
+    else:
+        LaneSettings = settings_type()
 
     def pairs(request: gr.Request) -> list[dict]:
         """List what can be chosen: pairs of models with licence and memory, servers with their strategies."""

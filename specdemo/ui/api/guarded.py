@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from specdemo.ui.api.bodies import NOT_OURS
+from specdemo.ui.api.gate import NOT_OURS
 
 TAKEN = {
     "pairs": "nothing in it",
@@ -80,19 +80,7 @@ def close_private(page: gr.Blocks) -> None:
             event.api_name = None
 
 
-async def _wrong_names(request: Request, error: Exception) -> JSONResponse:
-    """A call whose object names what there is not, or lacks what must be there; anything else is unforeseen."""
-    endpoint = request.url.path.rstrip("/").rpartition("/")[2]
-    if isinstance(error, FnIndexInferError) or ("/call/v2/" in request.url.path and endpoint not in TAKEN):
-        return JSONResponse({"detail": NO_ENDPOINT}, 404)
-    if "/call/v2/" in request.url.path:
-        return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
-    # Unlike an error that is no more than an Exception, Starlette takes one that is named here for dealt with.
-    _log.error("a request failed", exc_info=error)
-    return await _unforeseen(request, error)
-
-
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Any) -> JSONResponse:
     """As FastAPI's own answers, which may repeat a whole address, or a body of another shape."""
     if isinstance(error, RequestValidationError):
         return JSONResponse({"detail": NOT_OURS}, 422)
@@ -100,14 +88,20 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": detail}, error.status_code, getattr(error, "headers", None))
 
 
-async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
-    """What a request is told that no route foresaw; the trace stays in the server's own log."""
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """A call whose object names what there is not, or lacks what must be there; or what no route foresaw."""
+    by_name, endpoint = "/call/v2/" in request.url.path, request.url.path.rstrip("/").rpartition("/")[2]
+    if isinstance(error, FnIndexInferError) or (by_name and endpoint not in TAKEN):
+        return JSONResponse({"detail": NO_ENDPOINT}, 404)
+    if by_name:
+        return JSONResponse({"detail": f"Give a JSON object with {TAKEN[endpoint]}."}, 422)
+    # The trace stays in the server's own log. Starlette logs none of an error that is named below.
+    _log.error("a request failed", exc_info=error)
     return JSONResponse({"detail": NOT_OURS}, status_code=500)
 
 
-HANDLERS = {
+HANDLERS: dict[type[Exception], Any] = {
     **dict.fromkeys((HTTPException, RequestValidationError), _refused),
-    **dict.fromkeys((FnIndexInferError, KeyError, TypeError, ValueError), _wrong_names),
-    Exception: _unforeseen,
+    **dict.fromkeys((FnIndexInferError, KeyError, TypeError, ValueError, Exception), _failed),
 }
 """For the server's routes, by what they raised."""

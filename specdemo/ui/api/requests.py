@@ -30,7 +30,8 @@ def settings_type() -> type:
     """The type of one lane's settings for the endpoints' schema: any fields of :class:`specdemo.Settings`."""
     names = {"strategy": STRATEGIES, "drafter": tuple(DRAFTERS), "acceptance": tuple(ACCEPTANCE_RULES)}
     choices = {name: Literal[choices] for name, choices in names.items()}  # type: ignore[valid-type]
-    return TypedDict("LaneSettings", {**get_type_hints(Settings), **choices}, total=False)  # type: ignore[misc]
+    make: Any = TypedDict
+    return make("LaneSettings", {**get_type_hints(Settings), **choices}, total=False)
 
 
 def parse_race(prompt: Any, lanes: Any, pair: Any) -> RaceJob:
@@ -53,10 +54,7 @@ def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: An
     Raises:
         SpecDemoError: it asks for what there is not, or for too much.
     """
-    texts = [_parse_prompt(p) for p in (prompts if isinstance(prompts, list) else [prompts])]
-    wanted = {"max_new_tokens": SWEEP_TOKENS, **settings} if isinstance(settings, dict) else settings
-    (lane,) = _on_pair(pair, [_parse_settings(wanted)])
-    check_lanes([lane.settings])
+    texts, lane = _parse_measured(prompts, settings, pair)
     numbers = [whole("gammas", g) for g in gammas] if isinstance(gammas, list) else gammas
     here = lane.settings.server is None
     tried = whole_numbers("gammas", numbers, MAX_GAMMA, "[2, 3, 4]") if here else ()
@@ -69,14 +67,19 @@ def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: 
     Raises:
         SpecDemoError: it asks for what there is not, or for too much.
     """
-    texts = [_parse_prompt(p) for p in (prompts if isinstance(prompts, list) else [prompts])]
-    wanted = {"max_new_tokens": SWEEP_TOKENS, **settings} if isinstance(settings, dict) else settings
-    (lane,) = _on_pair(pair, [_parse_settings(wanted)])
-    check_lanes([lane.settings])
+    texts, lane = _parse_measured(prompts, settings, pair)
     if isinstance(budget, bool) or not isinstance(budget, int | float):
         raise SettingsError("budget_seconds", f"must be a number of seconds, not {_kind(budget)}.")
     names, labels = (_parse_texts(*given) for given in (("methods", methods), ("kinds", kinds)))
     return MeasureJob(texts, lane, budget=budget, kinds=labels or (), methods=names).checked()
+
+
+def _parse_measured(prompts: Any, settings: Any, pair: Any) -> tuple[list[str], LaneRequest]:
+    texts = [_parse_prompt(p) for p in (prompts if isinstance(prompts, list) else [prompts])]
+    wanted = {"max_new_tokens": SWEEP_TOKENS, **settings} if isinstance(settings, dict) else settings
+    (lane,) = _on_pair(pair, [_parse_settings(wanted)])
+    check_lanes([lane.settings])
+    return texts, lane
 
 
 def _parse_texts(field: str, given: Any) -> tuple[str, ...] | None:
@@ -104,7 +107,8 @@ def _parse_settings(given: Any) -> Settings:
         raise SettingsError("settings", f"{unknown!r:.60} is not known; choose from {', '.join(known)}.")
     if given.get("server") is not None:
         given = {"engine": "server", **given}  # a server's name says where a lane runs
-    return Settings(**{name: whole(name, value) if value is not None else None for name, value in given.items()})
+    read: dict[str, Any] = {n: whole(n, value) if value is not None else None for n, value in given.items()}
+    return Settings(**read)
 
 
 def _parse_lanes(given: Any) -> list[Settings]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from asyncio import Queue
 from collections.abc import Sequence
 from copy import copy
 from time import monotonic
 from typing import Any
 
-import gradio as gr
 from gradio.components import State
 from gradio.routes import file_upload_statuses
 from gradio.state_holder import SessionState, StateHolder
@@ -46,6 +44,7 @@ class Session(SessionState):
         self._state_ttl: dict[int, Any] = {}
         self.is_closed = False
         self.STATE_TTL_WHEN_CLOSED = 3600
+        self.used = monotonic()  # Gradio keeps the local time, which jumps
 
     def __setitem__(self, key: int, value: Any) -> None:
         if isinstance(self.blocks_config.blocks.get(key), State):
@@ -57,26 +56,24 @@ class Session(SessionState):
     def _update_config(self, *_: Any) -> None:
         pass
 
-    _update_value_in_config = _update_config
+    def _update_value_in_config(self, *_: Any) -> None:
+        pass
 
 
 class Sessions(StateHolder):
     """The sessions of all visitors, up to the page's capacity; the longest unused goes first."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._used: dict[str, float] = {}  # Gradio keeps the local time, which jumps
-
     def __getitem__(self, session: str) -> SessionState:
         if session not in self.session_data:
             self.session_data[session] = Session(self.blocks)
-        self._used[session] = monotonic()
-        return super().__getitem__(session)
+        mine = super().__getitem__(session)
+        mine.used = monotonic()  # type: ignore[attr-defined]
+        return mine
 
     def idle(self, seconds: float) -> list[str]:
         """Those that were not used for so long."""
-        self._used = {session: used for session, used in self._used.copy().items() if session in self.session_data}
-        return [session for session, used in self._used.items() if used < monotonic() - seconds]
+        before = monotonic() - seconds
+        return [n for n, s in self.session_data.copy().items() if isinstance(s, Session) and s.used < before]
 
     def forget(self, session: str) -> None:
         """The visitor left; Gradio keeps all that was shown to them for an hour."""
@@ -85,7 +82,7 @@ class Sessions(StateHolder):
             self.time_last_used.pop(session, None)
 
 
-class Mailbox(Queue[Any]):
+class Mailbox(asyncio.Queue[Any]):
     """Messages to one visitor.
 
     Attributes:
@@ -101,26 +98,25 @@ class Mailbox(Queue[Any]):
         """The next message, once there is one. An open page asks for it every ten seconds."""
         self._asking += 1
         try:
-            return await super().get()
+            message, size = await super().get()
         finally:
             self._asking -= 1
             self._asked = monotonic()
+        self.size -= size
+        return message
+
+    def put_nowait(self, message: Any) -> None:
+        """One more, which need not wait."""
+        size = MESSAGE_BYTES + len(repr(getattr(message, "output", None)))
+        self.size += size
+        super().put_nowait((message, size))
 
     def idle(self) -> float:
         """Seconds since anybody asked for a message."""
         return 0.0 if self._asking else monotonic() - self._asked
 
-    def _put(self, message: Any) -> None:
-        super()._put((message, size := MESSAGE_BYTES + len(repr(getattr(message, "output", None)))))
-        self.size += size
 
-    def _get(self) -> Any:
-        message, size = super()._get()
-        self.size -= size
-        return message
-
-
-class Mailboxes(dict[str, Queue[Any]]):
+class Mailboxes(dict[str, Mailbox]):
     """The mailboxes of all sessions, in place of Gradio's, which keeps everything for the last 2,000.
 
     Args:
@@ -131,10 +127,10 @@ class Mailboxes(dict[str, Queue[Any]]):
         super().__init__()
         self._most = most
 
-    def __setitem__(self, session: str, _: Queue[Any]) -> None:
+    def __setitem__(self, session: str, _: object) -> None:
         super().__setitem__(session, Mailbox())
 
-    def __missing__(self, session: str) -> Queue[Any]:
+    def __missing__(self, session: str) -> Mailbox:
         return Mailbox()  # of one who is forgotten: what still comes for them is dropped
 
     def __delitem__(self, session: str) -> None:
@@ -160,11 +156,12 @@ class Visitors:
         limits: for how long, and how much.
     """
 
-    def __init__(self, page: gr.Blocks, kept: Sequence[Any], limits: Limits) -> None:
+    def __init__(self, page: Any, kept: Sequence[Any], limits: Limits) -> None:
         self._page, self._kept, self._limits = page, kept, limits
-        self._sessions, self._queue = Sessions(), page._queue
+        self._sessions, self._mailboxes = Sessions(), Mailboxes(limits.unread)
         self._sessions.set_blocks(page)
-        self._queue.pending_messages_per_session = self._mailboxes = Mailboxes(limits.unread)
+        self._queue = page._queue
+        self._queue.pending_messages_per_session = self._mailboxes
         self._queue.ANALYTICS_MAX_EVENTS = CALLS_TOLD
         self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # else it makes a table of them after each event
         page.extra_startup_events.append(self._start)
@@ -182,10 +179,10 @@ class Visitors:
         pending = self._queue.pending_event_ids_session
         for session in pending.keys() - self._mailboxes.keys():
             del pending[session]
-        for session in self._sessions.idle(self._limits.idle):
+        gone = set().union(*(kept.sessions() for kept in self._kept)) - self._sessions.session_data.keys()
+        for session in (*gone, *self._sessions.idle(self._limits.idle)):
             self.forget(session)
-        for session in set().union(*(kept.sessions() for kept in self._kept)) - self._sessions.session_data.keys():
-            self.forget(session)
+        told: dict[str, Any]
         for told in (file_upload_statuses._statuses, file_upload_statuses._signals):
             for upload in list(told)[:-UPLOADS_TOLD]:
                 del told[upload]
