@@ -1,4 +1,4 @@
-"""Input and output files of a command; ``-`` is the standard input or output."""
+"""What a command reads and writes: its input, its consoles, and its files; ``-`` is the standard input or output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from specdemo.cli.terminal import shown
 from specdemo.errors import SpecDemoError
 from specdemo.files import write_whole
+
+Exports = Mapping[str, tuple[str, Callable[[Any], str]]]
+"""The files that a command can write: the option without its dashes, its meaning, and the file's text."""
 
 
 class FileProblem(SpecDemoError):
@@ -26,47 +32,64 @@ def reported(name: str | Path, action: str) -> Iterator[None]:
         raise FileProblem(f"{name} cannot be {action}: {error.strerror}.") from error
 
 
-Exports = Mapping[str, tuple[str, Callable[[Any], str]]]
-"""The files that a command can write: the option without its dashes, its meaning, and the file's text."""
-
-
 def add_exports(parser: argparse.ArgumentParser, exports: Exports) -> None:
     """An option for each file."""
     for name, (meaning, _) in exports.items():
         parser.add_argument(f"--{name}", metavar="FILE", help=meaning)
 
 
-def checked_targets(args: argparse.Namespace, exports: Exports) -> dict[str, str]:
-    """The files that were asked for, by option; refused before anything runs if they cannot be written.
+class Outputs:
+    """Where a command writes; refused before anything runs if a file cannot be written.
+
+    Args:
+        args: as typed.
+        exports: the files that can be asked for.
+
+    Attributes:
+        out, errors: the consoles of results and of progress; the same where a file takes the output.
 
     Raises:
         FileProblem: names the file.
     """
-    found = {name: file for name in exports if (file := getattr(args, name.replace("-", "_")))}
-    for name in found.values():
-        path = Path(name)
-        if name != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise FileProblem(
-                f"{name} cannot be written: give a file in a folder that exists, or - for the output."
-            )
-    return found
+
+    def __init__(self, args: argparse.Namespace, exports: Exports) -> None:
+        self._exports = exports
+        self._files = {name: file for name in exports if (file := getattr(args, name.replace("-", "_")))}
+        for name in self._files.values():
+            path = Path(name)
+            if name != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
+                raise FileProblem(
+                    f"{name} cannot be written: give a file in a folder that exists, or - for the output."
+                )
+        self.errors = _Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out = self.errors if "-" in self._files.values() else _Console(highlight=False)
+
+    def say(self, text: str | None) -> None:
+        """A paragraph for people, if there is anything to say."""
+        if text:
+            self.out.print(f"\n{shown(text)}", markup=False, soft_wrap=not self.out.is_terminal)
+
+    def write(self, value: Any) -> None:
+        """Write every file that was asked for.
+
+        Raises:
+            FileProblem: a file cannot be written.
+        """
+        for option, name in self._files.items():
+            text = self._exports[option][1](value)
+            text = text if text.endswith("\n") else text + "\n"
+            if name == "-":
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            else:
+                with reported(name, "written"):
+                    write_whole(name, text)
 
 
-def write_exports(targets: Mapping[str, str], exports: Exports, value: Any) -> None:
-    """Write every file that was asked for; ``-`` is the standard output.
-
-    Raises:
-        FileProblem: a file cannot be written.
-    """
-    for option, name in targets.items():
-        text = exports[option][1](value)
-        text = text if text.endswith("\n") else text + "\n"
-        if name == "-":
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        else:
-            with reported(name, "written"):
-                write_whole(name, text)
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads on: rich would end the process with a code of its own."""
+        raise
 
 
 def read_input(name: str) -> str:

@@ -11,8 +11,8 @@ from threading import Event
 
 from rich.console import Console
 
-from specdemo.cli.files import Exports, add_exports, checked_targets, write_exports
-from specdemo.cli.terminal import consoles, rows_table
+from specdemo.cli.files import Exports, Outputs, add_exports
+from specdemo.cli.terminal import rows_table
 from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import request_pair
@@ -38,9 +38,10 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
 
 def list_pairs(args: argparse.Namespace) -> None:
     """Show the catalogue."""
-    write_exports(checked_targets(args, FILES), FILES, [asdict(entry) for entry in catalog().values()])
+    outputs = Outputs(args, FILES)
+    outputs.write([asdict(entry) for entry in catalog().values()])
     if args.json != "-":
-        out, _ = consoles(False)
+        out = outputs.out
         rows = [
             (e.id, e.label, f"{e.memory_gb:g} GB" + (", gated" if e.gated else "")) for e in catalog().values()
         ]

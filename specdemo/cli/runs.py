@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from specdemo.cli.files import Exports, add_exports, checked_targets, read_input, write_exports
+from specdemo.cli.files import Exports, Outputs, add_exports, read_input
 from specdemo.cli.options import add_settings, read_lane, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
-from specdemo.cli.terminal import consoles, figures_table, lane_panels, legend, rounds_text, server_lines
+from specdemo.cli.terminal import figures_table, lane_panels, legend, rounds_text, server_lines
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.recording import Recording
@@ -72,10 +72,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run_one(args: argparse.Namespace) -> None:
     """Decode once; tokens are printed as they are committed."""
-    targets = checked_targets(args, EXPORTS)
-    out, errors = consoles("-" in targets.values())
-    settings, prompt = Settings(**typed_settings(args)), read_input(args.prompt)
-    with loaded_for(args, [settings], errors) as pair:
+    outputs = Outputs(args, EXPORTS)
+    out, settings, prompt = outputs.out, Settings(**typed_settings(args)), read_input(args.prompt)
+    with loaded_for(args, [settings], outputs.errors) as pair:
         with closing(race(pair, prompt, [settings])) as lanes:
             for _, round_ in lanes:
                 out.print(rounds_text([round_], not out.is_terminal), end="", soft_wrap=True)
@@ -84,34 +83,24 @@ def run_one(args: argparse.Namespace) -> None:
         if trace.server is not None:  # only now is it known what its tokens were
             out.print(rounds_text(trace.rounds, not out.is_terminal), "\n", soft_wrap=True)
         recording = record(pair, prompt, [trace], args.title)
-    _finish(targets, recording, out)
+    _finish(outputs, recording)
 
 
 def run_race(args: argparse.Namespace) -> None:
     """Decode in several lanes, shown side by side while they run."""
-    targets = checked_targets(args, EXPORTS)
-    out, errors = consoles("-" in targets.values())
+    outputs = Outputs(args, EXPORTS)
     lanes, prompt = _lanes(args), read_input(args.prompt)
-    with loaded_for(args, lanes, errors) as pair:
-        traces = _raced(pair, prompt, lanes, out)
-        repeats = _repeated(pair, prompt, lanes, args.repeats, errors) if args.repeats else ()
-        recording = replace(record(pair, prompt, traces, args.title), repeats=repeats)
+    with loaded_for(args, lanes, outputs.errors) as pair:
+        traces = _raced(pair, prompt, lanes, outputs.out)
+        repeats = []
+        for speeds in repeat_race(pair, prompt, lanes, args.repeats) if args.repeats else ():
+            repeats.append(speeds)
+            outputs.errors.print(f"Repeated {len(repeats)} of {args.repeats} times", markup=False)
+        recording = replace(record(pair, prompt, traces, args.title), repeats=tuple(repeats))
+    _finish(outputs, recording)
     value = replay_value(recording)
-    _finish(targets, recording, out)
-    verdict = value["verdict"] and value["verdict"]["text"]
-    for sentence in (headline_text(value["headline"]), verdict, value["why"]):
-        if sentence:
-            out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
-
-
-def _repeated(
-    pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], repeats: int, errors: Console
-) -> tuple[tuple[float, ...], ...]:
-    done = []
-    for speeds in repeat_race(pair, prompt, lanes, repeats):
-        done.append(speeds)
-        errors.print(f"Repeated {len(done)} of {repeats} times", markup=False)
-    return tuple(done)
+    for sentence in (headline_text(value["headline"]), (value["verdict"] or {}).get("text"), value["why"]):
+        outputs.say(sentence)
 
 
 def _raced(pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], out: Console) -> list[Trace]:
@@ -149,14 +138,13 @@ def _lane(number: int, settings: dict[str, Any]) -> Settings:
         raise SpecDemoError(f"Lane {number}, {error}") from error
 
 
-def _finish(targets: Mapping[str, str], recording: Recording, out: Console) -> None:
+def _finish(outputs: Outputs, recording: Recording) -> None:
     """Print the figures, and write the requested files."""
-    out.print(legend(not out.is_terminal))
-    out.print()
-    out.print(figures_table(recording.traces))
+    outputs.out.print(legend(not outputs.out.is_terminal), "\n")
+    outputs.out.print(figures_table(recording.traces))
     for sentence in server_lines(recording.traces):
-        out.print(f"\n{sentence}", markup=False, soft_wrap=not out.is_terminal)
-    write_exports(targets, EXPORTS, recording)
+        outputs.say(sentence)
+    outputs.write(recording)
 
 
 def as_json(recording: Recording) -> str:

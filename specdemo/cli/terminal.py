@@ -6,13 +6,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from specdemo.rounds import Round, Token
-from specdemo.server_record import LEVELS
 from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import trace_headers
@@ -101,17 +99,10 @@ def figures_table(traces: Sequence[Trace]) -> Table:
 def server_lines(traces: Sequence[Trace]) -> list[str]:
     """A few sentences about each lane that ran on a server."""
     lines = []
-    for number, trace in enumerate(traces, start=1):
-        server = trace.server
-        if server is None:
-            continue
-        network = (
-            f"{1000 * server.network_seconds:.0f} ms there and back" if server.network_seconds else "on its way"
-        )
-        broken = f" The answer broke off: {server.incomplete}" if server.incomplete else ""
-        known = f"{LEVELS[server.level]}; times are the client's, {network}."
-        facts = " ".join((known, *(note[:1].upper() + note[1:] for note in server.notes)))
-        lines.append(shown(f"Lane {number}, {server.model} on {server.name}: {facts}{broken}"))
+    for number, (trace, header) in enumerate(zip(traces, trace_headers(traces), strict=True), start=1):
+        if trace.server is not None:
+            facts = " ".join((f"{header['server']['line']}.", *header["server"]["notes"]))
+            lines.append(f"Lane {number}, {trace.server.model} on {trace.server.name}: {facts}")
     return lines
 
 
@@ -121,15 +112,3 @@ def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     for row in rows:
         table.add_row(*(Text(shown(str(cell))) for cell in row))
     return table
-
-
-def consoles(taken: bool) -> tuple[Console, Console]:
-    """The consoles of results and of progress; where a file takes the output, both are the error stream."""
-    errors = _Console(stderr=True, highlight=False, soft_wrap=True)
-    return (errors if taken else _Console(highlight=False)), errors
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Nobody reads on: rich would end the process with a code of its own."""
-        raise

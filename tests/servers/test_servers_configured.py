@@ -240,7 +240,7 @@ def test_the_command_line_runs_races_and_sweeps_on_a_server(
         monkeypatch.setenv(SINGLE + "CHAT", "on")
         assert "rounds from the server's own record" in typed("run", "Hello", "--server", "server")
         kept = tmp_path / "race.json"
-        assert "speed only" in typed("race", "Hello", "--server", "server", "--json", str(kept))
+        assert "client’s clock" in typed("race", "Hello", "--server", "server", "--json", str(kept))
         assert "γ = 3" in typed("sweep", "Hello", "--server", "server")
         mixed = ("--lane", "server=server", "--lane", "strategy=autoregressive")
         assert "Lane 1, toy on server" in typed("race", "Hello", *mixed)
