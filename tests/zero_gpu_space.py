@@ -46,7 +46,6 @@ def platform() -> types.ModuleType:
 
 sys.modules["spaces.zero.torch"] = platform()
 
-from kills import PROMPT as WRITING  # noqa: E402
 from tab import Page, Tab, tokens_of  # noqa: E402
 
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
@@ -66,6 +65,7 @@ from specdemo.ui.jobs.stops import Stop  # noqa: E402
 from specdemo.ui.page import build, launch_options  # noqa: E402
 
 PROMPT = "Book a table for two near the harbour."
+WRITING = "Write a story about a lighthouse keeper."
 SETTINGS = Settings(max_new_tokens=24, gamma=4)
 PLAIN = Settings(strategy="autoregressive", max_new_tokens=24)
 

@@ -1,4 +1,4 @@
-"""What a command reads and writes: its input, its consoles, and its files; ``-`` is the standard input or output."""
+"""What a command reads and writes: its input, consoles and files; ``-`` is the standard input or output."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENTRY = "app.py"
 BESIDE = (ENTRY, "requirements.txt", "README.md", "LICENSE")
 ASSETS = "assets"
-LARGEST = 10_000_000
-"""Bytes; git pushes larger files to the hub only through large file storage."""
+LARGEST = 10_000_000  # bytes; git pushes larger files to the hub only through large file storage
 
 
 def add_space(parser: argparse.ArgumentParser) -> None:

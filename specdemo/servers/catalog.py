@@ -18,8 +18,7 @@ from specdemo.models.source import ASSETS
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 
-FILE = "SPECDEMO_SERVERS"
-"""Environment variable with the path of a file in place of ``assets/servers.toml``."""
+FILE = "SPECDEMO_SERVERS"  # environment variable with the path of a file in place of ``assets/servers.toml``
 SINGLE = "SPECDEMO_SERVER_"
 """Prefix of the variables that describe one server without a file, which is called ``server``."""
 SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model", "chat")
@@ -28,8 +27,7 @@ OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
 SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ID = re.compile(r"[A-Za-z0-9_.-]+")
-"""An id stands in links and in options of the command line."""
+ID = re.compile(r"[A-Za-z0-9_.-]+")  # an id stands in links and in options of the command line
 MOST_NAMED = 8
 CLOSED = "the servers of this page are not described properly; whoever runs it finds the reason in its log."
 SHIPPED = ASSETS / "servers.toml"
@@ -38,19 +36,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One configured server.
+    """One configured server."""
 
-    Attributes:
-        id: the name in ``Settings.server``.
-        label: how the page calls it.
-        pair: its deployments, with the key from the environment.
-        note: one line on what it is.
-    """
-
-    id: str
-    label: str
-    pair: ServerPair
-    note: str = ""
+    id: str  # the name in ``Settings.server``
+    label: str  # how the page calls it
+    pair: ServerPair  # its deployments, with the key from the environment
+    note: str = ""  # one line on what it is
 
     @property
     def strategies(self) -> tuple[str, ...]:

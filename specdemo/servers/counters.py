@@ -12,23 +12,15 @@ from specdemo.server_record import Counts
 
 @dataclass(frozen=True, slots=True)
 class CounterNames:
-    """What an engine calls its counters.
+    """What an engine calls its counters."""
 
-    Attributes:
-        steps, drafted, accepted: of its speculation.
-        accepted_by_position: the accepted tokens with a label ``position``.
-        finished: requests that have ended.
-        generated: tokens of all outputs.
-        busy: requests that run or wait now.
-    """
-
-    steps: str
+    steps: str  # of its speculation
     drafted: str
     accepted: str
-    accepted_by_position: str
-    finished: str
-    generated: str
-    busy: tuple[str, ...]
+    accepted_by_position: str  # the accepted tokens with a label ``position``
+    finished: str  # requests that have ended
+    generated: str  # tokens of all outputs
+    busy: tuple[str, ...]  # requests that run or wait now
 
 
 class _Page:

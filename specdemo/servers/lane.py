@@ -24,11 +24,9 @@ from specdemo.servers.rounds import streamed
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
-STOP_SECONDS = 0.1
-"""How often a lane that waits for a round looks whether it is to stop."""
+STOP_SECONDS = 0.1  # how often a lane that waits for a round looks whether it is to stop
 
-CLOSE_SECONDS = 2.0
-"""The longest wait for the reading thread to end; an aborted connection ends it at once."""
+CLOSE_SECONDS = 2.0  # the longest wait for the reading thread to end; an aborted connection ends it at once
 
 
 class ServerLane(Iterator[Round]):

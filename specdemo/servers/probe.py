@@ -14,8 +14,7 @@ from specdemo.servers.connection import Connection
 from specdemo.servers.failures import Malformed, parsed
 from specdemo.servers.pair import ServerPair
 
-PROBE_SECONDS = 4.0
-"""The longest wait for a response."""
+PROBE_SECONDS = 4.0  # the longest wait for a response
 
 
 class Health(NamedTuple):

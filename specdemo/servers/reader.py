@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from queue import SimpleQueue
 from threading import Thread
 
@@ -103,9 +102,9 @@ class Reader(Thread):
 
     def _open_stream(self) -> httpx2.Response:
         """The stream of the first attempt that the server does not refuse for its parameters."""
-        attempts = deque(self._request.attempts())
+        attempts = [*self._request.attempts()]
         while True:
-            body, left_out = attempts.popleft()
+            body, left_out = attempts.pop(0)
             self._began = time.perf_counter()
             try:
                 stream = self._connection.stream(self._request.path, body)

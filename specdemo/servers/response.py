@@ -23,17 +23,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """What the server says.
+    """What the server says."""
 
-    Attributes:
-        counts: its totals; None if it says nothing, or nothing that can be used.
-        steps: every verify step in order; None if only totals are known.
-        complaints: what in its report contradicts itself.
-    """
-
-    counts: Counts | None = None
-    steps: tuple[Step, ...] | None = None
-    complaints: tuple[str, ...] = ()
+    counts: Counts | None = None  # its totals; None if it says nothing, or nothing that can be used
+    steps: tuple[Step, ...] | None = None  # every verify step in order; None if only totals are known
+    complaints: tuple[str, ...] = ()  # what in its report contradicts itself
 
 
 def totals(counts: Counts) -> Speculation:
@@ -60,18 +54,13 @@ def summed(steps: Sequence[Step], gamma: int | None) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of the output, as it arrived.
+    """A part of the output, as it arrived."""
 
-    Attributes:
-        ids: its token ids, None in place of one that the server left out; None if the server sends no ids at all.
-        texts: the text of each token where that is known, else the whole text in one piece.
-        seconds: from the request to its arrival, on the client's clock.
-        made_by: the verify step that made exactly this chunk, or the kind of its tokens; None if unknown.
-    """
-
+    # its token ids, None in place of one that the server left out; None if the server sends no ids at all
     ids: tuple[int | None, ...] | None
-    texts: tuple[str, ...]
-    seconds: float
+    texts: tuple[str, ...]  # the text of each token where that is known, else the whole text in one piece
+    seconds: float  # from the request to its arrival, on the client's clock
+    # the verify step that made exactly this chunk, or the kind of its tokens; None if unknown
     made_by: Step | Kind | None = None
 
     @property
@@ -82,32 +71,21 @@ class Chunk:
 
 @dataclass(slots=True)
 class Response:
-    """What was received so far.
+    """What was received so far."""
 
-    Attributes:
-        chunks: the output, in order.
-        prompt_ids: token ids of the prompt; empty if the server does not send them.
-        finish_reason: why the output ended, in the words of OpenAI's API; None before its end.
-        usage: prompt and completion tokens as the server counted them.
-        speculation: what the server told of it.
-        token_texts: for each chunk the text of each of its tokens; None if the server cannot tell.
-        prefill_seconds, decode_seconds: as the server's own clock measured them; None if it does not say.
-        metrics_pages: the server's ``/metrics`` before and after the request, where both were needed and read.
-        incomplete: why the response broke off; None if it did not.
-        notes: sentences for people on what the server does not know.
-    """
-
-    chunks: list[Chunk] = field(default_factory=list)
-    prompt_ids: tuple[int, ...] = ()
-    finish_reason: str | None = None
-    usage: tuple[int | None, int | None] = (None, None)
-    speculation: Speculation = field(default_factory=Speculation)
+    chunks: list[Chunk] = field(default_factory=list)  # the output, in order
+    prompt_ids: tuple[int, ...] = ()  # token ids of the prompt; empty if the server does not send them
+    finish_reason: str | None = None  # why the output ended, in the words of OpenAI's API; None before its end
+    usage: tuple[int | None, int | None] = (None, None)  # prompt and completion tokens as the server counted them
+    speculation: Speculation = field(default_factory=Speculation)  # what the server told of it
+    # for each chunk the text of each of its tokens; None if the server cannot tell
     token_texts: list[tuple[str, ...]] | None = None
-    prefill_seconds: float | None = None
+    prefill_seconds: float | None = None  # as the server's own clock measured them; None if it does not say
     decode_seconds: float | None = None
+    # the server's ``/metrics`` before and after the request, where both were needed and read
     metrics_pages: tuple[str, str] | None = None
-    incomplete: str | None = None
-    notes: list[str] = field(default_factory=list)
+    incomplete: str | None = None  # why the response broke off; None if it did not
+    notes: list[str] = field(default_factory=list)  # sentences for people on what the server does not know
 
     @property
     def received(self) -> int:

@@ -18,10 +18,8 @@ from specdemo.rounds import Kind, Round, Stop, Token
 from specdemo.servers.response import Chunk, Step
 
 MOST_STATES = 1_000_000
-ONE_STEP, WHOLE_STEPS, ANY = range(3)
-"""What a chunk may hold."""
-State = tuple[int, int]
-"""Drafted steps done, and tokens emitted."""
+ONE_STEP, WHOLE_STEPS, ANY = range(3)  # what a chunk may hold
+State = tuple[int, int]  # drafted steps done, and tokens emitted
 START: State = (0, 1)
 
 

@@ -7,24 +7,30 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest.mock import patch
+from weakref import WeakSet
 
 import httpx
 import psutil
 import pytest
 import torch
-from kills import FAULTS, PROMPT, Killer, plan, running
 from tab import Page, Tab, under_way
 
+from specdemo.decoding.assisted import AssistedObserver
+from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.eager_forward import Forward
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.errors import PairError
 from specdemo.models.request import request_pair
+from specdemo.runs.race import Race
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.batch import BatchJob
@@ -35,19 +41,15 @@ from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.queue import JobQueue, Visitor
 from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import Stop
+from specdemo.ui.jobs.stops import Stop, StopSignals
 from specdemo.ui.jobs.worker import WorkerCrash, gathered, in_thread
+from specdemo.ui.page import build, launch_options
 
+FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
+PROMPT = "Write a story about a lighthouse keeper."
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS, QUIT_SECONDS = 180, 10
 SETTINGS = Settings(max_new_tokens=8)
-
-
-@pytest.fixture(scope="module")
-def killer() -> Iterator[Killer]:
-    with running() as app:
-        app.whole(8)
-        yield app
 
 
 @pytest.fixture(scope="module")
@@ -64,27 +66,133 @@ def runner() -> JobRunner:
 # --- runs that are killed -------------------------------------------------------------------------------------
 
 
-def test_a_killed_run_frees_its_lane_within_a_round(killer: Killer) -> None:
-    """Stop, a closed tab and crashes by turns."""
-    kills = [killer.kill(way, fault, at) for way, fault, at in plan(12, seed=1)]
-    assert [k for k in kills if k.rounds_after > 1] == []
-    assert [k for k in kills if k.runners] == []
-    assert kills[-1].threads <= max(k.threads for k in kills[:4]) + 1
-    told = {k.fault: k.told for k in kills if k.way == "crash"}
-    assert told.keys() == {fault.__name__ for fault in FAULTS}
-    assert told["MemoryError"].startswith("Memory ran out.")
-    for name in ("RuntimeError", "SystemExit", "KeyboardInterrupt"):
-        assert told[name] == f"The run failed: {name}. Press Run to try again."
-    assert all(k.told.startswith("Stopped.") for k in kills if k.way == "stop")
+class App:
+    """The app in this process; its models' thread is watched, and can be crashed in the middle of a round.
+
+    Attributes:
+        rounds: finished so far, by lanes of ours, or by transformers' own where ``theirs`` is set.
+        known: how many they were when the server knew that a run shall end.
+        fault: is raised at the next forward of any runner, or where the next round of transformers' ends.
+        made: caches of lanes, and watched generations, that are alive.
+    """
+
+    def __init__(self) -> None:
+        self.rounds, self.theirs, self.known = 0, False, 0
+        self.fault: type[BaseException] | None = None
+        self.made: WeakSet[Any] = WeakSet()
+        self.store = PairStore()
+
+    def __enter__(self) -> App:
+        self._open = ExitStack()
+        demo = build(self.store)
+        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
+        self._open.callback(demo.close)
+        self.page = Page(url)
+        self._open.enter_context(self.store.using(request_pair("builtin"))).future.result()
+        for kind, method, before, after in (
+            (EagerRunner, "__init__", None, self.made.add),
+            (AssistedObserver, "__init__", None, self.made.add),
+            (Race, "__next__", None, lambda _: self._count(theirs=False)),
+            (EagerRunner, "forward", self._crash, None),
+            (AssistedObserver, "put", self._crash, lambda _: self._count(theirs=True)),
+            (StopSignals, "stop", None, self._note),
+            (StopSignals, "forget", None, self._note),
+        ):
+            found = observed(getattr(kind, method), before or (lambda _: None), after or (lambda _: None))
+            self._open.enter_context(patch.object(kind, method, found))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _count(self, *, theirs: bool) -> None:
+        self.rounds += theirs is self.theirs
+
+    def _note(self, _: object) -> None:
+        self.known = self.known or self.rounds
+
+    def _crash(self, _: object) -> None:
+        fault, self.fault = self.fault, None
+        if fault is not None:
+            self._note(None)
+            raise fault("raised by the test")
 
 
-def test_the_app_goes_on_after_crashes(killer: Killer) -> None:
-    """Guards the server, which ``SystemExit`` from a worker would end, and the models' thread."""
-    for fault in FAULTS:
-        killer.kill("crash", fault, 5)
-    last = killer.whole(16)
-    assert last["phase"] == "done"
-    assert last["verdict"]["kind"] == "identical"
+def observed(
+    method: Callable[..., Any], before: Callable[[Any], object], after: Callable[[Any], object]
+) -> Callable[..., Any]:
+    """The method, with what is called with its object before it and once it returned."""
+
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        before(self)
+        result = method(self, *arguments, **options)
+        after(self)
+        return result
+
+    return call
+
+
+def until(true: Callable[[], object], seconds: float = 300.0) -> bool:
+    """Wait for something to be true; whether it came to be."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.001)
+    return bool(true())
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[App]:
+    with App() as made:
+        yield made
+
+
+OWN = {"lane2__gamma": 4}
+THEIRS = [{"lane2__method": "assisted"}, {"lane2__method": "assisted_lookup"}]
+
+
+@pytest.mark.parametrize(
+    ("way", "lane", "at"),
+    [
+        *(("stop", lane, at) for lane, at in zip([OWN, *THEIRS], (1, 17, 33), strict=True)),
+        *(("close", lane, at) for lane, at in zip([OWN, *THEIRS], (40, 5, 12), strict=True)),
+        *zip(FAULTS, [OWN, THEIRS[0], OWN, THEIRS[1]], (3, 20, 31, 9), strict=True),
+    ],
+)
+def test_a_killed_run_frees_its_lane_within_a_round(
+    app: App, way: str | type[BaseException], lane: dict[str, Any], at: int
+) -> None:
+    """By Stop, a closed tab and crashes; two of the faults are no ``Exception``, which would end the server."""
+    app.theirs, app.known, before = lane is not OWN, 0, app.rounds
+    with Tab(app.page) as tab:
+        updates = tab.run(prompt=PROMPT, **lane, max__tokens=400, ignore__eos=True)
+        assert until(lambda: app.rounds >= before + at), "the round to be killed in was not reached"
+        if way == "stop":
+            tab.press("stop")
+        elif way != "close":
+            app.fault = way
+        if way == "close":
+            tab.close()
+            assert until(lambda: app.known), "the closed tab was not noticed"
+        else:
+            *_, last = updates
+            told = {"stop": "Stopped.", MemoryError: "Memory ran out."}
+            failed = f"The run failed: {getattr(way, '__name__', '')}. Press Run to try again."
+            assert last["message"].startswith(told.get(way, failed))
+        # Jobs of that thread are done in turn, so this one waits for whatever is left of the run.
+        app.store.thread.submit(int).result(300)
+        assert app.rounds - app.known <= 1
+        assert until(lambda: not app.made, 1), "the caches are freed before any garbage is collected"
+
+
+def test_the_app_goes_on_after_crashes(app: App) -> None:
+    """And no run leaves a thread behind."""
+    threads = []
+    for _ in range(4):
+        with Tab(app.page) as tab:
+            *_, last = tab.run(prompt=PROMPT, max__tokens=16, ignore__eos=True)
+        assert (last["phase"], last["verdict"]["kind"]) == ("done", "identical")
+        threads.append(threading.active_count())
+    assert threads[-1] <= threads[0] + 1
 
 
 BUILTIN = request_pair("builtin")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from specdemo.errors import PromptError, SettingsError, SpecDemoError
+from specdemo.errors import SpecDemoError
 from specdemo.settings import Settings
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC, check_lanes, check_prompts, check_runs, limits
 
@@ -30,21 +32,28 @@ def test_the_environment_decides(
     assert limits() == expected
 
 
-def test_the_most_is_allowed_and_one_more_is_not(public: None) -> None:
+PLAIN = Settings(strategy="autoregressive", max_new_tokens=PUBLIC.tokens)
+
+
+@pytest.mark.parametrize(
+    ("check", "most", "more", "said"),
+    [
+        (
+            check_prompts,
+            ["x" * PUBLIC.characters],
+            ["x" * (PUBLIC.characters + 1)],
+            "4,001 characters.*own machine",
+        ),
+        (check_prompts, ["x"] * PUBLIC.prompts, ["x"] * (PUBLIC.prompts + 1), "give at most 18"),
+        (check_lanes, [PLAIN] * PUBLIC.lanes, [PLAIN] * (PUBLIC.lanes + 1), "lanes: there are 5; give 1 to 4"),
+        (check_lanes, [PLAIN], [], "lanes: there are 0"),
+        (check_lanes, [PLAIN], [Settings(max_new_tokens=PUBLIC.tokens + 1)], "257 is more than the 256"),
+        (check_runs, PUBLIC.runs, PUBLIC.runs + 1, "These are 241 runs.*fewer prompts or repeats"),
+    ],
+)
+@pytest.mark.usefixtures("public")
+def test_the_most_is_allowed_and_one_more_is_not(check: Any, most: Any, more: Any, said: str) -> None:
     """Each bound from both sides, with what to do."""
-    plain = Settings(strategy="autoregressive", max_new_tokens=PUBLIC.tokens)
-    check_prompts(["x" * PUBLIC.characters] * PUBLIC.prompts)
-    check_lanes([plain] * PUBLIC.lanes)
-    check_runs(PUBLIC.runs)
-    with pytest.raises(PromptError, match=r"4,001 characters.*own machine"):
-        check_prompts(["x" * (PUBLIC.characters + 1)])
-    with pytest.raises(PromptError, match=r"give at most 18"):
-        check_prompts(["x"] * (PUBLIC.prompts + 1))
-    with pytest.raises(SettingsError, match=r"lanes: there are 5; give 1 to 4"):
-        check_lanes([plain] * (PUBLIC.lanes + 1))
-    with pytest.raises(SettingsError, match="lanes: there are 0"):
-        check_lanes([])
-    with pytest.raises(SettingsError, match=r"max_new_tokens: 257 is more than the 256"):
-        check_lanes([Settings(max_new_tokens=PUBLIC.tokens + 1)])
-    with pytest.raises(SpecDemoError, match=r"These are 241 runs.*fewer prompts or repeats"):
-        check_runs(PUBLIC.runs + 1)
+    check(most)
+    with pytest.raises(SpecDemoError, match=said):
+        check(more)

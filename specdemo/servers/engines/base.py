@@ -49,21 +49,13 @@ class ServerPages:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a lane wants, whatever the engine.
+    """What a lane wants, whatever the engine."""
 
-    Attributes:
-        model: its name in requests.
-        prompt: text, or token ids.
-        chat: whether a text is to be put into the chat template.
-        settings: of the lane.
-        stop: texts that end the output.
-    """
-
-    model: str
-    prompt: str | list[int]
-    chat: bool
-    settings: Settings
-    stop: tuple[str, ...] = ()
+    model: str  # its name in requests
+    prompt: str | list[int]  # text, or token ids
+    chat: bool  # whether a text is to be put into the chat template
+    settings: Settings  # of the lane
+    stop: tuple[str, ...] = ()  # texts that end the output
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -73,19 +65,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One request for a streamed completion.
+    """One request for a streamed completion."""
 
-    Attributes:
-        path: below the server's root.
-        body: the parameters on which the output depends.
-        optional: parameters that are left out if the server refuses them.
-        prompt_ids: of the prompt, if they are known before; else empty.
-    """
-
-    path: str
-    body: dict[str, Any]
+    path: str  # below the server's root
+    body: dict[str, Any]  # the parameters on which the output depends
+    # parameters that are left out if the server refuses them
     optional: dict[str, Any] = field(default_factory=dict)
-    prompt_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()  # of the prompt, if they are known before; else empty
 
     def attempts(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
         """What to send after each refusal, and the names of the parameters that were left out."""
@@ -99,16 +85,11 @@ class CompletionRequest:
 
 
 class Engine(ABC):
-    """One kind of server, as one lane asks it: an object is made for each lane.
+    """One kind of server, as one lane asks it: an object is made for each lane."""
 
-    Attributes:
-        name: for people.
-        owner: what it writes as ``owned_by`` into its list of models; empty for any.
-        counters: the names of its counters, if the speculation of a request can be read from them.
-    """
-
-    name: ClassVar[str]
-    owner: ClassVar[str]
+    name: ClassVar[str]  # for people
+    owner: ClassVar[str]  # what it writes as ``owned_by`` into its list of models; empty for any
+    # the names of its counters, if the speculation of a request can be read from them
     counters: ClassVar[CounterNames | None] = None
 
     def __init__(self, pages: ServerPages) -> None:  # noqa: B027

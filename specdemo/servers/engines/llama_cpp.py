@@ -26,10 +26,8 @@ from specdemo.servers.response import (
 )
 
 MILLISECOND = 1e-3
-QUEUED_SECONDS = 0.25
-"""A longer wait than this before the prompt is read was for a free slot."""
-STOPS = {"eos": "stop", "word": "stop", "limit": "length"}
-"""Its reasons for an end, in the words of OpenAI's API."""
+QUEUED_SECONDS = 0.25  # a longer wait than this before the prompt is read was for a free slot
+STOPS = {"eos": "stop", "word": "stop", "limit": "length"}  # its reasons for an end, in the words of OpenAI's API
 OWN_DEFAULTS = {
     "min_p": 0.0,
     "top_n_sigma": -1.0,

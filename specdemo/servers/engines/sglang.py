@@ -17,8 +17,7 @@ from specdemo.servers.response import Chunk, Response, count, entry, token_ids, 
 
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-"""The names of one figure, the newest first."""
+HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")  # the names of one figure, the newest first
 
 
 class SGLang(Engine):

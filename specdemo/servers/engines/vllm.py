@@ -21,8 +21,7 @@ from specdemo.servers.failures import Refused
 from specdemo.servers.response import Chunk, Response, Speculation, Step, summed, token_ids, totals
 
 UNREADABLE = Speculation(complaints=("the server's record of its speculation cannot be read",))
-MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0
-"""Of ``/detokenize``, for one output."""
+MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0  # of ``/detokenize``, for one output
 CONTEXT = 6
 """Ids before a token that can change how it is written."""
 

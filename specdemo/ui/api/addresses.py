@@ -14,16 +14,14 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.request import is_public
 
 PROXIES = "SPECDEMO_TRUSTED_PROXIES"
-OF_A_SPACE = "10.0.0.0/8"
-"""Where the proxy of a Space is."""
+OF_A_SPACE = "10.0.0.0/8"  # where the proxy of a Space is
 HOSTS = "SPECDEMO_HOSTS"
 HOST = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(:\d{1,5})?")
 """What can name this page; Gradio writes it into the page."""
 PLACES, SCHEME = (b"host", b"x-forwarded-host"), b"x-forwarded-proto"
 """Headers that tell Gradio where the page is. Whoever sends another place gets links to it in their own answer,
 nobody else does: so any proxy may say it, as one must where it serves the page by https."""
-MOST = 255
-"""Bytes of such a header."""
+MOST = 255  # bytes of such a header
 NOT_HERE = f"This page does not answer to this name. Open it as localhost or by an address, or name it in {HOSTS}."
 NOT_FROM_THERE = f"Another page asked for this. If it is this page under another name, name it in {HOSTS}."
 _HEADER = b"x-specdemo-agent"

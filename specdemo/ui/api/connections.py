@@ -10,10 +10,8 @@ from uvicorn.protocols.http import auto
 from specdemo.ui.api.addresses import is_proxy
 from specdemo.ui.jobs.limits import network_of
 
-CONNECTIONS = 200
-"""Of one address; a process may often have no more than 1,024 files and connections."""
-HEADER_SECONDS = 10.0
-"""For the head of a request to arrive, from the connection or from the last answer on."""
+CONNECTIONS = 200  # of one address; a process may often have no more than 1,024 files and connections
+HEADER_SECONDS = 10.0  # for the head of a request to arrive, from the connection or from the last answer on
 
 
 _Protocol: Any = auto.AutoHTTPProtocol  # the quicker one of those that are installed

@@ -24,16 +24,13 @@ from specdemo.ui.api.addresses import peer_of
 from specdemo.ui.jobs.limits import Limits, network_of
 
 # Of one address, where strangers use the page.
-OPEN = 200
-"""Requests that are under way; a tab keeps two open, for news and to say that it is there."""
-EVENTS = 16
-"""Events that wait or run in Gradio, which runs 64 at once and lets 100 wait."""
+OPEN = 200  # requests that are under way; a tab keeps two open, for news and to say that it is there
+EVENTS = 16  # events that wait or run in Gradio, which runs 64 at once and lets 100 wait
 PART = 4
 """Of events that take turns among themselves, such as looks at pairs, one part of so many."""
 PURSE, INCOME = 100.0, 20.0
 """What requests may cost at once, and in a second; further ones wait until it is there again."""
-PURSES = 4_096
-"""Addresses of which it is known what they spent lately."""
+PURSES = 4_096  # addresses of which it is known what they spent lately
 PATIENCE, LOOK_SECONDS = 10.0, 0.25
 """Seconds that a request waits for its share, else it is refused; and how often it looks for a place."""
 COST_BYTES, COST_FILE_BYTES = 25_000, 50_000
@@ -46,24 +43,20 @@ BUILT = {"": 2, "/config": 2, "/gradio_api/info": 2, "/gradio_api/openapi.json":
 EVENT_STEPS = ("/gradio_api/queue/join", "/gradio_api/call/", "/gradio_api/run/", "/gradio_api/api/")
 
 # Of bodies and files.
-SECONDS = 60.0
-"""For a body to arrive."""
+SECONDS = 60.0  # for a body to arrive
 AT_ONCE, SHARE = 10, 5
 """Largest files that may be on their way together, and bytes as many of all else; one address has a fifth."""
-FORM = 10_000
-"""Bytes around a file that is sent."""
+FORM = 10_000  # bytes around a file that is sent
 DRAINED = 16_000_000
 """Bytes that are read, and dropped, behind a body that is too large: many clients read no answer before."""
-KEPT_SECONDS = 3600.0
-"""For which files of visitors are kept at most."""
+KEPT_SECONDS = 3600.0  # for which files of visitors are kept at most
 FILES_SHARE, LEAST_FILES = 10, 10
 """One address may send one part of so many of all files within that time, or this number."""
 FILE_PARTS, FILE_PART = 4, re.compile(rb"\r\ncontent-disposition:", re.IGNORECASE)
 """Parts of one upload, in which the page sends a single file, and where one begins, whatever separates them."""
 VALUES, DEPTH = 2_000, 40
 """JSON values in one body, of which the page's largest event has a few hundred, and how deep they may nest."""
-NAME = 100
-"""Characters of a session's name, which Gradio makes of twelve."""
+NAME = 100  # characters of a session's name, which Gradio makes of twelve
 ADDRESS, LINK, STEP = 2_000, 60_000, 255
 """Characters of the address of a request, of a link to the page itself, and of a step of a path."""
 NUMBERED, MOST_NUMBER = ("fn_index", "component_id"), 1_000_000
@@ -89,19 +82,12 @@ class Refused(Exception):
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One that is under way.
+    """One that is under way."""
 
-    Attributes:
-        address: whose it is.
-        files: whether it sends a file.
-        size: bytes of its body that are held.
-        group: of the event that it asks for, on its way into Gradio's queue; None otherwise.
-    """
-
-    address: str
-    files: bool
-    size: int = 0
-    group: Hashable = None
+    address: str  # whose it is
+    files: bool  # whether it sends a file
+    size: int = 0  # bytes of its body that are held
+    group: Hashable = None  # of the event that it asks for, on its way into Gradio's queue; None otherwise
 
 
 class Gate:

@@ -19,14 +19,11 @@ from specdemo.ui.api.connections import BoundedConnection
 from specdemo.ui.jobs.limits import Limits
 
 TIDY_SECONDS = 5.0
-MESSAGE_BYTES = 1_000
-"""That one takes beside its content, which is counted as text."""
+MESSAGE_BYTES = 1_000  # that one takes beside its content, which is counted as text
 UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
-UPLOADS_TOLD = 64
-"""Uploads of whose progress something is kept."""
-CALLS_TOLD = 100
-"""Past events of which Gradio keeps something, for a page of statistics that is not shown here."""
+UPLOADS_TOLD = 64  # uploads of whose progress something is kept
+CALLS_TOLD = 100  # past events of which Gradio keeps something, for a page of statistics that is not shown here
 _log = logging.getLogger(__name__)
 
 

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
 
-STEP_SECONDS = 0.03
-"""A forward of a model of 4 to 8 billion parameters in 16 bit, without a compiler."""
-DRAFT_SHARE = 0.5
-"""Of that, a step of its draft."""
+STEP_SECONDS = 0.03  # a forward of a model of 4 to 8 billion parameters in 16 bit, without a compiler
+DRAFT_SHARE = 0.5  # of that, a step of its draft
 TOKENS_A_ROUND = 2
 """What drafting gives at least where it is worth a try; who drafts worse takes longer than was asked for."""
-LOAD_SECONDS = 10
-"""For the weights on their way to the GPU, and the first, slow forward."""
+LOAD_SECONDS = 10  # for the weights on their way to the GPU, and the first, slow forward
 SHORTEST, LONGEST = 15, 120
 """Bounds of what is asked for. A visitor without an account has two minutes of ZeroGPU a day, with a free account
 three and a half, and what is asked for must be left of it."""

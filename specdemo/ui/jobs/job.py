@@ -35,19 +35,12 @@ class LaneRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """How far a job is.
+    """How far a job is."""
 
-    Attributes:
-        phase: ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end the job.
-        message: a line for people, may be empty.
-        fraction: from 0 to 1.
-        result: what is known so far, of the job's own kind; None where nothing new is known.
-    """
-
-    phase: str
-    message: str = ""
-    fraction: float = 0.0
-    result: Any = None
+    phase: str  # ``loading``, ``running``, ``done``, ``stopped`` or ``error``; the last three end the job
+    message: str = ""  # a line for people, may be empty
+    fraction: float = 0.0  # from 0 to 1
+    result: Any = None  # what is known so far, of the job's own kind; None where nothing new is known
 
     @property
     def ended(self) -> bool:
@@ -56,19 +49,12 @@ class JobState:
 
 
 class Job(ABC):
-    """What a visitor asks for. It can be pickled, since on ZeroGPU another process runs it.
+    """What a visitor asks for. It can be pickled, since on ZeroGPU another process runs it."""
 
-    Attributes:
-        kind: names the queue in which it waits.
-        noun: what people call it, for messages.
-        retry: a sentence on how to run it again.
-        memory_advice: a sentence on what to do where memory ran out.
-    """
-
-    kind: str
-    noun: str
-    retry: str
-    memory_advice: str
+    kind: str  # names the queue in which it waits
+    noun: str  # what people call it, for messages
+    retry: str  # a sentence on how to run it again
+    memory_advice: str  # a sentence on what to do where memory ran out
 
     @property
     def first(self) -> Any:

@@ -13,51 +13,30 @@ from specdemo.recording import LARGEST_FILE
 from specdemo.runs.prompts import MOST_PROMPTS
 from specdemo.settings import Settings
 
-IPV6_PREFIX = 64
-"""Bits that tell customers apart; the rest of an address they choose themselves."""
+IPV6_PREFIX = 64  # bits that tell customers apart; the rest of an address they choose themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most of everything that a visitor can ask for.
+    """The most of everything that a visitor can ask for."""
 
-    Attributes:
-        characters: of one prompt.
-        tokens: of one output.
-        lanes: of one race.
-        prompts: of one measurement.
-        runs: of one measurement.
-        body: bytes of one request, which is no file.
-        upload: bytes of one file.
-        uploads: bytes of all visitors' files together.
-        files: their number.
-        kept: bytes of all visitors' recordings together, packed.
-        unread: bytes of all answers together that nobody fetched yet.
-        idle: seconds after which nothing is kept of a visitor who did nothing.
-        seconds: that one job may have the models for; None is no limit.
-        waiting: jobs that wait for the models.
-        visitor: jobs of one visitor, waiting or running.
-        address: jobs from one network address, waiting or running; many visitors may share one.
-        servers: jobs that run on servers alone, at the same time, unless those servers are on this machine.
-    """
-
-    characters: int
-    tokens: int
-    lanes: int
-    prompts: int
-    runs: int
-    body: int
-    upload: int
-    uploads: int
-    files: int
-    kept: int
-    unread: int
-    idle: float
-    seconds: float | None
-    waiting: int
-    visitor: int
-    address: int
-    servers: int = 32
+    characters: int  # of one prompt
+    tokens: int  # of one output
+    lanes: int  # of one race
+    prompts: int  # of one measurement
+    runs: int  # of one measurement
+    body: int  # bytes of one request, which is no file
+    upload: int  # bytes of one file
+    uploads: int  # bytes of all visitors' files together
+    files: int  # their number
+    kept: int  # bytes of all visitors' recordings together, packed
+    unread: int  # bytes of all answers together that nobody fetched yet
+    idle: float  # seconds after which nothing is kept of a visitor who did nothing
+    seconds: float | None  # that one job may have the models for; None is no limit
+    waiting: int  # jobs that wait for the models
+    visitor: int  # jobs of one visitor, waiting or running
+    address: int  # jobs from one network address, waiting or running; many visitors may share one
+    servers: int = 32  # jobs that run on servers alone, at the same time, unless those servers are on this machine
 
 
 PRIVATE = Limits(
@@ -116,10 +95,7 @@ def network_of(address: str) -> str:
 
 
 def check_prompts(prompts: Sequence[str]) -> None:
-    """
-    Raises:
-        PromptError: there are too many, or one is too long.
-    """
+    """Raises PromptError where there are too many, or one is too long."""
     most = limits()
     if len(prompts) > most.prompts:
         raise PromptError(f"there are {len(prompts):,}; give at most {most.prompts}.{_hint()}")
@@ -131,36 +107,24 @@ def check_prompts(prompts: Sequence[str]) -> None:
 
 
 def check_lanes(lanes: Sequence[Settings]) -> None:
-    """
-    Raises:
-        SettingsError: there are none or too many, or one is too long.
-    """
-    most = limits()
+    """Raises SettingsError where there are none or too many, or one is too long."""
+    most = limits().tokens
     check_number_of_lanes(len(lanes))
-    for settings in lanes:
-        if settings.max_new_tokens > most.tokens:
-            raise SettingsError(
-                "max_new_tokens",
-                f"{_counted(settings.max_new_tokens)} is more than the {most.tokens:,} of a run; ask for "
-                f"fewer.{_hint()}",
-            )
+    for tokens in (settings.max_new_tokens for settings in lanes):
+        if tokens > most:
+            reason = f"{_counted(tokens)} is more than the {most:,} of a run; ask for fewer.{_hint()}"
+            raise SettingsError("max_new_tokens", reason)
 
 
 def check_number_of_lanes(lanes: int) -> None:
-    """
-    Raises:
-        SettingsError: there are none or too many.
-    """
+    """Raises SettingsError where there are none or too many."""
     most = limits().lanes
     if not 1 <= lanes <= most:
         raise SettingsError("lanes", f"there are {lanes:,}; give 1 to {most}.")
 
 
 def check_runs(runs: int) -> None:
-    """
-    Raises:
-        SpecDemoError: a measurement of so many runs is too large.
-    """
+    """Raises SpecDemoError where a measurement of so many runs is too large."""
     most = limits().runs
     if runs > most:
         raise SpecDemoError(

@@ -9,12 +9,9 @@ from threading import Lock
 from specdemo.trace import Trace
 from specdemo.ui.jobs.gpu_time import Work
 
-REMEMBERED = 64
-"""Pairs of which the pace is kept."""
-PREFILL = 3
-"""What the prefill of a run takes, in tokens; roughly."""
-ROW_COST = 0.15
-"""What one more row adds to a step of a batch, in steps of one row; roughly."""
+REMEMBERED = 64  # pairs of which the pace is kept
+PREFILL = 3  # what the prefill of a run takes, in tokens; roughly
+ROW_COST = 0.15  # what one more row adds to a step of a batch, in steps of one row; roughly
 
 
 class Paces:

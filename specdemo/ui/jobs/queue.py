@@ -17,12 +17,10 @@ from specdemo.ui.jobs.limits import Limits, network_of
 from specdemo.ui.jobs.stops import Stop
 
 STATUS_SECONDS = 1.0
-STOP_SECONDS = 0.1
-"""How often somebody who waits is told where they stand, and how soon their Stop is noticed."""
+STOP_SECONDS = 0.1  # how often somebody who waits is told where they stand, and how soon their Stop is noticed
 REMEMBERED = 8
 """Jobs of a kind by whose length the wait is estimated."""
-SURE = 0.05
-"""How far a job must be for its own pace to say when it ends."""
+SURE = 0.05  # how far a job must be for its own pace to say when it ends
 MODELS, SERVERS, SERVERS_HERE = "models", "servers", "servers here"
 """What a job can need: the models of this process, any servers, and servers of this machine, which would take
 computing time from each other. Where no strangers share the app, each kind of job has a line for the models."""
@@ -51,25 +49,15 @@ class Visitor:
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One job's place: it waits, then it has its turn until it leaves.
+    """One job's place: it waits, then it has its turn until it leaves."""
 
-    Attributes:
-        visitor: whose job it is.
-        noun: what people call the job; jobs of one name are taken to be alike long.
-        needs: the models or servers, and second, where a server is on this machine, those.
-        progress: how far the job says it is, from 0 to 1.
-        called: set when its turn has come.
-        began: when that was, in seconds.
-        alarm: ends the turn when its time is over, where there is a limit.
-    """
-
-    visitor: Visitor
-    noun: str
-    needs: tuple[str, ...]
-    progress: float = 0.0
-    called: Event = field(default_factory=Event)
-    began: float = 0.0
-    alarm: Timer | None = None
+    visitor: Visitor  # whose job it is
+    noun: str  # what people call the job; jobs of one name are taken to be alike long
+    needs: tuple[str, ...]  # the models or servers, and second, where a server is on this machine, those
+    progress: float = 0.0  # how far the job says it is, from 0 to 1
+    called: Event = field(default_factory=Event)  # set when its turn has come
+    began: float = 0.0  # when that was, in seconds
+    alarm: Timer | None = None  # ends the turn when its time is over, where there is a limit
 
 
 class JobQueue:

@@ -32,17 +32,12 @@ BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane sa
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """What a race gave so far.
+    """What a race gave so far."""
 
-    Attributes:
-        value: of the race view, but for phase and message, which are the state's (:func:`race_value`).
-        recording: of a race that is over and in which every lane got somewhere.
-        job: the race itself, to be run again, where all of its lanes came to their end.
-    """
-
+    # of the race view, but for phase and message, which are the state's (:func:`race_value`)
     value: dict[str, Any]
-    recording: Recording | None = None
-    job: RaceJob | None = None
+    recording: Recording | None = None  # of a race that is over and in which every lane got somewhere
+    job: RaceJob | None = None  # the race itself, to be run again, where all of its lanes came to their end
 
 
 def race_value(state: JobState) -> dict[str, Any]:
@@ -65,22 +60,18 @@ class RaceJob(Job):
 
     @property
     def pairs(self) -> Sequence[PairRequest | None]:
-        """Of each lane."""
         return [lane.pair for lane in self.lanes]
 
     @property
     def on_server_here(self) -> bool:
-        """Of any lane."""
         return any(shares_machine(lane.settings) for lane in self.lanes)
 
     @property
     def work(self) -> Sequence[Work]:
-        """Of all lanes."""
         return [Work(lane.settings) for lane in self.lanes]
 
     @property
     def first(self) -> RaceResult:
-        """The lanes' headers."""
         return RaceResult(self._view().value())
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:

@@ -18,13 +18,9 @@ def stop_everyone() -> None:
 
 
 class Stop(Event):
-    """Ends a run within one round when it is set.
+    """Ends a run within one round when it is set."""
 
-    Attributes:
-        reason: a line for people, where it was not the visitor who set it.
-    """
-
-    reason: str | None = None
+    reason: str | None = None  # a line for people, where it was not the visitor who set it
 
     def __init__(self) -> None:
         super().__init__()

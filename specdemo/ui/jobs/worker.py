@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Closable(Protocol[T_co]):
-    """An iterator that can be ended."""
-
-    def __iter__(self) -> Iterator[T_co]: ...
-    def close(self) -> None: ...
 
 
 class WorkerCrash(RuntimeError):
@@ -63,8 +55,8 @@ def outcome(job: Future[T]) -> T:
 
 
 def gathered(
-    thread: Executor, start: Callable[[], Closable[T]], stop: Event, *, beats: bool = False
-) -> Generator[list[T]]:
+    thread: Executor, start: Callable[[], Any], stop: Event, *, beats: bool = False
+) -> Generator[list[Any]]:
     """Run a generator in ``thread``; yields what it gave, gathered about ten times a second.
 
     With ``beats`` it yields as often when nothing is new, so that whoever looks on can look elsewhere too.
@@ -72,7 +64,7 @@ def gathered(
     Decoding never waits for the browser: the models' thread only puts into a queue. Setting ``stop`` or closing
     this iterator ends the generator at its next value. Raises what the generator raised, as :func:`outcome` does.
     """
-    values: SimpleQueue[T] = SimpleQueue()
+    values: SimpleQueue[Any] = SimpleQueue()
     left = Event()
 
     def work() -> None:

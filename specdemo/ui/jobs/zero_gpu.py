@@ -33,23 +33,17 @@ MARGIN_SECONDS = 4
 OVER = "This run had the shared GPU for as long as a run may. What was done until then is shown."
 NO_NEWS = b""
 _log = logging.getLogger(__name__)
-_store: PairStore | None = None
-"""A worker's own; None in the program that workers are forked from."""
+_store: PairStore | None = None  # a worker's own; None in the program that workers are forked from
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a worker is handed.
+    """What a worker is handed."""
 
-    Attributes:
-        job: what it runs.
-        seconds: what was asked for on the GPU.
-        stop: a file that appears when the job shall stop, and holds the reason if it is not the visitor's wish. An
-            event is only shared with processes that are forked later, and this worker may be older than the job.
-    """
-
-    job: Job
-    seconds: int
+    job: Job  # what it runs
+    seconds: int  # what was asked for on the GPU
+    # a file that appears when the job shall stop, and holds the reason if it is not the visitor's wish. An event
+    # is only shared with processes that are forked later, and this worker may be older than the job.
     stop: str
 
 

@@ -35,8 +35,7 @@ _serial = count(1)
 
 IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 1, **UNSEEN}
 """Options of events that read a recording or make a file of one: a second of computing where it is long."""
-REST = 2.0
-"""Times what such an event took, in which none follows, so that runs keep most of the machine."""
+REST = 2.0  # times what such an event took, in which none follows, so that runs keep most of the machine
 
 # Files are put together in the browser and never lie on the server's disk. `props.value` is one from `save`;
 # of its parts one may stand for Plotly's script, which the visitor's browser has already.

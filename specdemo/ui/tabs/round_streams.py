@@ -13,8 +13,7 @@ from typing import Any
 
 from fastapi import Response
 
-MOST = 64
-"""Runs whose rounds can be fetched: those shown last, on any page."""
+MOST = 64  # runs whose rounds can be fetched: those shown last, on any page
 
 
 class RoundStreams:
