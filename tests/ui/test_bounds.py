@@ -582,7 +582,7 @@ def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatc
         for session in ("old", "unread", "read", "listening"):
             boxes[session] = asyncio.Queue()
             page._queue.pending_event_ids_session[session] = {"id"}
-            now[0] += 1
+            now[0] += keeping.LISTENING_SECONDS + 1
         listener = asyncio.create_task(boxes["listening"].get())
         await asyncio.sleep(0)
         large = SimpleNamespace(output={"data": ["x" * (PUBLIC.unread * 2 // 5)]})

@@ -22,6 +22,7 @@ TIDY_SECONDS = 5.0
 MESSAGE_BYTES = 1_000  # that one takes beside its content, which is counted as text
 UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
+LISTENING_SECONDS = 15.0  # for which nobody need ask to be taken for one who listens
 UPLOADS_TOLD = 64  # uploads of whose progress something is kept
 CALLS_TOLD = 100  # past events of which Gradio keeps something, for a page of statistics that is not shown here
 _log = logging.getLogger(__name__)
@@ -80,25 +81,17 @@ class Sessions(StateHolder):
 
 
 class Mailbox(asyncio.Queue[Any]):
-    """Messages to one visitor.
-
-    Attributes:
-        size: bytes of those that were not fetched.
-    """
+    """Messages to one visitor; knows the bytes of those that were not fetched, and when somebody last asked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.size = 0
-        self._asked, self._asking = monotonic(), 0
+        self.size, self.asked = 0, monotonic()
 
     async def get(self) -> Any:
         """The next message, once there is one. An open page asks for it every ten seconds."""
-        self._asking += 1
-        try:
-            message, size = await super().get()
-        finally:
-            self._asking -= 1
-            self._asked = monotonic()
+        self.asked = monotonic()
+        message, size = await super().get()
+        self.asked = monotonic()
         self.size -= size
         return message
 
@@ -107,10 +100,6 @@ class Mailbox(asyncio.Queue[Any]):
         size = MESSAGE_BYTES + len(repr(getattr(message, "output", None)))
         self.size += size
         super().put_nowait((message, size))
-
-    def idle(self) -> float:
-        """Seconds since anybody asked for a message."""
-        return 0.0 if self._asking else monotonic() - self._asked
 
 
 class Mailboxes(dict[str, Mailbox]):
@@ -135,9 +124,10 @@ class Mailboxes(dict[str, Mailbox]):
 
     def abandoned(self) -> list[str]:
         """Sessions for which nobody asks any more: the old ones, and of the others those that take too much."""
-        found, size = [], sum(box.size for box in self.values())
-        for session, box in sorted(self.items(), key=lambda item: -item[1].idle()):
-            if box.idle() < UNREAD_SECONDS and (size <= self._most or not box.idle()):
+        found, size, now = [], sum(box.size for box in self.values()), monotonic()
+        for session, box in sorted(self.items(), key=lambda item: item[1].asked):
+            unread = now - box.asked
+            if unread < LISTENING_SECONDS or (unread < UNREAD_SECONDS and size <= self._most):
                 break
             found.append(session)
             size -= box.size
