@@ -46,7 +46,7 @@ def platform() -> types.ModuleType:
 
 sys.modules["spaces.zero.torch"] = platform()
 
-from tab import Page, Tab, tokens_of  # noqa: E402
+from tab import Tab, tokens_of  # noqa: E402
 
 from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import PairRequest, request_pair  # noqa: E402
@@ -110,7 +110,7 @@ def main() -> None:
     other = request_pair("builtin-target")
     *_, ended = states(race(PLAIN, PLAIN, on=other))
     found["other"] = [ended.phase, tokens_of(ended.result.value, 0), store.find(other).place]
-    with Tab(Page(url)) as tab:
+    with Tab(url) as tab:
         *_, view = tab.run(prompt=WRITING, max__tokens=16)
         found["page"] = [view["phase"], view["message"], tokens_of(tab.whole(view), 1)]
     page.close()

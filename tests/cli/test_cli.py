@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,34 +94,29 @@ def test_nothing_typed_leaves_the_settings_own_defaults() -> None:
     ("words", "said"),
     [
         ("run --gamma 99", "gamma"),
-        ("run --gamma x", "--gamma"),
         ("run --temperature nan", "temperature"),
-        ("run --strategy ../../etc", "strategy"),
         ("run --pair no/such/pair/at/all", "no/such/pair/at/all"),
         ("run --target-quantization int3", "int3"),
-        ("run --dtype complex64", "complex64"),
-        ("run --threads 0", "threads"),
         ("run --threads 99999", "threads: must be a whole number from 1 to "),
         ("run --json /no/such/folder/x.json", "cannot be written"),
         ("run --html /tmp", "cannot be written"),
         ("run  --max-new-tokens 0", "max_new_tokens"),
         ("race --lane gama=3", "gama=3"),
         ("race --lane gamma", "'gamma'"),
-        ("race --lane gamma=x", "gamma=x"),
         ("race --lane gamma=2 --lane gamma=99", "Lane 2"),
         ("race --lane adaptive_gamma=maybe", "adaptive_gamma=maybe"),
         ("sweep --gammas 0", "gammas"),
-        ("sweep --repeats 0", "repeats"),
         ("sweep --prompts-file /no/such/file.txt", "cannot be read"),
         ("sweep --gamma 3", "--gamma; see python -m specdemo sweep --help"),
         ("frobnicate", "frobnicate"),
         ("", "required"),
+        ('run ""', "it is empty"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards scripts and agents: a clear line, nothing on the output, no stack trace."""
     try:
-        code = main(words.split())
+        code = main(shlex.split(words))
     except SystemExit as stopped:  # argparse's own
         code = stopped.code
     output, errors = capsys.readouterr()
@@ -128,11 +124,6 @@ def test_bad_input_is_one_line_and_exit_code_2(words: str, said: str, capsys: py
     assert said in errors
     assert len(errors.strip().splitlines()) == 1
     assert output == ""
-
-
-def test_an_empty_prompt_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "   "]) == 2
-    assert "it is empty" in capsys.readouterr().err
 
 
 def started(*words: str, **options: Any) -> subprocess.Popen[str]:
@@ -229,6 +220,10 @@ def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.C
     tables = {way: str(tmp_path / f"{way}.csv") for way in ("tokens-csv", "rounds-csv")}
     files = [word for way, name in {**names, **tables}.items() for word in (f"--{way}", name)]
     lanes = ["--lane", "strategy=autoregressive", "--lane", "gamma=2", "--lane", "drafter=prompt_lookup,gamma=4"]
+    assert main(["race", PROMPT, "--max-new-tokens", "6", "--gamma", "4", "--json", "-"]) == 0
+    traces = Recording.from_json(capsys.readouterr().out).traces
+    assert [t.settings.strategy for t in traces] == ["autoregressive", "speculative"], "as the lanes are left out"
+    assert traces[1].settings == Settings(max_new_tokens=6, gamma=4)
     assert main(["race", PROMPT, "--max-new-tokens", "12", "--title", "Three", *lanes, *files]) == 0
     output, _ = capsys.readouterr()
     recording = Recording.load(names["json"])
@@ -240,13 +235,6 @@ def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.C
     assert Path(tables["tokens-csv"]).read_bytes().decode() == specdemo.tokens_csv(recording.traces)
     assert Path(tables["rounds-csv"]).read_bytes().decode() == specdemo.rounds_csv(recording.traces)
     assert Path(names["html"]).read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_a_race_without_lanes_is_plain_against_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["race", PROMPT, "--max-new-tokens", "6", "--gamma", "4", "--json", "-"]) == 0
-    traces = Recording.from_json(capsys.readouterr().out).traces
-    assert [t.settings.strategy for t in traces] == ["autoregressive", "speculative"]
-    assert traces[1].settings == Settings(max_new_tokens=6, gamma=4)
 
 
 def test_advise_prints_advice_and_lines_and_writes_its_report(

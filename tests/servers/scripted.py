@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -71,7 +72,8 @@ class Exchange(BaseHTTPRequestHandler):
     def cut(self) -> None:
         """Break the connection off."""
         self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # the client left first
+            self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class ScriptedServer:

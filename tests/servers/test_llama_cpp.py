@@ -312,6 +312,27 @@ def test_a_server_is_advised_on_as_it_was_started(served: ServerPair) -> None:
         specdemo.advise(served, [PROMPT], methods=["model"])
 
 
+@pytest.mark.parametrize("chat", [False, True])
+def test_by_openais_api_alone_it_is_any_server(
+    pair: ModelPair, served: ServerPair, chat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards servers that nobody here knows, by one that is not ours: text and times, and no more."""
+    monkeypatch.setattr(table, "ENGINES", table.ENGINES[-1:])
+    settings = replace(PLAIN, chat=chat, max_new_tokens=16)
+    trace, own = specdemo.run(served, PROMPT, settings), specdemo.run(pair, PROMPT, here(settings))
+    assert (trace.server.engine, trace.server.level) == ("OpenAI's API", "speed")
+    assert trace.text == own.text
+    assert trace.rounds[-1].stop == own.rounds[-1].stop
+    assert compare(own, trace).outcome == "identical"
+    assert (trace.server.completion_tokens, trace.server.prompt_tokens) == (len(own.output), len(own.prompt_ids))
+    figures = trace.metrics()
+    assert 0 < figures.ttft < figures.seconds
+    assert figures.emitted == len(own.output) - 1
+    assert 0 < trace.server.network_seconds < 1
+    with pytest.raises(ServerError, match="HTTP 4"):
+        specdemo.run(served, "word " * 2000, settings)
+
+
 # --- what goes wrong --------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,10 @@ REMOTE = Settings(engine="server", max_new_tokens=24)
 PLAIN = replace(REMOTE, strategy="autoregressive")
 
 
+SILENT = {"hang": 0.5, "comments": 0.5}
+"""Seconds to wait for a server that says nothing any more."""
+
+
 def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
     return ServerPair(None, fake.url, fake.model, own_hardware=True, **options)
 
@@ -171,7 +175,7 @@ def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None
 def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=0) as fake:
         with pytest.raises(ServerError, match=message) as caught:
-            run_on(fake, timeout=0.5)
+            run_on(fake, timeout=SILENT.get(fault, 60))
         assert len(fake.requests) == 1  # no silent retry: the clock runs
     check_clean(caught.value)
     assert not readers()
@@ -199,7 +203,7 @@ def test_what_arrived_before_a_failure_is_kept_and_marked(
 ) -> None:
     monkeypatch.setattr("specdemo.servers.connection.MOST_BYTES", 2**16)
     with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
-        trace = run_on(fake, timeout=0.5)
+        trace = run_on(fake, timeout=SILENT.get(fault, 60))
         whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids
     assert message in trace.server.incomplete
     assert not trace.complete

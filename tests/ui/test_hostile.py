@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import JSON, Wire
+from tab import JSON, Tab
 
 from specdemo.models.source import ASSETS
 from specdemo.runs.store import PairStore
@@ -127,9 +127,9 @@ def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
 
 
 @pytest.fixture
-def wire(url: str, store: PairStore, queues: JobQueue) -> Iterator[Wire]:
+def wire(url: str, store: PairStore, queues: JobQueue) -> Iterator[Tab]:
     """A stranger; afterwards nobody is in line and the models' thread is free."""
-    stranger = Wire(url)
+    stranger = Tab(url)
     yield stranger
     stranger.close()
     deadline = time.monotonic() + 5
@@ -149,9 +149,9 @@ def check(said: str, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize(("button", "changed", "expected"), PAGE)
-def test_values_that_no_page_sends(wire: Wire, button: str, changed: dict[str, Any], expected: str | None) -> None:
+def test_values_that_no_page_sends(wire: Tab, button: str, changed: dict[str, Any], expected: str | None) -> None:
     """By way of the page's own events, past all that its scripts would have checked."""
-    event = wire.job(button)
+    event = wire.event(button)
     short = {"max__tokens": 4} if button == "run" and "max__tokens" not in changed else {}
     messages = list(wire.send(event, wire.values(event, **short, **changed)))
     assert messages[-1]["msg"] in ("process_completed", "refused")
@@ -173,7 +173,7 @@ def test_values_that_no_page_sends(wire: Wire, button: str, changed: dict[str, A
         ({"temperature": "hot"}, "Temperature: must be a number"),
     ],
 )
-def test_what_is_older_than_the_choices_is_no_error(wire: Wire, changed: dict[str, Any], said: str) -> None:
+def test_what_is_older_than_the_choices_is_no_error(wire: Tab, changed: dict[str, Any], said: str) -> None:
     """Guards what is on its way while another pair changes a lane's choices: Gradio would answer with an error."""
     (event,) = wire.events("panel-look", "click")
     ended = wire.last(event, wire.values(event, **changed))
@@ -182,7 +182,7 @@ def test_what_is_older_than_the_choices_is_no_error(wire: Wire, changed: dict[st
 
 
 @pytest.mark.parametrize(("endpoint", "data", "expected"), API)
-def test_calls_that_mean_harm(wire: Wire, endpoint: str, data: Any, expected: str | None) -> None:
+def test_calls_that_mean_harm(wire: Tab, endpoint: str, data: Any, expected: str | None) -> None:
     """By way of the public API."""
     ended, said = wire.call(endpoint, data)
     if expected is None:
@@ -205,9 +205,9 @@ def test_calls_that_mean_harm(wire: Wire, endpoint: str, data: Any, expected: st
         ("nope", {}, "no endpoint of this name"),
     ],
 )
-def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body: Any, expected: str) -> None:
+def test_calls_by_name_that_lack_or_invent_names(wire: Tab, endpoint: str, body: Any, expected: str) -> None:
     """The way of curl: what is missing or unknown is told, and is no failure of the server."""
-    answer = wire.http.post(f"{wire.url}/gradio_api/call/v2/{endpoint}", json=body)
+    answer = wire.http.post(f"{wire.api}/call/v2/{endpoint}", json=body)
     assert answer.status_code in (404, 422)
     check(answer.text, expected)
 
@@ -230,27 +230,27 @@ def test_calls_by_name_that_lack_or_invent_names(wire: Wire, endpoint: str, body
         ("run/" + "x" * 1500, {"data": []}),
     ],
 )
-def test_no_answer_repeats_what_was_sent(wire: Wire, path: str, body: Any) -> None:
+def test_no_answer_repeats_what_was_sent(wire: Tab, path: str, body: Any) -> None:
     """At most 200 characters of it, whoever finds it wrong: the server, Gradio, or the endpoint."""
-    answer = wire.http.post(f"{wire.url}/gradio_api/{path}", content=json.dumps(body), headers=JSON)
+    answer = wire.http.post(f"{wire.api}/{path}", content=json.dumps(body), headers=JSON)
     said = answer.text
     if "event_id" in said:
-        *_, said = wire.http.get(f"{wire.url}/gradio_api/{path}/{answer.json()['event_id']}").text.splitlines()
+        *_, said = wire.http.get(f"{wire.api}/{path}/{answer.json()['event_id']}").text.splitlines()
     assert "x" * 201 not in said
     assert said.count("0") <= 200
     check(said, "")
 
 
-def test_requests_too_large_are_refused_where_they_come_in(wire: Wire) -> None:
+def test_requests_too_large_are_refused_where_they_come_in(wire: Tab) -> None:
     """By the app as it is launched, with the bounds of a public page."""
     for body in (b" " * (PUBLIC.body + 1), json.dumps({"data": ["x", [{}] * 3000]}).encode()):
-        answer = wire.http.post(f"{wire.url}/gradio_api/call/race", content=body, headers=JSON)
+        answer = wire.http.post(f"{wire.api}/call/race", content=body, headers=JSON)
         assert answer.status_code == 413
         check(answer.text, "This request")
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), FILES, ids=[f[0] for f in FILES])
-def test_files_that_are_no_recordings(wire: Wire, name: str, content: Any, expected: str | None) -> None:
+def test_files_that_are_no_recordings(wire: Tab, name: str, content: Any, expected: str | None) -> None:
     """An opened file is data: read whole or refused in a sentence, and never kept."""
     text = content if isinstance(content, str | bytes) else json.dumps(content)
     path = upload(wire, text.encode() if isinstance(text, str) else text)
@@ -266,7 +266,7 @@ def test_files_that_are_no_recordings(wire: Wire, name: str, content: Any, expec
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "../../../etc/passwd", "assets/pairs.toml", "C:\\boot.ini", "\x00"]
 )
-def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Wire, path: str) -> None:
+def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Tab, path: str) -> None:
     """A visitor's file is named by the server, not by the visitor."""
     there = Path("/etc/passwd").exists()
     (event,) = wire.events("open-recording", "upload")
@@ -277,9 +277,9 @@ def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Wire, 
     assert (ASSETS / "pairs.toml").exists()
 
 
-def test_a_file_too_large_is_refused_while_it_comes(wire: Wire) -> None:
+def test_a_file_too_large_is_refused_while_it_comes(wire: Tab) -> None:
     """Before it fills the disk."""
-    big = wire.http.post(f"{wire.url}/gradio_api/upload", files={"files": ("x.json", b" " * (PUBLIC.upload + 1))})
+    big = wire.http.post(f"{wire.api}/upload", files={"files": ("x.json", b" " * (PUBLIC.upload + 1))})
     assert big.status_code == 413
     check(big.text, "exceed")
 
@@ -300,9 +300,9 @@ def test_a_file_too_large_is_refused_while_it_comes(wire: Wire) -> None:
         "stream/x/1/1/a.m3u8",
     ],
 )
-def test_addresses_that_lead_nowhere(wire: Wire, path: str) -> None:
+def test_addresses_that_lead_nowhere(wire: Tab, path: str) -> None:
     """Neither the host's files nor its network."""
-    answer = wire.http.get(f"{wire.url}/gradio_api/{path}")
+    answer = wire.http.get(f"{wire.api}/{path}")
     assert answer.status_code in (400, 403, 404, 405, 422), answer.text[:500]
     check(answer.text, "")
     assert "root:" not in answer.text
@@ -312,7 +312,7 @@ def test_addresses_that_lead_nowhere(wire: Wire, path: str) -> None:
     ("event", "data"),
     [(99_999, []), (-1, []), ("x", []), (0, "text"), (0, {"a": 1}), (None, None), ("\ud800", [])],
 )
-def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
+def test_events_that_there_are_not(wire: Tab, event: Any, data: Any) -> None:
     """A sentence, whatever the number."""
     ended = wire.last(event, data)
     assert not ended.get("success")
@@ -321,7 +321,7 @@ def test_events_that_there_are_not(wire: Wire, event: Any, data: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", None, [], True])
-def test_whatever_reads_a_choice_tells_what_is_none(wire: Wire, value: object) -> None:
+def test_whatever_reads_a_choice_tells_what_is_none(wire: Tab, value: object) -> None:
     """Guards against an answer without a word, or none at all where half a character cannot be sent back."""
     reads = wire.named["pair"]
     both = (*wire.events("pair", "input"), *wire.events("pair", "change"))
@@ -335,7 +335,7 @@ def test_whatever_reads_a_choice_tells_what_is_none(wire: Wire, value: object) -
         check(json.dumps(ended), "not in the list" if value == "\ud800" else UNREADABLE)
 
 
-def test_what_nobody_foresaw_stays_in_the_log(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_foresaw_stays_in_the_log(wire: Tab, caplog: pytest.LogCaptureFixture) -> None:
     """The stranger gets a sentence, the host the trace."""
     check(json.dumps(wire.last(99_999, [])), "not one that the page sends")
     assert [record for record in caplog.records if record.exc_info and record.name == "specdemo.ui.api.guarded"]
@@ -343,7 +343,7 @@ def test_what_nobody_foresaw_stays_in_the_log(wire: Wire, caplog: pytest.LogCapt
 
 def test_no_visitor_hears_of_another(url: str) -> None:
     """Another session's stream has nothing of this one's run, and another's recording cannot be saved."""
-    mine, other = Wire(url), Wire(url)
+    mine, other = Tab(url), Tab(url)
     secret = "The secret word is marzipan."
     event = mine.job("run")
     heard: list[str] = []
@@ -361,22 +361,20 @@ def test_no_visitor_hears_of_another(url: str) -> None:
     other.close()
 
 
-def sent(wire: Wire) -> tuple[dict[str, Any], list[Any]]:
-    event = wire.job("run")
+def sent(wire: Tab) -> tuple[dict[str, Any], list[Any]]:
+    event = wire.event("run")
     return event, wire.values(event, prompt="Once upon a time", max__tokens=8)
 
 
-def upload(wire: Wire, content: bytes) -> str:
-    answer = wire.http.post(
-        f"{wire.url}/gradio_api/upload", files={"files": ("x.json", content, "application/json")}
-    )
+def upload(wire: Tab, content: bytes) -> str:
+    answer = wire.http.post(f"{wire.api}/upload", files={"files": ("x.json", content, "application/json")})
     assert answer.status_code == 200, answer.text
     return answer.json()[0]
 
 
-def test_what_each_endpoint_takes_is_told_as_it_is(wire: Wire) -> None:
+def test_what_each_endpoint_takes_is_told_as_it_is(wire: Tab) -> None:
     """The sentence for wrong names is written by hand; the endpoints are not."""
-    named = wire.http.get(f"{wire.url}/gradio_api/info").json()["named_endpoints"]
+    named = wire.http.get(f"{wire.api}/info").json()["named_endpoints"]
     assert {f"/{name}" for name in TAKEN} == set(named)
     for name, told in TAKEN.items():
         assert all(p["parameter_name"] in told for p in named[f"/{name}"]["parameters"])

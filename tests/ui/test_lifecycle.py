@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 import torch
-from tab import Page, Tab, under_way
+from tab import Tab, under_way
 
 from specdemo.decoding.assisted import AssistedObserver
 from specdemo.decoding.engines.eager import EagerRunner
@@ -71,13 +71,14 @@ class App:
 
     Attributes:
         rounds: finished so far, by lanes of ours, or by transformers' own where ``theirs`` is set.
-        known: how many they were when the server knew that a run shall end.
+        session: whose run is to be ended.
+        known: how many rounds there were when the server knew of it.
         fault: is raised at the next forward of any runner, or where the next round of transformers' ends.
         made: caches of lanes, and watched generations, that are alive.
     """
 
     def __init__(self) -> None:
-        self.rounds, self.theirs, self.known = 0, False, 0
+        self.rounds, self.theirs, self.session, self.known = 0, False, "", 0
         self.fault: type[BaseException] | None = None
         self.made: WeakSet[Any] = WeakSet()
         self.store = PairStore()
@@ -87,18 +88,18 @@ class App:
         demo = build(self.store)
         _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
         self._open.callback(demo.close)
-        self.page = Page(url)
+        self.url = url
         self._open.enter_context(self.store.using(request_pair("builtin"))).future.result()
         for kind, method, before, after in (
-            (EagerRunner, "__init__", None, self.made.add),
-            (AssistedObserver, "__init__", None, self.made.add),
-            (Race, "__next__", None, lambda _: self._count(theirs=False)),
-            (EagerRunner, "forward", self._crash, None),
-            (AssistedObserver, "put", self._crash, lambda _: self._count(theirs=True)),
-            (StopSignals, "stop", None, self._note),
-            (StopSignals, "forget", None, self._note),
+            (EagerRunner, "__init__", nothing, lambda runner, *_: self.made.add(runner)),
+            (AssistedObserver, "__init__", nothing, lambda observer, *_: self.made.add(observer)),
+            (Race, "__next__", nothing, lambda *_: self._count(theirs=False)),
+            (EagerRunner, "forward", self._crash, nothing),
+            (AssistedObserver, "put", self._crash, lambda *_: self._count(theirs=True)),
+            (StopSignals, "stop", nothing, self._note),
+            (StopSignals, "forget", nothing, self._note),
         ):
-            found = observed(getattr(kind, method), before or (lambda _: None), after or (lambda _: None))
+            found = observed(getattr(kind, method), before, after)
             self._open.enter_context(patch.object(kind, method, found))
         return self
 
@@ -108,25 +109,30 @@ class App:
     def _count(self, *, theirs: bool) -> None:
         self.rounds += theirs is self.theirs
 
-    def _note(self, _: object) -> None:
-        self.known = self.known or self.rounds
+    def _note(self, _: object, session: str) -> None:
+        if session == self.session:
+            self.known = self.known or self.rounds
 
-    def _crash(self, _: object) -> None:
+    def _crash(self, *_: object) -> None:
         fault, self.fault = self.fault, None
         if fault is not None:
-            self._note(None)
+            self.known = self.rounds
             raise fault("raised by the test")
 
 
-def observed(
-    method: Callable[..., Any], before: Callable[[Any], object], after: Callable[[Any], object]
-) -> Callable[..., Any]:
-    """The method, with what is called with its object before it and once it returned."""
+def nothing(*_: object) -> None:
+    """Done."""
 
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        before(self)
-        result = method(self, *arguments, **options)
-        after(self)
+
+def observed(
+    method: Callable[..., Any], before: Callable[..., object], after: Callable[..., object]
+) -> Callable[..., Any]:
+    """The method, with what is called with its arguments before it and once it returned."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        before(*arguments)
+        result = method(*arguments, **options)
+        after(*arguments)
         return result
 
     return call
@@ -163,7 +169,8 @@ def test_a_killed_run_frees_its_lane_within_a_round(
 ) -> None:
     """By Stop, a closed tab and crashes; two of the faults are no ``Exception``, which would end the server."""
     app.theirs, app.known, before = lane is not OWN, 0, app.rounds
-    with Tab(app.page) as tab:
+    with Tab(app.url) as tab:
+        app.session = tab.session
         updates = tab.run(prompt=PROMPT, **lane, max__tokens=400, ignore__eos=True)
         assert until(lambda: app.rounds >= before + at), "the round to be killed in was not reached"
         if way == "stop":
@@ -188,7 +195,7 @@ def test_the_app_goes_on_after_crashes(app: App) -> None:
     """And no run leaves a thread behind."""
     threads = []
     for _ in range(4):
-        with Tab(app.page) as tab:
+        with Tab(app.url) as tab:
             *_, last = tab.run(prompt=PROMPT, max__tokens=16, ignore__eos=True)
         assert (last["phase"], last["verdict"]["kind"]) == ("done", "identical")
         threads.append(threading.active_count())
@@ -317,7 +324,7 @@ def test_the_app_ends_cleanly_in_the_middle_of_a_run(number: signal.Signals) -> 
     """Ctrl-C, and the signal by which Spaces and containers stop a program; a long run must not hold it up."""
     app, url = started()
     try:
-        with Tab(Page(url)) as tab:
+        with Tab(url) as tab:
             for view in tab.run(prompt=PROMPT, max__tokens=1000, ignore__eos=True):
                 if under_way(view):
                     break

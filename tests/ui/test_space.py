@@ -20,8 +20,7 @@ import httpx
 import pytest
 import yaml
 from huggingface_hub import SpaceHardware
-from tab import Page, Tab, tokens_of
-from wire import Wire
+from tab import Tab, tokens_of
 
 import specdemo
 from specdemo.cli.main import main
@@ -254,7 +253,7 @@ def wait_for(url: str, app: subprocess.Popen, log: Path) -> str:
 def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:
     """The whole way with the Space's variables, a clean environment and the folder as the only source."""
     url, log = space
-    with Tab(Page(url)) as tab:
+    with Tab(url) as tab:
         *_, view = tab.run(prompt=PROMPT, max__tokens=24, ignore__eos=True, lane2__gamma=4)
         view = tab.whole(view)
     expected = specdemo.run(specdemo.load_pair(), PROMPT, specdemo.Settings(max_new_tokens=24, gamma=4))
@@ -265,7 +264,7 @@ def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) 
 
 def test_a_space_is_public(space: tuple[str, Path]) -> None:
     """Guards against strangers who make a Space download what they like."""
-    config = Page(space[0]).config
+    config = httpx.get(f"{space[0]}/config", timeout=30).json()
     [pairs] = [c["props"]["choices"] for c in config["components"] if c["props"].get("elem_id") == "pair"]
     assert len(pairs) > 5
     assert not [label for label, _ in pairs if "own models" in label]
@@ -274,9 +273,9 @@ def test_a_space_is_public(space: tuple[str, Path]) -> None:
 def test_the_token_is_never_shown(space: tuple[str, Path]) -> None:
     """Guards HF_TOKEN: in the page, in a refused pair's message, in the log."""
     url, log = space
-    wire = Wire(url)
-    look = wire.event("dtype", "change")
-    shown = list(wire.send(look, wire.values(look, pair="llama3")))  # gated, and the hub cannot be reached
+    tab = Tab(url)
+    look = tab.event("dtype", "change")
+    shown = list(tab.send(look, tab.values(look, pair="llama3")))  # gated, and the hub cannot be reached
     card = json.dumps(shown, ensure_ascii=False)
     assert "hub cannot be reached" in card
     for name in ("", "/config", "/gradio_api/info"):
