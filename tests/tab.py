@@ -1,4 +1,4 @@
-"""A visitor of the running app without a browser: the same requests as a page, ways to leave, and other requests."""
+"""A visitor of the running app without a browser: the same requests as a page, and as a page would never send."""
 
 from __future__ import annotations
 

@@ -33,7 +33,6 @@ def reported(name: str | Path, action: str) -> Iterator[None]:
 
 
 def add_exports(parser: argparse.ArgumentParser, exports: Exports) -> None:
-    """An option for each file."""
     for name, (meaning, _) in exports.items():
         parser.add_argument(f"--{name}", metavar="FILE", help=meaning)
 

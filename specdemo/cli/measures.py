@@ -37,14 +37,12 @@ Stream = Callable[[Any, list[str], list[str], Settings], Iterator[Any]]
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    """Options of ``sweep``."""
     parser.add_argument("--gammas", type=int, nargs="+", default=list(GAMMAS), metavar="γ", help="Default: 2 to 8")
     parser.add_argument("--repeats", type=int, default=1, help="times each run is made. Default: 1")
     _add_common(parser, "the page's first example", ("strategy", "gamma", "adaptive_gamma"), run_sweep)
 
 
 def add_advise(parser: argparse.ArgumentParser) -> None:
-    """Options of ``advise``."""
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds. Default: 120")
     known = f"of {', '.join(DRAFTERS)}. Default: all that the pair allows"
     parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help=known)
@@ -65,7 +63,6 @@ def _add_common(
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    """Measure every γ."""
     _measure(
         args,
         examples()[:1],
@@ -75,7 +72,6 @@ def run_sweep(args: argparse.Namespace) -> None:
 
 
 def run_advise(args: argparse.Namespace) -> None:
-    """Measure every method."""
     _measure(
         args,
         examples(),
@@ -128,7 +124,6 @@ def _followed(runs: Iterator[Any], errors: Console) -> tuple[Any, KeyboardInterr
 
 
 def _prompts(args: argparse.Namespace, default: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """The prompts and their kinds."""
     found = [(read_input(prompt), "") for prompt in args.prompts]
     if args.prompts_file:
         with reported(args.prompts_file, "read"):

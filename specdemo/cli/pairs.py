@@ -31,13 +31,11 @@ FILES: Exports = {
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:
-    """Options of ``pairs``."""
     add_exports(parser, FILES)
     parser.set_defaults(run=list_pairs)
 
 
 def list_pairs(args: argparse.Namespace) -> None:
-    """Show the catalogue."""
     outputs = Outputs(args, FILES)
     outputs.write([asdict(entry) for entry in catalog().values()])
     if args.json != "-":

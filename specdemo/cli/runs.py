@@ -36,13 +36,11 @@ UPDATE_SECONDS = 0.15
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Options of ``run``."""
     _add_common(parser)
     parser.set_defaults(run=run_one)
 
 
 def add_race(parser: argparse.ArgumentParser) -> None:
-    """Options of ``race``."""
     _add_common(parser)
     parser.add_argument(
         "--lane",

@@ -19,7 +19,6 @@ LARGEST = 10_000_000  # bytes; git pushes larger files to the hub only through l
 
 
 def add_space(parser: argparse.ArgumentParser) -> None:
-    """Options of ``space``."""
     parser.add_argument("folder", metavar="FOLDER", help="a folder that is empty or not there yet")
     parser.set_defaults(run=write_space)
 
@@ -58,7 +57,6 @@ def space_files(root: Path) -> list[Path]:
 
 
 def _leftover(path: Path) -> bool:
-    """Whether this is a cache or a hidden file."""
     return any(part.startswith((".", "__pycache__")) for part in path.parts)
 
 

@@ -88,7 +88,6 @@ def lane_panels(titles: Sequence[str], lanes: Sequence[Sequence[Round]], marked:
 
 
 def figures_table(traces: Sequence[Trace]) -> Table:
-    """All figures of all lanes."""
     titles = [header["title"] for header in trace_headers(traces)]
     return rows_table(["", *titles], [[row["label"], *row["values"]] for row in figure_rows(traces)])
 
@@ -104,7 +103,6 @@ def server_lines(traces: Sequence[Trace]) -> list[str]:
 
 
 def rows_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A plain table of texts."""
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for row in rows:
         table.add_row(*(Text(shown(str(cell))) for cell in row))

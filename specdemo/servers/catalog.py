@@ -175,7 +175,6 @@ def _from_environment() -> Iterator[tuple[str, Any]]:
 
 
 def _entry(name: str, table: Any) -> ServerEntry:
-    """The server that a table describes."""
     try:
         if not isinstance(table, dict):
             raise ServerError("it is no [[server]] table.")

@@ -100,7 +100,6 @@ class ServerPair:
         return not self.own_hardware and _is_here(urlsplit(self.url_of(strategy)).hostname or "")
 
     def model_of(self, strategy: str) -> str:
-        """The model's name for a strategy."""
         return (self.speculative_model if strategy != "autoregressive" else None) or self.model
 
 

@@ -89,7 +89,6 @@ class Response:
 
     @property
     def received(self) -> int:
-        """How many tokens came with their ids."""
         return sum(len(chunk.ids or ()) for chunk in self.chunks)
 
     @property

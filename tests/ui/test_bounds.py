@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -383,41 +382,36 @@ def test_heads_that_do_not_end_and_connections_without_number_are_ended(monkeypa
 
     async def play() -> None:
         config = uvicorn.Config(app_of(slow), port=0, log_level="warning")
+        config.load()
+        config.http_protocol_class = BoundedConnection
         server = uvicorn.Server(config)
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            running = asyncio.create_task(server.serve([listening]))
-            while not server.started:
-                await asyncio.sleep(0.01)
-            port = listening.getsockname()[1]
+        running = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
 
-            async def opened(text: str, local: str = "127.0.0.1") -> tuple[asyncio.StreamReader, Any]:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(local, 0))
-                writer.write(text.encode())
-                return reader, writer
+        async def opened(text: str, local: str = "127.0.0.1") -> tuple[asyncio.StreamReader, Any]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(local, 0))
+            writer.write(text.encode())
+            return reader, writer
 
-            before = await opened("")  # as by the launch itself
-            await asyncio.sleep(0.1)
-            config.http_protocol_class = BoundedConnection
-            get = "GET {} HTTP/1.1\r\nHost: localhost\r\n"
-            silent, half = await opened(""), await opened(get.format("/"))
-            again = await opened(get.format("/") + "\r\n")
-            assert b"200 OK" in await again[0].readuntil(b"{}")
-            again[1].write(b"GET /half")
-            whole = await opened(get.format("/slow") + "\r\n")
-            assert b"200 OK" in await whole[0].readuntil(b"{}")
-            for reader, _ in (silent, half, again):
-                await ended(reader)
-            whole[1].close()
-            many = [await opened(get.format("/slow") + "\r\n") for _ in range(6)]
-            one_more = await opened(get.format("/") + "\r\n")
-            await ended(one_more[0])
-            other = await opened(get.format("/") + "\r\n", "127.0.0.2")
-            assert b"200 OK" in await other[0].readuntil(b"{}")
-            for _, writer in (before, *many, other):
-                writer.close()
-            server.should_exit = True
-            await running
+        get = "GET {} HTTP/1.1\r\nHost: localhost\r\n"
+        silent, half = await opened(""), await opened(get.format("/"))
+        again, whole = await opened(get.format("/") + "\r\n"), await opened(get.format("/slow") + "\r\n")
+        assert b"200 OK" in await again[0].readuntil(b"{}")
+        again[1].write(b"GET /half")
+        assert b"200 OK" in await whole[0].readuntil(b"{}"), "an answer may take its time"
+        for reader, _ in (silent, half, again):
+            await ended(reader)
+        whole[1].close()
+        many = [await opened(get.format("/slow") + "\r\n") for _ in range(6)]
+        await ended((await opened(get.format("/") + "\r\n"))[0])
+        other = await opened(get.format("/") + "\r\n", "127.0.0.2")
+        assert b"200 OK" in await other[0].readuntil(b"{}")
+        for _, writer in (*many, other):
+            writer.close()
+        server.should_exit = True
+        await running
 
     asyncio.run(asyncio.wait_for(play(), 30))
 

@@ -23,7 +23,6 @@ class Ollama(Engine):
 
     @classmethod
     def recognized(cls, pages: ServerPages) -> bool:
-        """Others have this owner too."""
         if pages.owner == cls.owner:
             match pages.json("/api/version"):
                 case {"version": str()}:

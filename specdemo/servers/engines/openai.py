@@ -88,7 +88,6 @@ class LMStudio(OpenAI):
 
     @classmethod
     def recognized(cls, pages: ServerPages) -> bool:
-        """Others have this owner too."""
         if pages.owner == cls.owner:
             match pages.json("/api/v0/models"):
                 case {"data": [{"compatibility_type": _}, *_]}:

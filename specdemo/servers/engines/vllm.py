@@ -83,7 +83,6 @@ class _Record(BaseModel, strict=True):
     per_step_accepted: list[NonNegativeInt] | None = None
 
     def counts(self) -> Counts | None:
-        """Its totals, if there are any."""
         steps, drafted, accepted = self.num_spec_steps, self.num_draft_tokens, self.num_accepted_draft_tokens
         if steps is None or drafted is None or accepted is None:
             return None

@@ -54,7 +54,6 @@ def is_proxy(address: str) -> bool:
 
 
 def peer_of(scope: Scope) -> str:
-    """The address that a request came from."""
     return (scope.get("client") or ("", 0))[0]
 
 
@@ -81,7 +80,6 @@ class Addresses:
         self._app, self._hosts = app, None if hosts is None else {"localhost", *hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As any ASGI application."""
         if scope["type"] == "http":
             if not all(self._is_own(value) for name, value in scope["headers"] if name == b"host"):
                 await JSONResponse({"detail": NOT_HERE}, 421)(scope, receive, send)

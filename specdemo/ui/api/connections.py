@@ -33,7 +33,6 @@ class BoundedConnection(_Protocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As the server's."""
         if self._watch is not None:
             self._watch.cancel()
         super().connection_lost(exc)

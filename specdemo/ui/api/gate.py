@@ -107,7 +107,6 @@ class Gate:
         self._since, self._bytes = monotonic(), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As any ASGI application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -83,7 +83,6 @@ def _parse_measured(prompts: Any, settings: Any, pair: Any) -> tuple[list[str], 
 
 
 def _parse_texts(field: str, given: Any) -> tuple[str, ...] | None:
-    """A list of texts, or None for none."""
     if not given:
         return None
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
@@ -136,6 +135,5 @@ def _on_pair(pair: Any, lanes: list[Settings]) -> list[LaneRequest]:
 
 
 def _kind(value: Any) -> str:
-    """How JSON calls it."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

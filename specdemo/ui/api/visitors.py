@@ -96,7 +96,6 @@ class Mailbox(asyncio.Queue[Any]):
         return message
 
     def put_nowait(self, message: Any) -> None:
-        """One more, which need not wait."""
         size = MESSAGE_BYTES + len(repr(getattr(message, "output", None)))
         self.size += size
         super().put_nowait((message, size))
@@ -154,7 +153,6 @@ class Visitors:
         page.extra_startup_events.append(self._start)
 
     def forget(self, session: str) -> None:
-        """The visitor left."""
         for kept in (*self._kept, self._sessions):
             kept.forget(session)
 

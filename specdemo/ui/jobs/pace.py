@@ -22,7 +22,6 @@ class Paces:
         self._lock = Lock()
 
     def learn(self, pair: str, seconds: float, *, drafted: bool) -> None:
-        """Remember the seconds that one token took."""
         with self._lock:
             self._paces[pair, drafted] = seconds
             self._paces.move_to_end((pair, drafted))

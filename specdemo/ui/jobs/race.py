@@ -126,7 +126,6 @@ def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
 
 
 def _ended(traces: Sequence[Trace], stop: Event) -> tuple[str, str]:
-    """Phase and message."""
     if all(t.complete for t in traces):
         return "done", ""
     if any(t.server and t.server.incomplete for t in traces) and not stop.is_set():

@@ -75,7 +75,6 @@ class SessionRecordings:
         return self.get(session)
 
     def has(self, session: str) -> bool:
-        """Whether they have a current one."""
         return session in self._current
 
     def get(self, session: str) -> Recording | None:
