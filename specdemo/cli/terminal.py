@@ -14,6 +14,7 @@ from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import trace_headers
+from specdemo.view.server_lanes import complete_header
 
 STYLES = {
     "target": "",
@@ -97,6 +98,7 @@ def server_lines(traces: Sequence[Trace]) -> list[str]:
     lines = []
     for number, (trace, header) in enumerate(zip(traces, trace_headers(traces), strict=True), start=1):
         if trace.server is not None:
+            complete_header(header, trace, trace.server)
             facts = " ".join((f"{header['server']['line']}.", *header["server"]["notes"]))
             lines.append(f"Lane {number}, {trace.server.model} on {trace.server.name}: {facts}")
     return lines

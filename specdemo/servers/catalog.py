@@ -180,7 +180,7 @@ def _entry(name: str, table: Any) -> ServerEntry:
             raise ServerError("it is no [[server]] table.")
         if "api_key" in table:
             raise ServerError(
-                "keep keys, such as its api_key, out of files: write api_key_env with the name of the environment "
+                "it holds an api_key; keep keys out of files: write api_key_env with the name of the environment "
                 "variable that holds it."
             )
         known = (*OTHER_FIELDS, *PAIR_FIELDS)

@@ -345,7 +345,7 @@ def test_no_visitor_hears_of_another(url: str) -> None:
     """Another session's stream has nothing of this one's run, and another's recording cannot be saved."""
     mine, other = Tab(url), Tab(url)
     secret = "The secret word is marzipan."
-    event = mine.job("run")
+    event = mine.event("run")
     heard: list[str] = []
     stream = threading.Thread(target=lambda: heard.extend(json.dumps(m) for m in other.send(*sent(other))))
     stream.start()

@@ -168,9 +168,8 @@ def test_a_killed_run_frees_its_lane_within_a_round(
     app: App, way: str | type[BaseException], lane: dict[str, Any], at: int
 ) -> None:
     """By Stop, a closed tab and crashes; two of the faults are no ``Exception``, which would end the server."""
-    app.theirs, app.known, before = lane is not OWN, 0, app.rounds
     with Tab(app.url) as tab:
-        app.session = tab.session
+        app.session, app.theirs, app.known, before = tab.session, lane is not OWN, 0, app.rounds
         updates = tab.run(prompt=PROMPT, **lane, max__tokens=400, ignore__eos=True)
         assert until(lambda: app.rounds >= before + at), "the round to be killed in was not reached"
         if way == "stop":
