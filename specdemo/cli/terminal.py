@@ -13,8 +13,7 @@ from rich.text import Text
 from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
 from specdemo.view.figures import figure_rows
-from specdemo.view.lane_headers import trace_headers
-from specdemo.view.server_lanes import complete_header
+from specdemo.view.lane_headers import complete_header, trace_headers
 
 STYLES = {
     "target": "",
