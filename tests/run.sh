@@ -38,6 +38,9 @@ export OMP_NUM_THREADS=1
 
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-"$python" -m mypy
+"$python" -m mypy &
+types=$!
 # Files run side by side; each is a process of its own, so that one app and one browser serve its tests.
-"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"
+"$python" -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@" || failed=$?
+wait "$types"
+exit "${failed:-0}"

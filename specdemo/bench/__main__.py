@@ -7,7 +7,7 @@ does not count. Speed-ups are of decoding, without prefills; ratios over transfo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean, median
@@ -126,18 +126,29 @@ def _domain(pair: ModelPair, name: str, texts: Sequence[str], args: Args) -> dic
 def _figures(found: list[Sample], plain: list[Sample], settings: Settings) -> dict[str, Any]:
     sums = totals([r for sample in found for r in counts_of(sample.own.rounds)], settings.gamma)
     metrics = [sample.own.metrics(baseline.own) for sample, baseline in zip(found, plain, strict=True)]
-    costs = {name: [getattr(m, name) for m in metrics] for name in ("draft_cost", "verify_cost")}
-    known = {name: [cost for cost in some if cost is not None] for name, some in costs.items()}
     return {
         "gamma": settings.gamma,
         "tree_nodes": settings.tree_nodes,
         "speedup": compared(plain, found),
         "mean_acceptance_length": sums.mean_acceptance_length,
         "per_position": sums.per_position,
-        **{name: median(some) if some else None for name, some in known.items()},
+        "draft_cost": _median(m.draft_cost for m in metrics),
+        "verify_cost": _median(m.verify_cost for m in metrics),
     }
 
 
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+MEDIANS = {
+    "all domains": "{method}",
+    "speed-up": "{speedup:.2f}×",
+    "c": "{draft_cost:.2f}",
+    "v": "{verify_cost:.2f}",
+}
 OVER = {"domain": "{domain}", "prompts": "{prompts}", "looping": "{looping}", "tokens": "{tokens:.0f}"}
 
 
@@ -153,9 +164,8 @@ def table(found: Results) -> str:
             f"{spread(f'{of}[speedup]')}, γ {{{of}[gamma]}}{size}, τ {{{of}[mean_acceptance_length]:.2f}}"
         )
     medians = [
-        f"{method}: {median(row['speedup']['median'] for row in rows):.2f}× in the median of the domains, "
-        f"c {median(row['draft_cost'] or 0 for row in rows):.2f}, "
-        + ", ".join(f"v({row['gamma']}) {row['verify_cost'] or 0:.2f}" for row in rows)
+        {"method": method, "speedup": median(row["speedup"]["median"] for row in rows)}
+        | {name: _median(row[name] for row in rows) for name in ("draft_cost", "verify_cost")}
         for method, rows in methods.items()
     ]
     shown = OVER | {
@@ -163,9 +173,8 @@ def table(found: Results) -> str:
         for theirs, own in OVER_TRANSFORMERS.items()
         if theirs in domains[0]["over_transformers"]
     }
-    return "\n\n".join(
-        (columns(cells, domains), "\n".join(medians), columns(shown | {"same ids": "{identical}"}, domains))
-    )
+    shown["same ids"] = "{identical}"
+    return "\n\n".join((columns(cells, domains), columns(MEDIANS, medians), columns(shown, domains)))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ FLOODS: dict[str, tuple[int, Callable[[Client], Any]]] = {
     "races of a million lanes": (8, lambda client: client.send(f"{API}/call/race", MANY_LANES)),
     "events of fresh sessions": (
         64,
-        lambda client: client.send(f"{API}/run/predict", client.event("panel-look", "change", False)),
+        lambda client: client.send(f"{API}/run/predict", client.event("panel-look", "click", False)),
     ),
     "the page's description": (16, lambda client: client.send("/config")),
     "agents (MCP)": (60, lambda client: client.send(f"{API}/mcp/", AGENT)),

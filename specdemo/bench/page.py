@@ -50,7 +50,7 @@ def wait_for(page: Page, condition: str, **options: Any) -> None:
 def open_page(browser: Browser, url: str, tokens: int) -> Page:
     """The app's page with so many tokens a lane, once it is ready."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(f"{url}#max_new_tokens={tokens}&ignore_eos=1")
+    page.goto(f"{url}#length={tokens}&ignore-eos=1")
     wait_for(page, READ)
     page.evaluate(WATCH)
     return page

@@ -74,6 +74,8 @@ class Hub(ScriptedServer):
         self._repositories: dict[str, _Repository] = {}
         self._mischief: dict[str, _Mischief] = {}
         self._lock = threading.Lock()
+        self._answering = 0
+        self._changed = threading.Condition()
 
     def close(self) -> None:
         """Stop listening: from now on connections are refused."""
@@ -139,8 +141,23 @@ class Hub(ScriptedServer):
         monkeypatch.setattr(transformers.utils.hub, "_hf_api", None)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
+    def await_silence(self) -> None:
+        """Wait until no answer is on its way."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._answering == 0, 60)
+
     def answer(self, exchange: Exchange) -> None:
         """The script: what the hub says of a model, and its files."""
+        with self._changed:
+            self._answering += 1
+        try:
+            self._answer(exchange)
+        finally:
+            with self._changed:
+                self._answering -= 1
+                self._changed.notify_all()
+
+    def _answer(self, exchange: Exchange) -> None:
         self.requests.append((exchange.command, exchange.path, exchange.headers["Range"]))
         path = urlsplit(exchange.path).path
         file_url = FILE_URL.fullmatch(path)

@@ -62,6 +62,9 @@ class FakeVLLM(ScriptedServer):
         merge: the chance that a chunk waits for the next, as under load.
         pause: seconds between chunks.
         fault: one of the names above; those of ``BROKEN_STREAMS`` happen after ``fault_after`` chunks.
+
+    Attributes:
+        going_on: answers wait for it after ``fault_after`` chunks.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class FakeVLLM(ScriptedServer):
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
         self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
         self.fault, self.fault_after = fault, fault_after
+        self.going_on = threading.Event()
+        self.going_on.set()
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
@@ -246,6 +251,8 @@ class FakeVLLM(ScriptedServer):
             exchange.event({"choices": [chunk]})
             held, chunks = [], chunks + 1
             time.sleep(self.pause)
+            if chunks == self.fault_after:
+                self.going_on.wait(60)
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
         self.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
         emitted = sum(len(r.emitted) for r in rounds)

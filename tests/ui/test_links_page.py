@@ -136,7 +136,8 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     assert urlsplit(page.url).query == "__theme=light", "what requests carry"
     expect(page.locator(".link-notices p")).to_have_text("“foo” is no parameter of this page.")
     expect(page.locator("#losslessness-rule input")).to_have_value("rejection sampling · lossless")
-    page.wait_for_timeout(1500)  # whatever would overwrite something has had its time
+    answered = "performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/run/predict')).length"
+    page.wait_for_function(f"{answered} >= 2")  # the link, and what the panel would do with it: no more comes
     page.get_by_role("tab", name="Race").click()
     wait_for_query(page, query.replace("&tab=losslessness", ""))
     page.reload()

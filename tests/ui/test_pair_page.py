@@ -71,7 +71,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     )
     page.locator("#cancel-load").click()
     expect(page.locator(".pair-card")).to_contain_text("Loading was stopped", timeout=RUN_MS)
-    page.wait_for_timeout(1000)  # else the run would join the load before it has ended
+    hub.await_silence()  # else the run would join the load before it has ended
     hub.behave("org/big")
     set_length(page, 12)
     press_run_and_wait(page)
@@ -90,10 +90,9 @@ def test_a_slow_load_is_not_in_the_way_of_other_pairs(page: Page, hub: Hub, tmp_
     expect(page.locator(".pair-card")).to_contain_text("Downloading", timeout=RUN_MS)
     choose(page, "pair", "builtin: ")
     assert "In memory" in card(page, "ready")
-    page.wait_for_timeout(1000)
-    assert "In memory" in card(page, "ready")
     set_length(page, 4)
     press_run_and_wait(page)
+    assert "In memory" in card(page, "ready")
     hub.behave("org/slow")
     choose(page, "pair", "Custom")
     assert "In memory" in card(page, "ready")

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from apps import launched
 from fake_vllm import FakeVLLM
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -81,10 +82,8 @@ def url(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE, str(file))
         patch.setenv("TOY_KEY", KEY)
-        demo = ui.build(store, queues)
-        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **ui.launch_options())
-        yield url
-        demo.close()
+        with launched(store, queues) as url:
+            yield url
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,8 @@ def deployments() -> Iterator[dict[str, FakeVLLM]]:
     pair = specdemo.load_pair("builtin")
     drafts = Settings(gamma=4)
     with (
-        FakeVLLM(pair, model="big", pause=0.01) as base,
-        FakeVLLM(pair, drafts, model="big", pause=0.2) as spec,
+        FakeVLLM(pair, model="big") as base,
+        FakeVLLM(pair, drafts, model="big") as spec,
         FakeVLLM(pair, drafts, model="big", fault_after=2) as frail,
     ):
         yield {"base": base, "spec": spec, "frail": frail}
@@ -69,10 +69,12 @@ def test_two_deployments_race_and_get_their_colours_at_the_end(
     expect(page.locator("#precision")).to_be_hidden()
     expect(page.locator("#lane2-gamma")).to_be_hidden()
     set_length(page, TOKENS)
+    deployments["spec"].going_on.clear()
     page.locator("#run").click()
-    lane(page, 1).locator(".t-streamed").first.wait_for(timeout=RUN_MS)  # looks at every frame: a run is short
+    expect(lane(page, 1).locator(".t-streamed").first).to_be_visible()
     expect(page.locator('[data-kind="streamed"]')).to_be_visible()
     expect(lane(page, 1).locator('[data-stat="tau"]')).to_have_text("–")
+    deployments["spec"].going_on.set()
     expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
     own = deployments["spec"].traces[0]
     assert kinds(page, 1) == [t.kind for t in own.tokens]
