@@ -207,7 +207,7 @@ def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     """The running Space: its address, and what it wrote so far."""
     home, port = tmp_path_factory.mktemp("home"), free_port()
     environment, log = space_environment(port, home), home / "log"
-    where = [sys.executable, "-c", "import specdemo; print(specdemo.__file__)"]
+    where = [sys.executable, "-c", "import importlib.util as u; print(u.find_spec('specdemo').origin)"]
     found = subprocess.run(where, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert Path(found.stdout.strip()) == folder / "specdemo" / "__init__.py", found.stderr
     with log.open("w") as out:
