@@ -23,7 +23,7 @@ def forest(report: AdviceReport) -> str:
     """
     known = [row for row in report.rows if row.speedup is not None]
     rows = [row for n, row in enumerate(known) if n < MOST_IN_CHART or row.settings.strategy == "autoregressive"]
-    top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.speedup) for row in rows)])
+    top = 1.08 * max([1.0, *(min(_ends(row)[1], 2.5 * row.range[0]) for row in rows)])
     notes = [DASHED] if any(row.interval_over == "runs" for row in rows) else []
     if more := len(known) - len(rows):
         notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
@@ -31,12 +31,12 @@ def forest(report: AdviceReport) -> str:
 
 
 def _ends(row: Row) -> list[float]:
-    return row.interval or [row.speedup, row.speedup]
+    return row.interval or [row.range[0], row.range[0]]
 
 
 def _line(row: Row, top: float) -> dict[str, Any]:
     """A contender's line of the chart, its places in per cent of the width."""
-    low, place, high = (100 * min(value, top) / top for value in (_ends(row)[0], row.speedup, _ends(row)[1]))
+    low, place, high = (100 * min(value, top) / top for value in (_ends(row)[0], row.range[0], _ends(row)[1]))
     return {
         "state": row.verdict.split(",")[0].replace(" ", "-"),
         "name": row.name,

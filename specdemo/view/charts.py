@@ -113,14 +113,14 @@ def speedup_figure(report: SweepReport) -> go.Figure:
 def accepted_figure(report: SweepReport) -> go.Figure:
     """Share of rounds by accepted tokens, stacked, by γ."""
     rows = [row for row in report.rows if row.rounds]
-    longest = max((row.gamma for row in rows), default=0)
+    longest = max((row.gamma or 0 for row in rows), default=0)
     figure = go.Figure()
     for accepted in range(longest + 1):
-        able = [row for row in rows if row.gamma >= accepted]
+        able = [row for row in rows if (row.gamma or 0) >= accepted]
         figure.add_trace(
             go.Bar(
                 x=[row.gamma for row in able],
-                y=[row.accepted_histogram[accepted] / row.rounds for row in able],
+                y=[row.accepted_histogram[accepted] / (row.rounds or 1) for row in able],
                 customdata=[[row.accepted_histogram[accepted], row.rounds] for row in able],
                 name=str(accepted),
                 marker={"color": _deeper(accepted / max(longest, 1)), "line": {"width": 1, "color": EDGE}},
@@ -234,7 +234,7 @@ def _deeper(share: float) -> str:
 
 def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> None:
     """The page's look, with γ along the bottom."""
-    gammas = report.gammas
+    gammas = [gamma or 0 for gamma in report.gammas]
     dress(figure, legend=legend)
     figure.update_layout(uirevision="sweep")
     figure.update_xaxes(

@@ -86,7 +86,7 @@ def main() -> None:
     prompts = [found[0].prompt for found in domains.values()]
     short, drafter = Settings(max_new_tokens=64), first_choice(pair.parts).name
     sampled = Settings(drafter=drafter, acceptance="sampling", temperature=1.0)
-    found = {
+    found: dict[str, Any] = {
         "sweep": sweep(pair, prompts[0], replace(short, drafter=drafter), range(2, 9), REPEATS),
         "batch": batch_sizes(pair, prompts, short, (1, 2, 4, 8), REPEATS),
         # Of runs that are all alike no test can say anything, so its prompt is open-ended.

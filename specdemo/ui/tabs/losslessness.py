@@ -110,7 +110,8 @@ def check_job(request: PanelRequest) -> CheckJob:
     )
     check_prompts([request.prompt])
     check_lanes([settings])
-    job = CheckJob(pair, request.prompt, settings, whole("runs", tab.runs), whole("tokens", tab.tokens))
+    counts: Any = whole("runs", tab.runs), whole("tokens", tab.tokens)  # what is not whole, certify refuses
+    job = CheckJob(pair, request.prompt, settings, *counts)
     if tab.mode == DISTRIBUTION:
         check_runs(2 * job.runs)
     return job

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 
@@ -174,7 +174,7 @@ def _create_code(prefix: str) -> dict[str, gr.Code]:
     with gr.Accordion("Lines to take away", open=True, elem_id=f"{prefix}-code"), gr.Tabs():
         for engine, name in ENGINES.items():
             with gr.Tab(name):
-                language = "python" if engine == "transformers" else "shell"
+                language: Literal["python", "shell"] = "python" if engine == "transformers" else "shell"
                 code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
     return code
 

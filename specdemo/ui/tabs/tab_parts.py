@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from html import escape
@@ -91,7 +91,7 @@ def connect(
         return prepared
 
     def execute(start: Start) -> Callable[..., Iterator[Updates]]:
-        def states(request: gr.Request, values: Sequence[Any]) -> Iterator[JobState]:
+        def states(request: gr.Request, values: Sequence[Any]) -> Generator[JobState]:
             try:
                 job = start.job(*values)
             except SpecDemoError as error:
