@@ -29,7 +29,6 @@ from specdemo import (
     MemoryShortage,
     ModelPair,
     PairError,
-    PromptError,
     Settings,
     SettingsError,
     Trace,
@@ -257,13 +256,6 @@ def test_figures_of_a_batch_are_those_of_its_rows() -> None:
     assert figures.slots_needed <= figures.slots
 
 
-def test_rows_of_equal_length_and_kept_tokens_waste_nothing() -> None:
-    """Guards the waste figures at their other end."""
-    traces = run_batch(endless_pair("llama"), [prompt_ids(9)] * 3, Settings(gamma=4, max_new_tokens=30))
-    figures = measure_batch(traces)
-    assert (figures.padding, figures.idle_slots) == (0.0, 0.0)
-
-
 @pytest.mark.parametrize(
     ("mixed", "message"),
     [
@@ -308,14 +300,6 @@ def test_what_a_batch_cannot_do_is_said_before_it_runs(settings: object, field: 
     with pytest.raises(SettingsError) as caught:
         specdemo.stream_batch(toy_pair("llama"), prompts(2), settings)
     assert caught.value.field == field
-
-
-def test_a_wrong_prompt_is_called_by_its_number() -> None:
-    """Guards the person with sixteen lines, one of them empty."""
-    with pytest.raises(PromptError, match=r"number 2 of 3: it is empty"):
-        run_batch(toy_pair("llama"), [(20,), (), (21,)])
-    with pytest.raises(PromptError, match=r"there is none"):
-        run_batch(toy_pair("llama"), [])
 
 
 def test_a_target_alone_cannot_draft_but_runs_plain() -> None:

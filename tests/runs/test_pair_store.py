@@ -10,11 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 import transformers
-from checkpoints import checkpoint_pair
 from hub import Hub
 from toys import living_models
 
@@ -113,28 +111,6 @@ def test_two_visitors_share_one_load_and_one_download(hub: Hub, folders: Folders
     assert first is second
     for repo_id in ("org/target", "org/draft"):
         assert len(hub.fetched(repo_id)) == len(set(hub.fetched(repo_id)))
-
-
-def test_the_same_pair_again_is_there_at_once(hub: Hub, folders: Folders) -> None:
-    """Guards a visitor's second run: no request, no reading, the same models."""
-    request, store = request_pair(hub.add_pair(folders("llama")), "cpu"), PairStore()
-    pair = loaded(store, request).future.result()
-    hub.requests.clear()
-    with store.using(request_pair(request.name, "cpu")) as load:
-        assert load.ready
-        assert load.future.result(0) is pair
-    assert store.find(request) is load
-    assert not load.thread.is_alive(), "at the program's end it may be freeing the models"
-    assert not hub.requests
-
-
-def test_another_quantisation_is_another_pair(folders: Folders) -> None:
-    """Guards the baseline beside a quantised target: one must not be given for the other."""
-    name, store = str(folders("llama")[0]), PairStore()
-    int8 = request_pair(name, "cpu", None, "int8")
-    plain, quantised = (loaded(store, r).future.result() for r in (request_pair(name, "cpu"), int8))
-    assert (plain.quantization, quantised.quantization) == (None, "int8")
-    assert loaded(store, int8.unquantized_target()).future.result() is plain
 
 
 def test_a_preloaded_pair_is_ready_and_nobodys(requests: list[PairRequest]) -> None:
@@ -372,39 +348,3 @@ def test_a_budget_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SPECDEMO_MEMORY_GB", "much")
     with pytest.raises(PairError, match="SPECDEMO_MEMORY_GB: 'much' is no number; give gigabytes"):
         PairStore()
-
-
-def live_bytes() -> int:
-    """Bytes of all tensors of this process, each storage once.
-
-    A storage is known by its own address: quantized tensors, which another test may have left, have no data of
-    their own and say so by an error.
-    """
-    gc.collect()
-    tensors = [o for o in gc.get_objects() if issubclass(type(o), torch.Tensor) and o.device.type == "cpu"]
-    return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
-
-
-def test_twenty_alternating_loads_keep_memory_bounded(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    """Guards a Space that runs for weeks: with a budget for one pair, 20 loads hold no more than two did."""
-    shape = {"hidden": 512, "layers": 3}
-    pairs = [asked(checkpoint_pair(tmp_path / str(i), "llama", seed=i, **shape)) for i in range(2)]
-    size = weight_bytes(pairs[0])
-    store, before = PairStore(budget_for(pairs[0], 1)), live_bytes()
-    process, resident = psutil.Process(), []
-    for turn in range(20):
-        load = loaded(store, pairs[turn % 2])
-        assert len(load.notes) == (turn > 0)
-        assert names(store) == [load.request.name]
-        assert load.nbytes == size
-        del load
-        if turn in (1, 10, 19):  # looking at every object takes a while
-            assert live_bytes() - before < 1.1 * size
-        resident.append(process.memory_info().rss)
-    record_property("rss", resident)
-    print(
-        f"pair {size / 1e6:.0f} MB; RSS after load 2: {resident[1] / 1e6:.0f} MB, 20: {resident[19] / 1e6:.0f} MB"
-    )
-    assert resident[19] - resident[1] < 0.5 * size

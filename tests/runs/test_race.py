@@ -128,16 +128,6 @@ def test_a_lane_is_never_more_than_a_slice_and_a_round_ahead() -> None:
     assert left == [0, 0, 0]
 
 
-def test_a_finished_lane_leaves_the_others_running() -> None:
-    """Guards the end of a race: the slower lane is shown to its end."""
-    assert order(Scripted(0.5), Scripted(1.0, 2.0, 3.0), Scripted()) == [0, 1, 1, 1]
-
-
-def test_no_lanes_are_a_race_that_is_over() -> None:
-    """Guards against ``min`` of nothing."""
-    assert order() == []
-
-
 def test_closing_a_race_closes_every_lane() -> None:
     """Guards memory after Stop: the caches of lanes that were suspended at that moment too."""
     lanes = [Scripted(1.0, 2.0), Scripted(1.0, 2.0), Scripted(1.0, 2.0)]

@@ -164,18 +164,6 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
         assert [Run.from_dict(each).steps for each in record["runs"]] == [run.steps for run in report.runs]
 
 
-def test_a_caller_may_leave_and_keeps_what_was_measured() -> None:
-    events = stream_sweep(endless_pair("llama"), PROMPTS, Settings(max_new_tokens=12), GAMMAS)
-    first, second = next(events), next(events)
-    events.close()
-    assert (first.done, second.done, second.total) == (1, 2, 6)
-    assert second.seconds_left >= 0
-    assert not second.report.complete
-    assert second.report.rows[0].runs == 1
-    assert second.report.best_gamma == 2
-    assert json.loads(second.report.to_json())["complete"] is False
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -269,25 +257,6 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
     assert (last.phase, len(made), seen) == ("done", 8, [3])  # two to warm up
 
 
-def test_on_the_page_whatever_goes_wrong_is_a_message_and_keeps_what_was_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one_run = measuring.finished_run
-    made: list[int] = []
-
-    def failing(*arguments: object) -> object:
-        made.append(1)
-        if len(made) == 5:  # the first two warm up
-            raise RuntimeError("broken")
-        return one_run(*arguments)
-
-    monkeypatch.setattr(measuring, "finished_run", failing)
-    last = on_the_page(PROMPTS[:1])
-    assert (last.phase, last.message) == ("error", "The measurement failed: RuntimeError. Run it again.")
-    assert last.result is not None
-    assert last.result.rows[0].gamma == 2
-
-
 # --- prompts from files -----------------------------------------------------------------------------------
 
 
@@ -343,9 +312,3 @@ def test_the_figures_draw_the_rows(report: SweepReport) -> None:
     assert shares == pytest.approx({2: 1.0, 4: 1.0})
     heights = {bars.name: list(bars.y) for bars in time_figure(report).data}
     assert heights["draft"] == pytest.approx([1000 * row.draft_seconds for row in rows])
-
-
-def test_a_report_of_nothing_has_empty_figures() -> None:
-    nothing = SweepReport(base=Settings(), contenders=(PLAIN, of(2), of(3)), prompts=1)
-    for draw in (speed_figure, speedup_figure, accepted_figure, time_figure):
-        assert draw(nothing).to_json()
