@@ -45,6 +45,13 @@ DRAFTING = {
 """How engines are told to draft so, by drafter; what stands in no row cannot be had there."""
 MOVED = "inputs = inputs.to(target.device)"
 BUILTIN = "assets/builtin/target"
+COMMANDS = {
+    "vllm": "vllm serve",
+    "sglang": "python -m sglang.launch_server --model-path",
+    "llama.cpp": "llama-server -m",
+}
+GGUF = "llama.cpp's convert_hf_to_gguf.py makes a .gguf file of a model's folder (--outfile names it)."
+GGUF_OF_BUILTIN = "python -m specdemo.training.gguf . writes these files of the builtin pair."
 UNKNOWN = {"target": "TARGET", "draft": "DRAFT", "head": "HEAD"}
 """What stands for a model that was not loaded by a name."""
 
@@ -108,7 +115,15 @@ def engine_lines(
     quote = json.dumps if engine in ("transformers", "vllm") else shlex.quote
     words = {name: value if isinstance(value, int) else quote(value) for name, value in values.items()}
     filled = elsewhere and elsewhere.format(**words)
-    text = _AROUND[engine](filled, settings, known, drafts, gamma)
+    if engine == "transformers":
+        text = _transformers(filled, settings, known, drafts, gamma)
+    else:
+        target = known["target"] if engine != "llama.cpp" else _gguf(known["target"])
+        flags = (
+            filled and f" \\\n  {f'--speculative-config {shlex.quote(filled)}' if engine == 'vllm' else filled}"
+        )
+        notes += [f"{GGUF_OF_BUILTIN if known['target'] == BUILTIN else GGUF}"] * (engine == "llama.cpp")
+        text = f"{COMMANDS[engine]} {shlex.quote(target)}{flags}\n"
     return "".join(f"# {note}\n" for note in notes) + text
 
 
@@ -164,29 +179,6 @@ def _prompt(settings: Settings) -> list[str]:
     return [*template, f"options = dict({', '.join(options)})", "inputs = tokenizer(prompt, **options)", MOVED]
 
 
-def _vllm(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
-    config = f" \\\n  --speculative-config {shlex.quote(filled)}" if filled else ""
-    return f"vllm serve {shlex.quote(known['target'])}{config}\n"
-
-
-def _sglang(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
-    flags = f" \\\n  {filled}" if filled else ""
-    return f"python -m sglang.launch_server --model-path {shlex.quote(known['target'])}{flags}\n"
-
-
-def _llama_cpp(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
-    flags = f" \\\n  {filled}" if filled else ""
-    made = (
-        "python -m specdemo.training.gguf . writes these files of the builtin pair"
-        if known["target"] == BUILTIN
-        else "llama.cpp's convert_hf_to_gguf.py makes a .gguf file of a model's folder (--outfile names it)"
-    )
-    return f"# {made}.\nllama-server -m {shlex.quote(_gguf(known['target']))}{flags}\n"
-
-
 def _gguf(name: str) -> str:
     """The file that a model is converted into."""
     return f"{Path(name).name or name}.gguf"
-
-
-_AROUND = {"transformers": _transformers, "vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
