@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import fsum
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -67,14 +67,16 @@ class Totals:
     """Sums over rounds, and what follows from them; None or empty where a server does not tell.
 
     Attributes:
-        rounds: target forwards.
-        proposed, accepted, emitted: tokens drafted, drafted and kept, and kept in all.
+        rounds: target forwards after the prefill.
+        proposed: drafted tokens, Σγᵢ.
+        accepted: drafted tokens kept, Σaᵢ.
+        emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
         alpha: accepted / tested tokens; of a round all are tested up to the first that is rejected.
-        histogram: rounds with i accepted tokens, i from 0.
-        per_position: share of the rounds with more than j accepted tokens, j from 0.
-        conditional: of the rounds in which drafted token j was tested, the share that kept it; None where it never
-            was.
-        draft_seconds, verify_seconds, other_seconds: time by phase.
+        accepted_histogram: number of rounds with i accepted tokens, i from 0.
+        per_position: share of rounds with more than j accepted tokens, j from 0.
+        conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
+            from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
+        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server.
     """
 
     rounds: int | None
@@ -82,22 +84,22 @@ class Totals:
     accepted: int | None
     emitted: int | None
     alpha: float | None = None
-    histogram: list[int] = field(default_factory=list)
+    accepted_histogram: list[int] = field(default_factory=list)
     per_position: list[float] = field(default_factory=list)
-    conditional: list[float | None] = field(default_factory=list)
+    conditional_per_position: list[float | None] = field(default_factory=list)
     draft_seconds: float | None = None
     verify_seconds: float | None = None
     other_seconds: float | None = None
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Σ accepted / Σ proposed."""
+        """Σaᵢ/Σγᵢ."""
         return ratio(self.accepted, self.proposed)
 
     @property
     def mean_acceptance_length(self) -> float | None:
         """τ, emitted / rounds."""
-        return ratio(self.emitted, self.rounds)
+        return ratio(self.emitted or None, self.rounds)
 
 
 def totals(rounds: Sequence[RoundCounts], longest: int | None = None) -> Totals:
@@ -126,24 +128,14 @@ def shares_by_position(histogram: Sequence[int], rounds: int) -> list[float]:
     return [sum(histogram[j + 1 :]) / rounds for j in range(len(histogram) - 1)] if rounds else []
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics(Totals):
     """Figures of one lane; None where a trace cannot tell. The prefill and its token count only for TTFT.
 
     Attributes:
-        rounds: target forwards after the prefill.
-        proposed: drafted tokens, Σγᵢ.
-        accepted: drafted tokens kept, Σaᵢ.
-        emitted: tokens kept after the prefill's, Σ(aᵢ + the target's own).
-        wasted: drafted tokens thrown away, Σ(γᵢ − aᵢ).
-        acceptance_rate: Σaᵢ/Σγᵢ.
         alpha: acceptance per tested token, of trees per position: mean of Σₓ min(p, q) where both distributions
             are known, else accepted / tested.
-        mean_acceptance_length: τ, emitted / rounds.
-        per_position: share of rounds with more than j accepted tokens, j from 0.
-        conditional_per_position: of the rounds in which drafted token j was tested, the share that kept it, j
-            from 0; None where it was never tested. The acceptance that predictions for other γ are made of.
-        accepted_histogram: number of rounds with i accepted tokens, i from 0 to γ.
+        wasted: drafted tokens thrown away, Σ(γᵢ − aᵢ).
         usual_draft: the γ of most rounds that drafted, of trees the tokens, the longest of those that tie; 0 if
             none did.
         tree_nodes: drafted tokens verified in a round that drafted a tree, in the mean; None where none did.
@@ -158,23 +150,12 @@ class Metrics:
         ttft: time to first token, the prefill of all models of the lane, seconds.
         tpot: time per output token, (seconds − TTFT) / emitted.
         seconds: the lane clock at the end.
-        draft_seconds, verify_seconds, other_seconds: decode time by phase, prefill not counted; None of a server.
         draft_share, verify_share, other_share: of the three together; the last is the overhead share, time
             outside model forwards.
         peak_memory: bytes, see :class:`specdemo.trace.Trace`.
     """
 
-    rounds: int | None
-    proposed: int | None
-    accepted: int | None
-    emitted: int | None
     wasted: int | None
-    acceptance_rate: float | None
-    alpha: float | None
-    mean_acceptance_length: float | None
-    per_position: list[float]
-    conditional_per_position: list[float | None]
-    accepted_histogram: list[int]
     usual_draft: int | None
     tree_nodes: float | None
     tree_depth: float | None
@@ -187,9 +168,6 @@ class Metrics:
     ttft: float | None
     tpot: float | None
     seconds: float
-    draft_seconds: float | None
-    verify_seconds: float | None
-    other_seconds: float | None
     draft_share: float | None
     verify_share: float | None
     other_share: float | None
@@ -197,7 +175,8 @@ class Metrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON and tables."""
-        return asdict(self)
+        follow = {name: getattr(self, name) for name in ("acceptance_rate", "mean_acceptance_length")}
+        return asdict(self) | follow
 
 
 def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
@@ -205,26 +184,19 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
     rounds = counts_of(trace.rounds)
     streamed = any(t.kind == "streamed" for t in trace.tokens)
     # Rounds at the end are shorter, so the histogram's width is the longest draft, not the setting.
-    sums = _of_server(trace.server) if streamed else totals(rounds)
+    sums = _of_server(trace.server) if streamed else replace(totals(rounds), alpha=_alpha(trace))
     told = trace.server.completion_tokens if trace.server else None
     output = told or None if streamed else len(trace.output)
     usual = usual_draft(rounds)
     costs = costs_of(rounds, usual, counts_of(baseline.rounds)) if baseline is not None else None
     ttft, seconds = (trace.rounds[0].seconds, trace.rounds[-1].seconds) if trace.rounds else (None, 0.0)
     decode_seconds = seconds - (ttft or 0.0)
-    phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
-    if trace.server is not None or None in phases:
-        phases = (None, None, None)
-    whole = fsum(seconds or 0.0 for seconds in phases) or None
-    same = ("rounds", "proposed", "accepted", "emitted", "acceptance_rate", "per_position")
-    draft, verify, other = phases
+    if trace.server is not None:
+        sums = replace(sums, draft_seconds=None, verify_seconds=None, other_seconds=None)
+    whole = fsum((sums.draft_seconds or 0.0, sums.verify_seconds or 0.0, sums.other_seconds or 0.0))
     return Metrics(
-        **{name: getattr(sums, name) for name in same},
+        **{each.name: getattr(sums, each.name) for each in fields(sums)},
         wasted=None if sums.proposed is None or sums.accepted is None else sums.proposed - sums.accepted,
-        alpha=sums.alpha if streamed else _alpha(trace),
-        mean_acceptance_length=sums.mean_acceptance_length if sums.emitted else None,
-        conditional_per_position=sums.conditional,
-        accepted_histogram=sums.histogram,
         usual_draft=None if streamed else usual,
         **_of_trees(trace.rounds),
         draft_cost=costs[0] if costs else None,
@@ -234,12 +206,9 @@ def measure(trace: Trace, baseline: Trace | None = None) -> Metrics:
         ttft=ttft,
         tpot=ratio(decode_seconds, sums.emitted),
         seconds=seconds,
-        draft_seconds=draft,
-        verify_seconds=verify,
-        other_seconds=other,
-        draft_share=ratio(draft, whole),
-        verify_share=ratio(verify, whole),
-        other_share=ratio(other, whole),
+        draft_share=ratio(sums.draft_seconds, whole),
+        verify_share=ratio(sums.verify_seconds, whole),
+        other_share=ratio(sums.other_seconds, whole),
         peak_memory=None if streamed else trace.peak_memory,
     )
 
@@ -270,9 +239,11 @@ def _of_server(server: ServerRecord | None) -> Totals:
         counts.accepted,
         emitted,
         alpha=ratio(counts.accepted, sum(reached)) if reached else None,
-        histogram=histogram,
+        accepted_histogram=histogram,
         per_position=[count / rounds for count in more] if rounds else [],
-        conditional=[ratio(kept, of) for kept, of in zip(more, reached, strict=True)] if reached else [],
+        conditional_per_position=[ratio(kept, of) for kept, of in zip(more, reached, strict=True)]
+        if reached
+        else [],
     )
 
 

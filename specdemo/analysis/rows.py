@@ -210,7 +210,7 @@ def row_of(
     counts = ([[s for run in some for s in run.steps] for some in pair] for pair in pairs)
     costs = [cost for drafted, single in counts if (cost := costs_of(drafted, gamma or 0, single)) is not None]
     c, v, o = (median(cost[i] for cost in costs) for i in range(3)) if costs else (None, None, None)
-    shares = [share or 0.0 for share in sums.conditional]  # what was never reached was never kept
+    shares = [share or 0.0 for share in sums.conditional_per_position]  # what was never reached was never kept
     expected = leviathan = None
     if gamma and c is not None and v is not None:
         expected = expected_speedup(tokens_per_round(shares), gamma, c, v)
@@ -220,7 +220,7 @@ def row_of(
     middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
     phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
     spent = [seconds and ratio(seconds, sum(forwards) or sums.rounds) for seconds in phases]
-    counted = ("rounds", "proposed", "accepted", "acceptance_rate", "per_position")
+    counted = ("rounds", "proposed", "accepted", "acceptance_rate", "accepted_histogram", "per_position")
     return Row(
         settings=contender.settings(shared),
         method=contender.method,
@@ -230,7 +230,7 @@ def row_of(
         prompts=len({run.prompt for run in runs}),
         runs=len(runs),
         emitted=sums.emitted or 0,
-        **{name: getattr(sums, name) for name in counted},
+        **{name: getattr(sums, name) for name in (*counted, "conditional_per_position")},
         mean_acceptance_length=sums.mean_acceptance_length if contender.family else 1.0,
         speedup=middle[0],
         speedup_low=speedups[0][0] if speedups else None,
@@ -245,8 +245,6 @@ def row_of(
         draft_cost=c,
         verify_cost=v,
         overhead_cost=o,
-        accepted_histogram=sums.histogram,
-        conditional_per_position=sums.conditional,
         draft_seconds=spent[0],
         verify_seconds=spent[1],
         other_seconds=spent[2],
@@ -300,7 +298,7 @@ def _totals(runs: Sequence[Run], steps: Sequence[RoundCounts], gamma: int | None
         summed("proposed"),
         summed("accepted"),
         sum(each.emitted or 0 for each in figures),
-        histogram=histogram,
+        accepted_histogram=histogram,
         per_position=shares_by_position(histogram, rounds or 0),
         draft_seconds=summed("draft_seconds"),
         verify_seconds=summed("verify_seconds"),
