@@ -11,7 +11,16 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from browsing import RUN_MS, choose, drivable, fill, set_length, wait_for_phase, wait_for_tokens, wait_until_read
+from browsing import (
+    RUN_MS,
+    choose,
+    drivable,
+    fill,
+    set_length,
+    wait_for_phase,
+    wait_for_tokens,
+    wait_until_read,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_states import HOSTILE, states, texts
@@ -66,7 +75,14 @@ def visit(blank_page: Callable[..., Page], address: str) -> Iterator[Callable[[s
         page.add_init_script(
             "window.runs = 0; addEventListener('click', e => e.target.closest?.('#run') && window.runs++, true)"
         )
-        page.goto(f"{address}?{query}")
+        asked: list[str] = []
+        if query:  # the link, and what the page would do with it
+            with page.expect_response(
+                lambda r: "/run/predict" in r.url and (asked.append(r.url) or len(asked) == 2)
+            ):
+                page.goto(f"{address}?{query}")
+        else:
+            page.goto(address)
         wait_until_read(page)
         return page
 

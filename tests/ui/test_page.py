@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -24,9 +23,6 @@ from playwright.sync_api import Page, Route, expect
 
 from specdemo import Recording
 from specdemo.models.pair import ModelPair
-from specdemo.runs.store import PairStore
-from specdemo.ui.jobs.limits import PRIVATE
-from specdemo.ui.page import build, launch_options
 from specdemo.view.race_value import replay_value
 
 pytest_plugins = ["browser_fixtures"]
@@ -277,38 +273,3 @@ def test_two_visitors_take_turns_and_see_only_their_own_run(open_page: Callable[
     wait_for_phase(page, "done")
     assert int(other.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) <= 20
     assert int(page.locator("[data-lane='0'] [data-stat=tokens]").inner_text()) > 20
-
-
-def test_a_reload_mid_run_frees_the_model_for_the_next_run(page: Page, brake: Event) -> None:
-    """A run whose page went away must not keep the queue busy."""
-    set_length(page, 1000)
-    page.locator("#run").click()
-    wait_for_tokens(page, 0, 5)
-    page.reload()
-    wait_until_read(page)
-    set_length(page, 4)
-    press_run_and_wait(page)  # of fewer rounds than the brake lets by: it would hold the first run alone
-
-
-def test_a_full_queue_says_so_and_leaves_run_usable(
-    blank_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One run decodes, one waits, and there is room for no third."""
-    monkeypatch.setattr("specdemo.ui.page.limits", lambda: replace(PRIVATE, waiting=1))
-    store, over = PairStore(), Event()
-    demo = build(store)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    visitors = [blank_page() for _ in range(3)]
-    try:
-        for visitor in visitors:
-            visitor.goto(url)
-            wait_until_read(visitor)
-        store.thread.submit(over.wait)  # the first run takes as long as this test does
-        for visitor, place in zip(visitors, ("Waiting for the models", "number 1 in line"), strict=False):
-            visitor.locator("#run").click()
-            expect(visitor.locator("[data-role=message]")).to_contain_text(place)
-        press_run_and_wait(visitors[2], phase="error")
-        expect(visitors[2].locator("[data-role=message]")).to_contain_text("Too many runs")
-    finally:
-        over.set()
-        demo.close()

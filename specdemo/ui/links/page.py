@@ -26,7 +26,7 @@ from specdemo.ui.tabs.recordings_panel import GONE
 from specdemo.view.export import script_json
 
 WEB = Path(__file__).parents[1] / "web"
-SCRIPTS = ("notices.js", "links.js", "panel.js", "run-row.js", "tabs.js", "stage.js", "talk.js")
+SCRIPTS = ("notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
 """In the order in which they must be loaded."""
 ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
 NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has."

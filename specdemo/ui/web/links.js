@@ -29,12 +29,13 @@
     "sweep.own": "list of prompts of the sweep", "batch.own": "list of prompts of the batch",
   };
   const THEME = "__theme";
+  const byName = (valueOf, some = fields) => Object.fromEntries(some.map((field, i) => [field.name, valueOf(field, i)]));
   /** What a page without a link says. */
-  const PLAIN = { page: Object.fromEntries(fields.filter((f) => !f.element).map((f) => [f.name, f.default])), notices: [] };
+  const PLAIN = { page: byName((field) => field.default, fields.filter((field) => !field.element)), notices: [] };
   /** The parameter that names the texts that a link leaves out, for whoever opens it. */
   const WITHOUT = "without";
 
-  /** The values of the page's controls, in the order of the fields; null until the link was read. */
+  /** The values of the page's controls, by name; null until the link was read. */
   let held = null;
   /** The values that no control holds, by name: the tab, the view, the recording. */
   const extra = {};
@@ -57,7 +58,7 @@
   /** The query for values by name, and the names of the texts that it leaves out as too long. */
   function toQuery(values, most = longest) {
     const parts = new Map();
-    const begins = Object.fromEntries(fields.map((field) => [field.name, field.default]));
+    const begins = byName((field) => field.default);
     for (const field of fields) {
       const text = encode(field, values[field.name]);
       const usual = begins[field.name];
@@ -77,7 +78,7 @@
 
   /** What a link to the page as it stands says, and the texts that it leaves out, by name. */
   function now() {
-    const values = { ...Object.fromEntries(fields.map((field, i) => [field.name, held[i]])), ...extra };
+    const values = { ...held, ...extra };
     const { query, left } = toQuery(values);
     const hash = [query, left.length && `${WITHOUT}=${left}`].filter(Boolean).join("&");
     return { hash: hash && "#" + hash, long: Object.fromEntries(left.map((name) => [name, values[name]])) };
@@ -86,11 +87,9 @@
   /** What a race depends on, as a query; null before the link was read. */
   function race() {
     if (!held) return null;
-    const values = fields.map((field, i) => [field.name, ofRace(field.name) ? held[i] : field.default]);
-    return toQuery(Object.fromEntries(values), Infinity).query;
+    const ofRace = ({ name }) => /^(lane\d\.)?[a-z-]+$/.test(name) && !(name in extra);
+    return toQuery(byName((field) => (ofRace(field) ? held[field.name] : field.default)), Infinity).query;
   }
-
-  const ofRace = (name) => /^(lane\d\.)?[a-z-]+$/.test(name) && !(name in extra);
 
   // ---- the address ---------------------------------------------------------------------------------------------
 
@@ -149,9 +148,14 @@
   function changed(values) {
     if (!held) return; // the link has not been read yet
     // Of a text the server hears when it is left: each key would send all that was written.
-    const differs = (field, i) => field.element && field.kind !== "text" && `${held[i]}` !== `${values[i]}`;
+    const differs = (field, i) => field.element && field.kind !== "text" && `${held[field.name]}` !== `${values[i]}`;
     if (fields.some(differs)) looking ||= setTimeout(look, TOGETHER);
-    held = values;
+    held = byName((_, i) => values[i]);
+    remember();
+  }
+
+  /** Has the address written. */
+  function remember() {
     document.dispatchEvent(new Event("specdemo-link"));
     timer ||= setTimeout(write, PAUSE); // not put off by further changes, which may come without end
   }
@@ -165,7 +169,7 @@
   /** A value that no control holds changed. */
   function set(name, value) {
     extra[name] = value;
-    changed(held);
+    if (held) remember();
   }
 
   // ---- copying -------------------------------------------------------------------------------------------------
@@ -173,21 +177,17 @@
   /** The address for others: without what a Space added for this visitor, such as the key to a private Space. */
   const address = () => location.origin + location.pathname + theirs(THEME) + now().hash;
 
-  /** Copies by selecting the text: on pages that are not served over https, browsers offer no clipboard. */
-  function copySelected(text) {
-    const field = make("textarea", "link-field", document.body, text, { readonly: "" });
-    field.select();
-    const copied = document.execCommand("copy");
-    field.remove();
-    return copied;
-  }
-
+  /** On pages that are not served over https, browsers offer no clipboard: there the text is selected and copied. */
   async function copied(text) {
     try {
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      return copySelected(text);
+      const field = make("textarea", "link-field", document.body, text, { readonly: "" });
+      field.select();
+      const done = document.execCommand("copy");
+      field.remove();
+      return done;
     }
   }
 
@@ -230,10 +230,10 @@
    */
   function ready(said, values) {
     keepStill(false);
-    held = values;
+    held = byName((_, i) => values[i]);
     Object.assign(extra, { ...said?.page, ...extra }); // what a person changed meanwhile is newer
     notices.add(said ? [...unsaid, ...said.notices] : ["This link could not be read: reload the page."]);
-    changed(values);
+    remember();
     if (said !== PLAIN) looking ||= setTimeout(look, TOGETHER);
     window.SpecDemoPanel.dim();
     if (extra.view === "talk") window.SpecDemoTalk.enter();

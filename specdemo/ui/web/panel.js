@@ -1,5 +1,5 @@
 /*
- * The panel: what of it the open tab does not use, and on small screens the sheet with the settings.
+ * The panel: what of it the open tab does not use, on small screens the sheet with the settings, and the keyboard.
  *
  * A plain script that defines `window.SpecDemoPanel`.
  */
@@ -82,6 +82,28 @@
 
   document.addEventListener("click", (event) => { if (event.target.closest?.("#run-row .start")) showStage(); }, true);
   page.dataset.settings = "closed";
+
+  // ---- keys ----------------------------------------------------------------------------------------------------
+
+  // Run and Stop take turns in being enabled, and whoever has the one gets the other: a disabled button loses the focus,
+  // and the next key would go to no element.
+  const ROW = "#run-row";
+  /** The button of the row that has the focus, or lost it only by being disabled. */
+  let held = null;
+
+  document.addEventListener("focusin", ({ target }) => { held = target.closest(`${ROW} button`); });
+  document.addEventListener("focusout", ({ target }) => { if (!target.disabled) held = null; });
+
+  new MutationObserver(() => {
+    if (!held?.disabled) return;
+    const free = [...document.querySelectorAll(`${ROW} button:enabled`)].find((button) => button.getClientRects().length);
+    free?.focus({ preventScroll: true });
+  }).observe(document, { subtree: true, attributes: true, attributeFilter: ["disabled"] });
+
+  // Enter that is held down presses again and again: Run, and then the Stop that took over.
+  document.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter" && event.target.closest?.(ROW)) event.preventDefault();
+  }, true);
 
   // Tab leaves a list. Gradio, which takes it for a key that opens the list, must not hear of it.
   document.addEventListener("keydown", (event) => {
