@@ -21,7 +21,6 @@ from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.view.advice_view import OWN_CHOICE
 from specdemo.view.measured_table import Column
 from specdemo.view.progress_text import advice_progress, left
 from specdemo.view.report_table import KIND_COLUMNS, columns
@@ -47,7 +46,8 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     known = f"of {', '.join(DRAFTERS)}. Default: all that the pair allows"
     parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help=known)
     parser.add_argument("--code", choices=ENGINES, help="also print the lines that set the advice in this engine")
-    _add_common(parser, "the page's examples", OWN_CHOICE, run_advise)
+    chosen = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")  # by the advisor
+    _add_common(parser, "the page's examples", chosen, run_advise)
 
 
 def _add_common(

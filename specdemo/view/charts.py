@@ -1,4 +1,4 @@
-"""The figures of a γ sweep and of batch sizes.
+"""The charts of measurements: of a γ sweep, of batch sizes, and of advice.
 
 Colours read on light and dark ground; text and grid are coloured by page.css.
 """
@@ -12,9 +12,12 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.rows import Row
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.view.progress_text import counted
+from specdemo.view.templates import fill
 
 HERO = "#7468ee"
 PLAIN = "#858593"
@@ -22,6 +25,8 @@ PHASES = (("draft", "#d08a1e"), ("verify", "#7468ee"), ("other", "#858593"))
 HEIGHT = 330
 EDGE = "rgba(133,133,147,.45)"
 BASELINE = {"color": PLAIN, "dash": "dash", "width": 1.5}
+MOST_IN_FOREST = 16
+DASHED = "Dashed: over the runs on these prompts; there are too few prompts to speak of others."
 
 CAPTIONS = {
     "speed": "Acceptance rate: Σ accepted / Σ drafted. Tokens/s: decoded tokens / decode time, in the repeat "
@@ -40,37 +45,18 @@ CAPTIONS = {
 
 def speed_figure(report: SweepReport) -> go.Figure:
     """Acceptance rate and tokens a second by γ, one above the other."""
-    rows = [row for row in report.rows if row.rounds]
+    rows = _decoded(report)
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.1)
-    accepted = _by_gamma(
-        rows,
-        "acceptance_rate",
-        name="acceptance rate",
-        customdata=[[row.accepted, row.proposed] for row in rows],
-        hovertemplate="%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>",
-    )
-    speed = _by_gamma(
-        rows,
-        "tokens_per_second",
-        error_y=bars(rows, "tokens_per_second"),
-        name="tokens/s",
-        hovertemplate="%{y:.1f} tokens/s<extra></extra>",
-    )
+    counts = [[row.accepted, row.proposed] for row in rows]
+    hover = "%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>"
+    accepted = _line(rows, "acceptance_rate", "acceptance rate", hover, customdata=counts)
+    ends = _error_bars(rows, "tokens_per_second")
+    speed = _line(rows, "tokens_per_second", "tokens/s", "%{y:.1f} tokens/s<extra></extra>", error_y=ends)
     figure.add_traces([accepted, speed], rows=[1, 2], cols=[1, 1])
     plain = report.plain_tokens_per_second
     if plain:
-        figure.add_hline(plain, row=2, line=BASELINE)
-        figure.add_annotation(
-            x=1,
-            xref="x2 domain",
-            y=plain,
-            yref="y2",
-            text=f"plain, {plain:.0f}",
-            showarrow=False,
-            xanchor="right",
-            yanchor="bottom",
-        )
-    _dress(figure, report)
+        figure.add_hline(plain, row=2, line=BASELINE, annotation_text=f"plain, {plain:.0f}")
+    _dress_by_gamma(figure, report)
     figure.update_yaxes(title_text="acceptance rate", tickformat=".0%", range=[0, 1.05], row=1)
     figure.update_yaxes(title_text="tokens/s", rangemode="tozero", row=2)
     figure.update_xaxes(title_text=None, row=1)
@@ -80,134 +66,146 @@ def speed_figure(report: SweepReport) -> go.Figure:
 def speedup_figure(report: SweepReport) -> go.Figure:
     """Speed-up measured and predicted, by γ; the recommended one is ringed."""
     rows = [row for row in report.rows if row.speedup is not None]
-    predicted = _by_gamma(
-        rows,
-        "predicted_speedup",
-        name="predicted",
-        customdata=[_costs(row) for row in rows],
-        hovertemplate="predicted %{y:.2f}×: %{customdata}<extra></extra>",
-        line={"color": PLAIN, "dash": "dot", "width": 2},
-        marker={"color": PLAIN, "size": 6, "symbol": "diamond"},
-    )
-    measured = _by_gamma(
-        rows,
-        "speedup",
-        error_y=bars(rows, "speedup"),
-        name="measured",
-        customdata=[[row.speedup_low, row.speedup_high] for row in rows],
-        hovertemplate="measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
-    )
+    look = {
+        "customdata": [_costs(row) for row in rows],
+        "line": {"color": PLAIN, "dash": "dot", "width": 2},
+        "marker": {"color": PLAIN, "size": 6, "symbol": "diamond"},
+    }
+    hover = "predicted %{y:.2f}×: %{customdata}<extra></extra>"
+    predicted = _line(rows, "predicted_speedup", "predicted", hover, **look)
+    hover = "measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>"
+    measured = _speedups(rows, x=[row.gamma for row in rows], name="measured", hovertemplate=hover)
     figure = go.Figure([predicted, measured])
     if report.best is not None:
         ring = {"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}}
         look = {"mode": "markers", "line": None, "marker": ring, "hoverinfo": "skip"}
-        figure.add_trace(
-            _by_gamma([report.best], "speedup", name="recommended" if report.pays else "best of these", **look)
-        )
+        name = "recommended" if report.pays else "best of these"
+        figure.add_trace(_line([report.best], "speedup", name, None, **look))
     figure.add_hline(1, line=BASELINE)
-    _dress(figure, report, legend=True)
+    _dress_by_gamma(figure, report, legend=True)
     figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
     return figure
 
 
 def accepted_figure(report: SweepReport) -> go.Figure:
-    """Share of rounds by accepted tokens, stacked, by γ."""
-    rows = [row for row in report.rows if row.rounds]
+    """Share of rounds by accepted tokens, stacked, by γ; one hue, deeper with more of them, reads as an order."""
+    rows = _decoded(report)
     longest = max((row.gamma or 0 for row in rows), default=0)
     figure = go.Figure()
     for accepted in range(longest + 1):
         able = [row for row in rows if (row.gamma or 0) >= accepted]
-        figure.add_trace(
-            go.Bar(
-                x=[row.gamma for row in able],
-                y=[row.accepted_histogram[accepted] / (row.rounds or 1) for row in able],
-                customdata=[[row.accepted_histogram[accepted], row.rounds] for row in able],
-                name=str(accepted),
-                marker={"color": _deeper(accepted / max(longest, 1)), "line": {"width": 1, "color": EDGE}},
-                text=str(accepted),
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                hovertemplate=f"{accepted} kept in %{{y:.0%}}: %{{customdata[0]:,}} of %{{customdata[1]:,}} rounds"
-                "<extra></extra>",
-            )
+        rounds = [[row.accepted_histogram[accepted], row.rounds] for row in able]
+        kept = f"{accepted} kept in %{{y:.0%}}: %{{customdata[0]:,}} of %{{customdata[1]:,}} rounds<extra></extra>"
+        colour = f"rgba(116,104,238,{0.12 + 0.7 * accepted / max(longest, 1):.2f})"
+        figure.add_bar(
+            x=[row.gamma for row in able],
+            y=[row.accepted_histogram[accepted] / (row.rounds or 1) for row in able],
+            customdata=rounds,
+            name=str(accepted),
+            marker={"color": colour, "line": {"width": 1, "color": EDGE}},
+            text=str(accepted),
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            hovertemplate=kept,
         )
-    _dress(figure, report)
+    _dress_by_gamma(figure, report)
     figure.update_layout(barmode="stack", bargap=0.3, uniformtext={"minsize": 10, "mode": "hide"})
     figure.update_yaxes(title_text="share of rounds", tickformat=".0%", range=[0, 1], showgrid=False)
     return figure
 
 
-def size_figure(report: SizeReport) -> go.Figure:
-    """Speed-up by batch size; sizes stand apart evenly, since they double."""
-    rows = report.known
-    figure = go.Figure(
-        go.Scatter(
-            x=[str(row.size) for row in rows],
-            y=[row.speedup for row in rows],
-            error_y=bars(rows, "speedup"),
-            customdata=[[row.tokens_per_second, row.plain_tokens_per_second, *row.range[1:]] for row in rows],
-            name="speed-up",
-            hovertemplate="%{y:.2f}×, %{customdata[2]:.2f} to %{customdata[3]:.2f}: %{customdata[0]:.0f} drafted "
-            "/ %{customdata[1]:.0f} plain tokens/s<extra></extra>",
-            **line(HERO),
-        )
-    )
-    figure.add_hline(1, line=BASELINE)
-    dress(figure)
-    sizes = [str(size) for size in report.sizes]
-    ends = [-0.5, len(sizes) - 0.5]
-    figure.update_layout(uirevision="sizes")
-    figure.update_xaxes(
-        title_text="rows decoded together", type="category", categoryorder="array", categoryarray=sizes, range=ends
-    )
-    figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
-    return figure
-
-
 def time_figure(report: SweepReport) -> go.Figure:
     """Milliseconds of a round by phase, stacked, by γ."""
-    rows = [row for row in report.rows if row.rounds]
+    rows = _decoded(report)
     figure = go.Figure()
     for phase, colour in PHASES:
-        figure.add_trace(
-            go.Bar(
-                x=[row.gamma for row in rows],
-                y=[1000 * getattr(row, f"{phase}_seconds") for row in rows],
-                name=phase,
-                marker={"color": colour, "line": {"width": 0}},
-                hovertemplate=f"{phase} %{{y:.1f}} ms<extra></extra>",
-            )
+        figure.add_bar(
+            x=[row.gamma for row in rows],
+            y=[1000 * getattr(row, f"{phase}_seconds") for row in rows],
+            name=phase,
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"{phase} %{{y:.1f}} ms<extra></extra>",
         )
-    _dress(figure, report, legend=True)
+    _dress_by_gamma(figure, report, legend=True)
     figure.update_layout(barmode="stack", bargap=0.3)
     figure.update_yaxes(title_text="ms a round", rangemode="tozero")
     return figure
 
 
+def size_figure(report: SizeReport) -> go.Figure:
+    """Speed-up by batch size; sizes stand apart evenly, since they double."""
+    rows, sizes = report.known, [str(size) for size in report.sizes]
+    hover = (
+        "%{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}: %{customdata[2]:.0f} drafted "
+        "/ %{customdata[3]:.0f} plain tokens/s<extra></extra>"
+    )
+    figure = go.Figure(_speedups(rows, x=[str(row.size) for row in rows], name="speed-up", hovertemplate=hover))
+    figure.add_hline(1, line=BASELINE)
+    _dress(figure, "sizes")
+    ends = [-0.5, len(sizes) - 0.5]
+    order = {"type": "category", "categoryorder": "array", "categoryarray": sizes, "range": ends}
+    figure.update_xaxes(title_text="rows decoded together", **order)
+    figure.update_yaxes(title_text="speed-up", ticksuffix="×", rangemode="tozero")
+    return figure
+
+
+def forest(report: AdviceReport) -> str:
+    """A chart of speed-ups with their intervals, one line a contender, as HTML without scripts.
+
+    Intervals that are of these prompts alone are dashed, with a line that says so. Plain decoding, which the
+    others are held against, is shown wherever it ranks.
+    """
+    known = [
+        (row, row.speedup, row.interval or [row.speedup] * 2) for row in report.rows if row.speedup is not None
+    ]
+    shown = [
+        each for n, each in enumerate(known) if n < MOST_IN_FOREST or each[0].settings.strategy == "autoregressive"
+    ]
+    top = 1.08 * max([1.0, *(min(ends[1], 2.5 * speedup) for _, speedup, ends in shown)])
+    lines = []
+    for row, speedup, ends in shown:
+        low, place, high = (100 * min(value, top) / top for value in (ends[0], speedup, ends[1]))
+        state = row.verdict.split(",")[0].replace(" ", "-")
+        places = {"low": low, "place": place, "high": max(low, high)}  # in per cent of the width
+        lines.append({"state": state, "name": row.name, "over": row.interval_over, "speedup": speedup, **places})
+    notes = [DASHED] if any(line["over"] == "runs" for line in lines) else []
+    if more := len(known) - len(shown):
+        notes.append(f"{counted(more, 'more setting stands', 'more settings stand')} in the table.")
+    return fill("advice-forest.html", lines=lines, one=100 / top, notes=notes)
+
+
 def figure_head(title: str) -> str:
-    """A figure's heading, with the button that saves it: see race-png.js."""
+    """A figure's heading, with the button that saves it: see race-charts.js."""
     button = '<button type="button" class="chart-png" title="Save this chart as an image">PNG</button>'
     return f'<div class="measured-head"><h3>{escape(title)}</h3>{button}</div>'
 
 
-def _by_gamma(rows: Sequence[Row], field: str, **look: Any) -> go.Scatter:
+def _decoded(report: SweepReport) -> list[Row]:
+    return [row for row in report.rows if row.rounds]
+
+
+def _line(rows: Sequence[Row], field: str, name: str, hover: str | None, **look: Any) -> go.Scatter:
     """A line with a point for each γ."""
-    return go.Scatter(
-        x=[row.gamma for row in rows], y=[getattr(row, field) for row in rows], **{**line(HERO), **look}
-    )
+    gammas, values = [row.gamma for row in rows], [getattr(row, field) for row in rows]
+    return go.Scatter(x=gammas, y=values, name=name, hovertemplate=hover, **(_LINE | look))
 
 
-def line(colour: str) -> dict[str, Any]:
-    """A line with points."""
-    return {
-        "mode": "lines+markers",
-        "line": {"color": colour, "width": 2.5},
-        "marker": {"color": colour, "size": 7},
-    }
+def _speedups(rows: Sequence[Row], **look: Any) -> go.Scatter:
+    """Measured speed-ups, from the worst repeat to the best; ``customdata`` has both ends and both speeds."""
+    data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
+    bars = _error_bars(rows, "speedup")
+    return go.Scatter(y=[row.speedup for row in rows], error_y=bars, customdata=data, **(_LINE | look))
 
 
-def bars(rows: Sequence[Any], name: str) -> dict[str, Any]:
+_LINE: dict[str, Any] = {
+    "mode": "lines+markers",
+    "line": {"color": HERO, "width": 2.5},
+    "marker": {"color": HERO, "size": 7},
+}
+
+
+def _error_bars(rows: Sequence[Row], name: str) -> dict[str, Any]:
     """From the lowest to the highest repeat: of rows with ``name``, ``name_low`` and ``name_high``."""
     middle, low, high = ([getattr(row, name + end) for row in rows] for end in ("", "_low", "_high"))
     return {
@@ -227,16 +225,10 @@ def _costs(row: Row) -> str:
     return f"τ {tau:.2f}, c {c:.3f}, v {v:.2f}, o {o:.3f}"
 
 
-def _deeper(share: float) -> str:
-    """From a tint of the accent to nearly all of it: one hue reads as an order."""
-    return f"rgba(116,104,238,{0.12 + 0.7 * share:.2f})"
-
-
-def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> None:
+def _dress_by_gamma(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> None:
     """The page's look, with γ along the bottom."""
     gammas = [gamma or 0 for gamma in report.gammas]
-    dress(figure, legend=legend)
-    figure.update_layout(uirevision="sweep")
+    _dress(figure, "sweep", legend=legend)
     figure.update_xaxes(
         title_text="γ, drafted tokens a round",
         unifiedhovertitle={"text": "γ = %{x}"},
@@ -245,24 +237,19 @@ def _dress(figure: go.Figure, report: SweepReport, *, legend: bool = False) -> N
     )
 
 
-def dress(figure: go.Figure, *, legend: bool = False) -> None:
+def _dress(figure: go.Figure, revision: str, *, legend: bool = False) -> None:
     """The page's look: no ground of its own, thin lines, nothing that catches a finger on a phone."""
+    above = {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
     figure.update_layout(
         template="none",
+        uirevision=revision,
         height=HEIGHT,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 12, "color": PLAIN},
         margin={"l": 52, "r": 10, "t": 34 if legend else 12, "b": 40},
         showlegend=legend,
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "y": 1.02,
-            "xanchor": "left",
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
+        legend=above,
         hovermode="x unified",
         dragmode=False,
     )

@@ -25,7 +25,7 @@ from specdemo.models.source import ASSETS
 from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
-from specdemo.view.advice_view import MOST_IN_CHART, forest
+from specdemo.view.charts import MOST_IN_FOREST, forest
 from specdemo.view.report_table import report_table
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
@@ -371,5 +371,5 @@ def test_the_chart_keeps_plain_decoding_beside_many_faster_settings() -> None:
     many = [Contender(family, gamma) for family in families for gamma in (2, 4, 8, None)]
     found = made_up({contender: (contender.gamma or 0, 0.01, 0.5) for contender in many}, prompts=2)
     assert found.rows[-1].name == "plain decoding"
-    assert len(found.rows) == MOST_IN_CHART + 1
+    assert len(found.rows) == MOST_IN_FOREST + 1
     assert "plain decoding" in forest(found)

@@ -22,11 +22,11 @@ from specdemo.files import slug, write_whole
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.tabs.tab_parts import Show, Updates, state_line
-from specdemo.view.advice_view import forest
 from specdemo.view.charts import (
     CAPTIONS,
     accepted_figure,
     figure_head,
+    forest,
     size_figure,
     speed_figure,
     speedup_figure,
