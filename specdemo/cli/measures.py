@@ -21,9 +21,8 @@ from specdemo.runs.advise import BUDGET_SECONDS, stream_advice
 from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
-from specdemo.view.measured_table import Column
 from specdemo.view.progress_text import advice_progress, left
-from specdemo.view.report_table import KIND_COLUMNS, columns
+from specdemo.view.tables import KIND_COLUMNS, Column, columns
 
 FILES: Exports = {
     "json": ("write the report as JSON; - is the output", lambda report: report.to_json()),

@@ -1,13 +1,17 @@
-"""The scripts and styles of the views, which the page and exported replays share."""
+"""The scripts and styles of the views, which the page and exported replays share, and their templates."""
 
 from __future__ import annotations
 
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from specdemo.analysis.speedup import FEWEST
 from specdemo.analysis.wording import LEVEL
+from specdemo.view.tables import number
 
 SPEEDS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
 """The player's speeds."""
@@ -27,6 +31,10 @@ SCRIPTS = (
 )
 """In the order in which they must be loaded."""
 STYLES = ("race.css", "race-tree.css", "race-player.css", "batch.css", "advice.css")
+_templates = Environment(
+    loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_templates.filters["number"] = number
 
 
 def race_scripts() -> list[str]:
@@ -50,3 +58,8 @@ def plotly_js() -> Path:
     if found is None or found.origin is None:
         raise ModuleNotFoundError("plotly is not installed; run: pip install -r requirements.txt")
     return Path(found.origin).parent / "package_data" / "plotly.min.js"
+
+
+def fill(template: str, **values: Any) -> str:
+    """The HTML of a template in ``web``; every value in it is escaped, model texts and prompts too."""
+    return _templates.get_template(template).render(values)

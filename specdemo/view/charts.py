@@ -16,8 +16,8 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.rows import Row
 from specdemo.analysis.sweep_report import SweepReport
+from specdemo.view.assets import fill
 from specdemo.view.progress_text import counted
-from specdemo.view.templates import fill
 
 HERO = "#7468ee"
 PLAIN = "#858593"

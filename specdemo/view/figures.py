@@ -10,7 +10,7 @@ from specdemo.analysis.lanes import plain_of
 from specdemo.metrics import Metrics
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import engine_note
-from specdemo.view.measured_table import NOTHING, Column, number
+from specdemo.view.tables import NOTHING, Column, number
 
 Read = Callable[[Any], str]
 

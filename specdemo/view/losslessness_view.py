@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 from specdemo.losslessness.certificate import Certificate, Table, TokenCount
 from specdemo.losslessness.greedy_check import GreedyCheck
-from specdemo.view.templates import fill
+from specdemo.view.assets import fill
 
 LISTED = 20
 """Ties and divergences that are listed below the strip of positions, at most."""
@@ -26,41 +26,20 @@ WORDS = {
 """Sign, kind and headline of each verdict."""
 
 
-class CheckState(Protocol):
-    """How far a check is, and its result so far; phases: ``loading running stopped done error``."""
-
-    @property
-    def phase(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def result(self) -> Certificate | GreedyCheck | None: ...
-
-
-def render(state: CheckState) -> str:
-    """The whole view of a state."""
-    certificate = state.result if isinstance(state.result, Certificate) else None
-    greedy = state.result if isinstance(state.result, GreedyCheck) else None
+def render(phase: str, message: str, result: Certificate | GreedyCheck | None) -> str:
+    """The whole view of a check in the phase ``loading``, ``running``, ``stopped``, ``done`` or ``error``."""
+    certificate = result if isinstance(result, Certificate) else None
+    greedy = result if isinstance(result, GreedyCheck) else None
     values: dict[str, Any] = {}
     if certificate:
-        open_ = certificate.verdict == "undecided" and state.phase in ("running", "stopped")
+        open_ = certificate.verdict == "undecided" and phase in ("running", "stopped")
         reached = math.log(max(certificate.evidence, 1.0)) / math.log(1 / certificate.error_rate)
-        values = {"word": state.phase if open_ else certificate.verdict, "reached": min(1.0, reached)}
+        values = {"word": phase if open_ else certificate.verdict, "reached": min(1.0, reached)}
     if greedy:
         values["odd"] = [(i, p) for i, p in enumerate(greedy.positions, start=1) if p.outcome != "identical"]
-    return fill(
-        "losslessness.html",
-        phase=state.phase,
-        message=state.message,
-        certificate=certificate,
-        greedy=greedy,
-        words=WORDS,
-        listed=LISTED,
-        bars_of=bars_of,
-        visible=visible,
-        short=short,
-        **values,
-    )
+    known = {"phase": phase, "message": message, "certificate": certificate, "greedy": greedy, **values}
+    shown = {"words": WORDS, "listed": LISTED, "bars_of": bars_of, "visible": visible, "short": short}
+    return fill("losslessness.html", **known, **shown)
 
 
 def bars_of(table: Table) -> list[tuple[TokenCount, list[dict[str, Any]]]]:

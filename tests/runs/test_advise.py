@@ -26,7 +26,7 @@ from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
 from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
 from specdemo.view.charts import MOST_IN_FOREST, forest
-from specdemo.view.report_table import report_table
+from specdemo.view.tables import report_table
 
 PROMPTS = [prompt_ids(9), prompt_ids(17)]
 SHORT = Settings(max_new_tokens=8, chat=False)

@@ -12,8 +12,8 @@ from specdemo.models.progress import LoadStep
 from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health
+from specdemo.view.assets import fill
 from specdemo.view.progress_text import describe
-from specdemo.view.templates import fill
 
 DEPLOYMENTS = {"autoregressive": "plain", "speculative": "speculative"}
 """A server's deployments by strategy, and how the page calls them."""

@@ -51,7 +51,7 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
             for name, step in (("temperature", 0.05), ("runs", 25), ("tokens", 1))
         )
     note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="losslessness-plan")
-    known = render(JobState("done", result=example_certificate()))
+    known = render("done", "", example_certificate())
     view = gr.HTML(f"{EXAMPLE}{known}", padding=False, elem_id="losslessness-view")
     save = gr.DownloadButton(
         "Save certificate (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
@@ -60,12 +60,15 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
             if not state.ended or state.result is None:
-                yield {view: render(state), save: gr.update(visible=False)}
+                yield {view: render(state.phase, state.message, state.result), save: gr.update(visible=False)}
                 continue
             with TemporaryDirectory(prefix="specdemo-") as folder:
                 file = Path(folder) / "losslessness-certificate.json"
                 write_whole(file, state.result.to_json())
-                yield {view: render(state), save: gr.update(value=str(file), visible=True)}
+                yield {
+                    view: render(state.phase, state.message, state.result),
+                    save: gr.update(value=str(file), visible=True),
+                }
 
     def job(*values: Any) -> CheckJob:
         return check_job(controls.request(values, "losslessness"))

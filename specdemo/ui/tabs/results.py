@@ -32,7 +32,7 @@ from specdemo.view.charts import (
     speedup_figure,
     time_figure,
 )
-from specdemo.view.report_table import SHOWN, columns, report_table
+from specdemo.view.tables import SHOWN, columns, report_table
 
 FIGURE_SECONDS = 3.0
 """Figures are rebuilt whole, so seldom enough not to flicker."""

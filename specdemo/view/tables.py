@@ -1,15 +1,47 @@
-"""Reports as tables: one list of columns, of which every kind of report shows its own."""
+"""Measured figures as text, and reports as tables: of one list of columns every kind of report shows its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.report import Report
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.view.measured_table import NOTHING, Column, number, rate, spread, table_html
+
+NOTHING = "–"
+"""Stands where nothing was measured."""
+
+Column = tuple[str, str, Callable[[Any], str]]
+"""A figure's name, its formula, and its text for what was measured: a row of a report, a lane, a batch."""
+
+
+def table_html(columns: Sequence[Column], rows: Iterable[Any]) -> str:
+    """The table, with the column's formula as the tip of every cell."""
+    head = "".join(f'<th scope="col" title="{escape(tip)}">{escape(name)}</th>' for name, tip, _ in columns)
+    lines = (
+        "".join(f'<td title="{escape(tip)}">{escape(read(row))}</td>' for _, tip, read in columns) for row in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def number(value: float | None, form: str, unit: str = "") -> str:
+    """A figure, or a dash where nothing was measured."""
+    return NOTHING if value is None else f"{value:{form}}{unit}"
+
+
+def rate(value: float | None) -> str:
+    """Tokens a second with four digits, so that two of them divide to the ratio that stands beside them."""
+    return NOTHING if value is None else f"{value:.{1 if value >= 100 else 2 if value >= 10 else 3}f}"
+
+
+def spread(value: float | None, low: float | None, high: float | None, form: str, unit: str = "") -> str:
+    """A median with its lowest and highest, if they differ as written."""
+    middle, ends = number(value, form, unit), [number(end, form) for end in (low, high)]
+    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
 
 
 def _speedup(row: Any) -> str:
