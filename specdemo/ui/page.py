@@ -21,7 +21,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueue
 from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.links.page import connect_links, connect_use, link_css, link_head
+from specdemo.ui.links.page import connect_links, connect_use, link_head
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.panel.panel import create_panel
@@ -110,11 +110,11 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
 def launch_options() -> dict[str, Any]:
     """How the page is launched: theme, styles and scripts belong to the launch in Gradio 6."""
     most = limits()
-    own = (Path(__file__).parent / "web" / "page.css").read_text(encoding="utf-8")
+    page, talk = ((Path(__file__).parent / "web" / name).read_text("utf-8") for name in ("page.css", "talk.css"))
     # Styles go into the head as they are: what is passed as ``css`` is rewritten and loses container queries.
     return {
         "theme": theme(),
-        "head": f"<style>{own}{race_css()}{link_css()}</style>{race_head()}{link_head()}",
+        "head": f"<style>{page}{race_css()}{talk}</style>{race_head()}{link_head()}",
         "footer_links": [],
         "state_session_capacity": SESSIONS,
         "run_history": False,  # a view is large, and every update of every visitor would be recorded

@@ -45,11 +45,6 @@ def link_head() -> str:
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 
-def link_css() -> str:
-    """Styles of the notices, and of the talk view."""
-    return (WEB / "talk.css").read_text(encoding="utf-8")
-
-
 def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: PairStore) -> None:
     """Read the page's link when it opens, then write every change into the address.
 
