@@ -19,7 +19,7 @@ from specdemo.models.source import is_network_path, shorten
 from specdemo.recording import Recording
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace
-from specdemo.ui.state.lanes import OPTIONS, lane_table, option_values
+from specdemo.ui.state.lanes import OPTIONS, lane_table, option_values, shown_options
 from specdemo.ui.state.methods import (
     FIRST_LANES,
     NO_LANE,
@@ -252,8 +252,9 @@ def query_of(recording: Recording) -> dict[str, str]:
             continue
         trace = recording.traces[number - 1]
         query[method] = _method_of(trace, recording.traces)
-        options = zip(OPTIONS, option_values(trace.settings), strict=True)
-        query |= {parameter_of(f"lane{number}", name): value for name, value in options}
+        options = dict(zip(OPTIONS, option_values(trace.settings), strict=True))
+        for name in shown_options(query[method], trace.settings.acceptance):
+            query[parameter_of(f"lane{number}", name)] = options[name]
     return {name: str(int(value) if isinstance(value, bool) else value) for name, value in query.items()}
 
 
