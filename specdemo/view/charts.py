@@ -66,7 +66,7 @@ def speed_figure(report: SweepReport) -> go.Figure:
 def speedup_figure(report: SweepReport) -> go.Figure:
     """Speed-up measured and predicted, by γ; the recommended one is ringed."""
     rows = [row for row in report.rows if row.speedup is not None]
-    look = {
+    look: dict[str, Any] = {
         "customdata": [_costs(row) for row in rows],
         "line": {"color": PLAIN, "dash": "dot", "width": 2},
         "marker": {"color": PLAIN, "size": 6, "symbol": "diamond"},
