@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import cache
 from html import escape
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -26,7 +23,6 @@ from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
 
-T = TypeVar("T")
 GALLERY = ASSETS / "recordings"
 BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read UTF-8 as something else
 RUNNING = "A run is under way. Press Stop or wait for its end, then open the recording."
@@ -35,7 +31,6 @@ _serial = count(1)
 
 IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 1, **UNSEEN}
 """Options of events that read a recording or make a file of one: a second of computing where it is long."""
-REST = 2.0  # times what such an event took, in which none follows, so that runs keep most of the machine
 
 # Files are put together in the browser and never lie on the server's disk. `props.value` is one from `save`;
 # of its parts one may stand for Plotly's script, which the visitor's browser has already.
@@ -84,29 +79,6 @@ SAVES = (
 )
 
 
-class PacedThread:
-    """Where recordings are opened and saved, one after another, with rests between them.
-
-    All in one thread: the C library gives each thread a heap, and a long recording leaves holes in its own.
-    """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "recordings")
-        self._rested = 0.0
-
-    def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of some work there; waits while the rest goes on."""
-        return self._thread.submit(copy_context().run, self._paced, work, *arguments).result()
-
-    def _paced(self, work: Callable[..., T], *arguments: Any) -> T:
-        time.sleep(max(0.0, self._rested - time.monotonic()))
-        began = time.thread_time()
-        try:
-            return work(*arguments)
-        finally:
-            self._rested = time.monotonic() + REST * (time.thread_time() - began)
-
-
 @cache
 def shipped() -> tuple[Recording, ...]:
     """The recordings that come with the app, in the order of their files' names."""
@@ -132,8 +104,7 @@ class RecordingsPanel:
         self, view: gr.HTML, recordings: SessionRecordings, signals: StopSignals, streams: RoundStreams
     ) -> None:
         self._view, self._recordings, self._signals, self._streams = view, recordings, signals, streams
-        thread = PacedThread()
-        self._create_saves(thread)
+        self._create_saves()
         self.history = gr.HTML(
             value=None,
             html_template='<div class="history"></div>',
@@ -163,11 +134,11 @@ class RecordingsPanel:
             self._message = gr.HTML(value=None, padding=False, elem_id="recording-message")
 
         def look_back(event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
-            return thread.do(self._look_back, getattr(event, "number", None), request.session_hash or "")
+            return self._look_back(getattr(event, "number", None), request.session_hash or "")
 
         def open_shipped(recording: Recording) -> Callable[[gr.Request], dict[Any, Any]]:
             def opened(request: gr.Request) -> dict[Any, Any]:
-                return thread.do(self._open, lambda: recording, request.session_hash or "")
+                return self._open(lambda: recording, request.session_hash or "")
 
             return opened
 
@@ -175,7 +146,7 @@ class RecordingsPanel:
             if path is None:
                 return {self._upload: None}
             try:
-                return thread.do(self._open, lambda: Recording.load(path), request.session_hash or "")
+                return self._open(lambda: Recording.load(path), request.session_hash or "")
             finally:
                 Path(path).unlink(missing_ok=True)  # what a visitor opens does not stay here
 
@@ -185,12 +156,12 @@ class RecordingsPanel:
             button.click(open_shipped(recording), None, outputs, **IN_TURN)
         self._upload.upload(read, self._upload, outputs, **IN_TURN)
 
-    def _create_saves(self, thread: PacedThread) -> None:
+    def _create_saves(self) -> None:
         file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
         def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
             def save(request: gr.Request) -> dict[str, Any] | None:
-                return thread.do(self._file, way, request.session_hash or "")
+                return self._file(way, request.session_hash or "")
 
             return save
 
