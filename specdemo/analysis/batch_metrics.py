@@ -91,8 +91,7 @@ def measure_batch(traces: Sequence[Trace]) -> BatchMetrics:
     phases = [seconds or 0.0 for seconds in (times.draft_seconds, times.verify_seconds, times.other_seconds)]
     ttft = traces[0].rounds[0].seconds
     seconds = max(t.rounds[-1].seconds for t in traces)
-    fed, needed = _positions(traces, rounds)
-    slots, live = _slots(traces, rounds)
+    fed, needed, slots, live = _work(traces, rounds)
     return BatchMetrics(
         rows=len(traces),
         rounds=len(rounds),
@@ -141,51 +140,31 @@ def _rounds(traces: Sequence[Trace]) -> list[dict[int, Round]]:
     return [{row: t.rounds[r] for row, t in enumerate(traces) if len(t.rounds) > r} for r in range(1, last)]
 
 
-def _drafts_with_a_model(traces: Sequence[Trace]) -> bool:
-    settings = traces[0].settings
-    return settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "draft"
+def _work(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int, int, int]:
+    """Token positions fed and needed, cache slots read and needed: a forward is as wide as its longest row.
 
-
-def _positions(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
-    """(fed, needed): a forward is as wide in every row as in its longest one."""
-    prompts = [len(t.prompt_ids) for t in traces]
-    fed, needed = max(prompts) * len(prompts), sum(prompts)
+    A draft model's first pass of a round takes in what its cache lacks of each row, then one token a pass.
+    """
+    settings, prompts = traces[0].settings, [len(t.prompt_ids) for t in traces]
+    drafts = settings.strategy == "speculative" and DRAFTERS[settings.drafter].needs == "draft"
+    fed, needed = (1 + drafts) * max(prompts) * len(prompts), (1 + drafts) * sum(prompts)
+    slots = live = 0
+    committed, held = (
+        [length + 1 for length in prompts],
+        list(prompts),
+    )  # tokens of a row, and in the draft's cache
     for round_ in rounds:
-        drafted = [r.drafted for r in round_.values()]
-        fed += len(drafted) * (max(drafted) + 1)
-        needed += sum(drafted) + len(drafted)
-    if _drafts_with_a_model(traces):
-        by_draft = _draft_positions(prompts, rounds)
-        fed, needed = fed + by_draft[0], needed + by_draft[1]
-    return fed, needed
-
-
-def _draft_positions(prompts: Sequence[int], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
-    """The draft model's share: its first pass takes in what its cache lacks of each row, then one token a pass."""
-    fed, needed = max(prompts) * len(prompts), sum(prompts)
-    held = list(prompts)
-    committed = [length + 1 for length in prompts]
-    for round_ in rounds:
-        longest = max(r.drafted for r in round_.values())
-        lacks = {row: committed[row] - held[row] for row in round_}
-        if longest:
-            fed += len(round_) * (max(lacks.values()) + longest - 1)
+        rows, longest = len(round_), max(r.drafted for r in round_.values())
+        own = sum(r.drafted + 1 for r in round_.values())
+        fed, needed = fed + rows * (longest + 1), needed + own
+        slots += rows * (max(committed[row] for row in round_) + longest)
+        live += own + sum(committed[row] - 1 for row in round_)
+        if drafts and longest:
+            lacks = {row: committed[row] - held[row] for row in round_}
+            fed += rows * (max(lacks.values()) + longest - 1)
             needed += sum(lacks[row] + r.drafted - 1 for row, r in round_.items() if r.drafted)
         for row, r in round_.items():
-            committed[row] += len(r.emitted)
+            before, committed[row] = committed[row], committed[row] + len(r.emitted)
             if longest:
-                held[row] = min(held[row] + lacks[row] + longest - 1, committed[row] - 1)
-    return fed, needed
-
-
-def _slots(traces: Sequence[Trace], rounds: Sequence[dict[int, Round]]) -> tuple[int, int]:
-    """(read, live): a forward reads as many slots in every row as the longest row has behind it."""
-    length = [len(t.prompt_ids) for t in traces]  # in the cache: all committed tokens but the last
-    read = live = 0
-    for round_ in rounds:
-        width = max(length[row] for row in round_) + max(r.drafted for r in round_.values()) + 1
-        read += width * len(round_)
-        for row, r in round_.items():
-            live += length[row] + r.drafted + 1
-            length[row] += len(r.emitted)
-    return read, live
+                held[row] = min(before + longest - 1, committed[row] - 1)
+    return fed, needed, slots, live
