@@ -12,11 +12,10 @@ from torch import nn
 from transformers import GenerationConfig, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
-from specdemo.decoding.engines.eager_forward import evaluating
+from specdemo.decoding.engines.eager import evaluating
 from specdemo.decoding.engines.model_views import observable
 from specdemo.decoding.lane import Lane, RawRound, RoundResult
 from specdemo.decoding.proposal import Proposal
-from specdemo.decoding.readings import finite
 from specdemo.decoding.tree_acceptance import TreeVerdict
 from specdemo.models.failures import not_finite
 
@@ -33,29 +32,29 @@ def assisted(
     set, and the rounds follow with the times they had. It drafts before it has read the prompt, so round 0, the
     prefill, may hold drafted tokens.
     """
+    settings, device = lane.settings, lane.sampler.device
     watched = observable(target)
     watched.generation_config = _generation_config(lane)
+    options: dict[str, Any] = {
+        "prompt_lookup_num_tokens": settings.gamma,
+        "max_matching_ngram_size": settings.lookup_ngram,
+    }
     assistant = None
     if draft is not None:
         assistant = observable(draft)
         assistant.generation_config = _assistant_config(lane, draft)
+        options = {"assistant_model": assistant}
+    if stop is not None:
+        options["stopping_criteria"] = [_Stopped(stop)]
     observer = AssistedObserver(lane, watched, assistant)
-    options = {"assistant_model": assistant} if assistant is not None else _lookup_options(lane)
-    prompt = torch.tensor([list(lane.prompt_ids)], device=lane.sampler.device)
-    models = [m for m in (target, draft) if m is not None]
-    device = lane.sampler.device
+    prompt = torch.tensor([list(lane.prompt_ids)], device=device)
+    modules = [module for model in (target, draft) if model is not None for module in model.modules()]
     forked = torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
-    with forked, evaluating([module for m in models for module in m.modules()]):
-        torch.manual_seed(lane.settings.seed)
+    with forked, evaluating(modules):
+        torch.manual_seed(settings.seed)
         lane.clock.resume()
         try:
-            watched.generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                streamer=observer,
-                stopping_criteria=[_Stopped(stop)] if stop is not None else None,
-                **options,
-            )
+            watched.generate(prompt, attention_mask=torch.ones_like(prompt), streamer=observer, **options)
         except RuntimeError as error:  # torch draws nothing from NaN
             observer.explain(error)
             raise
@@ -103,13 +102,6 @@ def _assistant_config(lane: Lane, draft: PreTrainedModel) -> GenerationConfig:
     return config
 
 
-def _lookup_options(lane: Lane) -> dict[str, int]:
-    return {
-        "prompt_lookup_num_tokens": lane.settings.gamma,
-        "max_matching_ngram_size": lane.settings.lookup_ngram,
-    }
-
-
 class AssistedObserver(BaseStreamer):
     """Sees what goes into each verify, what comes out, and what is kept, and makes rounds of it.
 
@@ -148,12 +140,11 @@ class AssistedObserver(BaseStreamer):
 
     def put(self, value: torch.Tensor) -> None:
         """transformers hands over the prompt, then the kept tokens of each round."""
-        if not self._begun:
-            self._begun = True
-            return
-        self._lane.clock.lap("other")
-        self.rounds.append(self._round(value.flatten().tolist()))
-        self._lane.clock.resume()
+        if self._begun:
+            self._lane.clock.lap("other")
+            self.rounds.append(self._round(value.flatten().tolist()))
+            self._lane.clock.resume()
+        self._begun = True
 
     def end(self) -> None:
         """The last round was put already."""
@@ -164,44 +155,36 @@ class AssistedObserver(BaseStreamer):
             PairError: what a model gave last is no distribution, and so the reason for this error.
         """
         for role, logits in (("drafter", self._draft_logits[-1:]), ("target", [self._logits])):
-            if not all(finite(each) for each in logits):
+            if not all(each.logsumexp(-1).isfinite().all() for each in logits):
                 raise not_finite(role) from error
 
     def _round(self, emitted: list[int]) -> RawRound:
-        lane, sampler = self._lane, self._lane.sampler
-        drafted = torch.tensor([self._drafted], dtype=torch.long, device=sampler.device)
-        q_scores = self._draft_scores()
-        proposal = Proposal.known(self._drafted, q_scores)
+        lane, sampler, drafted = self._lane, self._lane.sampler, self._drafted
+        proposal, q_scores = Proposal.known(drafted), None
+        if drafted and self._draft_logits:
+            logits = torch.cat(self._draft_logits[-len(drafted) :]).to(sampler.device)
+            q_scores = sampler.scores(logits, lane.committed, proposal.paths())
+            proposal = Proposal.known(drafted, q_scores)
         scores = sampler.scores(self._logits.to(sampler.device), lane.committed, proposal.paths())
         # The emitted tokens are the drafted ones as far as they were kept: a replaced one always differs.
-        same = [a == b for a, b in zip(emitted, self._drafted, strict=False)]
+        same = [a == b for a, b in zip(emitted, drafted, strict=False)]
         passed = same.index(False) if False in same else len(same)
-        chance = _chances(scores, drafted, q_scores, lane)
+        chance = self._chances(scores[:-1], q_scores)
         kept = lane.commit(emitted)
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
         verdict = TreeVerdict(range(1, passed + 1), own, chance)
-        return lane.raw_round(RoundResult(scores, own, kept, self._drafted, proposal, verdict))
+        return lane.raw_round(RoundResult(scores, own, kept, drafted, proposal, verdict))
 
-    def _draft_scores(self) -> torch.Tensor | None:
-        """The draft's scores for its tokens (γ, ≤V); None for prompt lookup."""
-        if not self._drafted or not self._draft_logits:
-            return None
-        lane, paths = self._lane, Proposal.known(self._drafted).paths()
-        logits = torch.cat(self._draft_logits[-len(self._drafted) :]).to(lane.sampler.device)
-        return lane.sampler.scores(logits, lane.committed, paths)
-
-
-def _chances(
-    scores: torch.Tensor, drafted: torch.Tensor, q_scores: torch.Tensor | None, lane: Lane
-) -> torch.Tensor:
-    """With what probability each drafted token would pass transformers' rule: (1, γ), as our rules record it."""
-    ahead = scores[:-1]
-    if lane.settings.greedy:
-        return (ahead.argmax(-1) == drafted[0]).float().unsqueeze(0)
-    p = lane.sampler.probabilities(ahead).gather(1, drafted.T).T
-    if q_scores is None:
-        return p
-    q = lane.sampler.probabilities(q_scores).gather(1, drafted.T).T
-    return (p / q).clamp(max=1.0)
+    def _chances(self, scores: torch.Tensor, q_scores: torch.Tensor | None) -> torch.Tensor:
+        """With what probability each drafted token would pass transformers' rule: (γ,), as our rules record it."""
+        sampler = self._lane.sampler
+        drafted = torch.tensor(self._drafted, dtype=torch.long, device=sampler.device)
+        if sampler.greedy:
+            return (scores.argmax(-1) == drafted).float()
+        p = sampler.probabilities(scores).gather(1, drafted.unsqueeze(1))[:, 0]
+        if q_scores is None:
+            return p
+        q = sampler.probabilities(q_scores).gather(1, drafted.unsqueeze(1))[:, 0]
+        return (p / q).clamp(max=1.0)

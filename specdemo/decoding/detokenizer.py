@@ -83,23 +83,17 @@ class Detokenizer:
         # It begins with text, whose first space is left out; with byte fallback all bytes in a row read together.
         while begin and (self._is_byte(ids[begin]) or not self._decode([ids[begin]])):
             beyond = len(ids) - begin - MOST_AGAIN
-            # A character has four bytes at most.
-            if beyond > 3 or (beyond > 0 and not self._is_inside(ids[begin])):
+            # A character has four bytes at most, and in UTF-8 those inside one begin with the bits 10.
+            if beyond > 3 or (beyond > 0 and not self._is_byte(ids[begin], "89AB")):
                 break
             begin -= 1
         return list(ids[begin:])
 
-    def _is_byte(self, token_id: int) -> bool:
+    def _is_byte(self, token_id: int, begins: str = "0123456789ABCDEF") -> bool:
         """Whether a token is one byte that a vocabulary of characters falls back to, such as ``<0xE4>``."""
-        return self._name(token_id).startswith("<0x")
-
-    def _is_inside(self, token_id: int) -> bool:
-        """Whether it is such a byte, and not the first of its character in UTF-8."""
-        return self._name(token_id)[:4].upper() in ("<0X8", "<0X9", "<0XA", "<0XB")
-
-    def _name(self, token_id: int) -> str:
         assert self._tokenizer is not None
-        return str(self._tokenizer.convert_ids_to_tokens(int(token_id)))
+        name = str(self._tokenizer.convert_ids_to_tokens(int(token_id))).upper()
+        return name.startswith("<0X") and name[3:4] in begins
 
     def _decode(self, ids: Sequence[int], named: bool = False) -> str:
         return self._decoder.decode(ids, skip_special_tokens=not named)

@@ -75,16 +75,14 @@ class Sampler:
         """
         scores = logits[:, : self.vocabulary]
         if self._penalty is not None:
-            rows = zip(scores.split(1), drafted, strict=False)
-            scores = torch.cat([self._penalised(row, [*prefix, *path]) for row, path in rows])
+            penalised = []
+            for row, path in zip(scores.split(1), drafted, strict=False):
+                seen = torch.tensor([*prefix, *path], dtype=torch.long, device=row.device)
+                penalised.append(self._penalty(seen[seen < row.shape[1]].unsqueeze(0), row))
+            scores = torch.cat(penalised)
         for warper in self._warpers:
             scores = warper(_NO_IDS, scores)
         return scores
-
-    def _penalised(self, row: torch.Tensor, seen: Sequence[int]) -> torch.Tensor:
-        assert self._penalty is not None
-        ids = torch.tensor(seen, dtype=torch.long, device=row.device)
-        return self._penalty(ids[ids < row.shape[1]].unsqueeze(0), row)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """float32 distributions over the target's vocabulary; scores (..., ≤V) give (..., V)."""
@@ -102,18 +100,15 @@ class Sampler:
         Raises:
             PairError: they are none, as torch itself looks.
         """
-        return self._multinomial(p, 1, role).squeeze(-1)
+        return self.draw_apart(p, 1, role).squeeze(-1)
 
-    def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> list[int]:
-        """``count`` different tokens, drawn one after the other from what those before them left of p (V,).
+    def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> torch.Tensor:
+        """``count`` tokens from each distribution, each drawn from what those before it left. Shape (…, count).
 
         Raises:
-            PairError: p is no distribution.
-            RuntimeError: it has fewer tokens.
+            PairError: as of :meth:`draw`.
+            RuntimeError: one has fewer tokens.
         """
-        return self._multinomial(p, count, role).tolist() if count else []
-
-    def _multinomial(self, p: torch.Tensor, count: int, role: str) -> torch.Tensor:
         try:
             return torch.multinomial(p, count, generator=self.generator)
         except RuntimeError as error:

@@ -1,16 +1,24 @@
-"""Draft, verify, keep: the whole of speculative decoding, read from top to bottom."""
+"""Draft, verify, keep: the whole of speculative decoding, read from top to bottom, and the baseline beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
-from specdemo.decoding.autoregressive import prefill
 from specdemo.decoding.drafters.base import Drafter, Observer, TreeDrafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.gamma import GammaPolicy
 from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+
+
+def autoregressive(lane: Lane, target: Runner) -> Iterator[RawRound]:
+    """The baseline: rounds of one token and one target forward each, until the lane stops."""
+    lane.clock.resume()
+    yield _plain_step(lane, target, lane.prompt_ids)
+    while lane.stop is None:
+        lane.clock.resume()
+        yield _plain_step(lane, target, lane.committed[target.length :])
 
 
 def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRound]:
@@ -25,7 +33,7 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
     clock.resume()
     drafter.prefill(lane.prompt_ids)
     clock.mark("draft")
-    yield prefill(lane, target, observer)
+    yield _plain_step(lane, target, lane.prompt_ids, observer)
 
     while lane.stop is None:
         clock.resume()
@@ -52,6 +60,18 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
         raw = lane.raw_round(result)
         policy.observe(raw)
         yield raw
+
+
+def _plain_step(lane: Lane, target: Runner, fed: Sequence[int], observer: Observer | None = None) -> RawRound:
+    """One token from the target's logits behind ``fed``: round 0 of any strategy, or a round of the baseline."""
+    output = target.forward(fed)
+    lane.clock.mark("verify")
+    if observer is not None and output.hidden is not None:
+        observer.observe(output.hidden)
+        lane.clock.mark("draft")
+    result = lane.emit(output.logits)
+    lane.clock.lap("other")
+    return lane.raw_round(result)
 
 
 def _draft(lane: Lane, drafter: Drafter, gamma: int) -> Proposal:

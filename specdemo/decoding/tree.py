@@ -53,20 +53,14 @@ class Tree:
 
     def __init__(self, parents: Sequence[int]) -> None:
         self.parents = tuple(parents)
-        depths: list[int] = [0]
+        self.depths: list[int] = [0]
         self.children: list[list[int]] = [[]]
         for slot, parent in enumerate(self.parents, start=1):
             if not 0 <= parent < slot:
                 raise ValueError(f"slot {slot} of a tree cannot follow slot {parent}")
-            depths.append(depths[parent] + 1)
+            self.depths.append(self.depths[parent] + 1)
             self.children[parent].append(slot)
             self.children.append([])
-        self.depths = tuple(depths)
-
-    @property
-    def depth(self) -> int:
-        """Drafted tokens on the longest path."""
-        return max(self.depths)
 
     def path(self, slot: int) -> tuple[int, ...]:
         """The slots from the root's child down to ``slot``; none of the root."""

@@ -11,7 +11,6 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 
@@ -25,30 +24,6 @@ KEPT_FIRST, KEPT_NEXT = 0.7, 0.3
 
 
 @dataclass(eq=False, slots=True)
-class Node:
-    """A token of a growing tree.
-
-    Attributes:
-        path: ids from the root's child down to this token.
-        parent: None if it follows the last committed token.
-        row: of the scores that it was taken from.
-        score: log of its path's probability; of a drawn token, of its place's.
-        children: the places behind a drawn one that are to be filled.
-    """
-
-    path: tuple[int, ...]
-    parent: Node | None
-    row: int
-    score: float = 0.0
-    children: list[Place] = field(default_factory=list)
-
-    @property
-    def ancestors(self) -> list[Node]:
-        """Itself and all it follows."""
-        return [self] if self.parent is None else [*self.parent.ancestors, self]
-
-
-@dataclass(eq=False, slots=True)
 class Place:
     """A place in a tree whose shape is fixed before its tokens are drawn."""
 
@@ -56,23 +31,32 @@ class Place:
     children: list[Place] = field(default_factory=list)
 
 
+@dataclass(eq=False, slots=True)
+class Node:
+    """A token of a growing tree.
+
+    Attributes:
+        token: its id.
+        parent: None if it follows the last committed token.
+        row: of the scores that it was taken from.
+        score: log of its path's probability; of a drawn token, of its place's.
+        children: the places behind a drawn one that are to be filled.
+        path: ids from the root's child down to this token.
+    """
+
+    token: int
+    parent: Node | None
+    row: int
+    score: float = 0.0
+    children: list[Place] = field(default_factory=list)
+    path: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path = (self.token,) if self.parent is None else (*self.parent.path, self.token)
+
+
 LevelForward = Callable[[Sequence[Node], torch.Tensor, TreeMask], torch.Tensor]
 """(nodes (w,), their tokens (w,), what they attend to) → logits (w, V) behind each of them."""
-
-
-class NodeSelector(Protocol):
-    """Chooses the tokens of each level."""
-
-    def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
-        """The nodes whose followers are wanted, given the processed scores (w, V) behind each parent."""
-
-    def proposal(self, scores: torch.Tensor) -> Proposal:
-        """The tree; ``scores`` (rows, V) are all that were given."""
-
-
-def selector_for(sampler: Sampler, depth: int, nodes: int, beam: int | None = None) -> NodeSelector:
-    """Draws siblings where the acceptance rule asks for it, else takes the likeliest; see :class:`BestFirst`."""
-    return WithoutReplacement(sampler, depth, nodes) if sampler.draws_siblings else BestFirst(depth, nodes, beam)
 
 
 def grow(
@@ -81,7 +65,7 @@ def grow(
     begin: int,
     logits: torch.Tensor,
     forward: LevelForward,
-    selector: NodeSelector,
+    selector: BestFirst | WithoutReplacement,
 ) -> Proposal:
     """Draft a tree behind ``committed``.
 
@@ -94,7 +78,7 @@ def grow(
         selector: of tokens.
     """
     parents: list[Node | None] = [None]
-    fed: list[Node] = []
+    slots: dict[Node, int] = {}  # of the tokens fed, behind ``begin``
     rows: list[torch.Tensor] = []
     while True:
         paths = (() if node is None else node.path for node in parents)
@@ -102,19 +86,38 @@ def grow(
         frontier = selector.extend(scores, parents, sum(map(len, rows)))
         rows.append(scores)
         if not frontier:
-            return selector.proposal(torch.cat(rows))
-        fed += frontier
-        tokens = torch.tensor([node.path[-1] for node in frontier])
-        logits = forward(frontier, tokens, _tree_mask(begin, fed, len(frontier)))
+            return _proposal(selector.chosen(), torch.cat(rows), selector.q())
+        slots |= {node: slot for slot, node in enumerate(frontier, start=len(slots))}
+        ancestors = torch.zeros(len(frontier), len(slots), dtype=torch.bool)
+        for row, node in enumerate(frontier):
+            above: Node | None = node
+            while above is not None:
+                ancestors[row, slots[above]] = True
+                above = above.parent
+        looks = TreeMask(begin, [len(node.path) - 1 for node in slots], ancestors)
+        logits = forward(frontier, torch.tensor([node.token for node in frontier]), looks)
         parents = list(frontier)
 
 
-def _tree_mask(begin: int, fed: Sequence[Node], new: int) -> TreeMask:
-    slots = {node: slot for slot, node in enumerate(fed)}
-    ancestors = torch.zeros(new, len(fed), dtype=torch.bool)
-    for row, node in enumerate(fed[-new:]):
-        ancestors[row, [slots[other] for other in node.ancestors]] = True
-    return TreeMask(begin, [len(node.path) - 1 for node in fed], ancestors)
+def _proposal(nodes: Sequence[Node], scores: torch.Tensor, q: torch.Tensor | None) -> Proposal:
+    """The nodes, parents first, as what is verified."""
+    if not nodes:
+        return NOTHING_DRAFTED
+    slots: dict[Node | None, int] = {None: 0} | {node: slot for slot, node in enumerate(nodes, start=1)}
+    return Proposal(
+        torch.tensor([node.token for node in nodes]),
+        q,
+        scores,
+        parents=tuple(slots[node.parent] for node in nodes),
+        rows=tuple(node.row for node in nodes),
+    )
+
+
+def selector_for(
+    sampler: Sampler, depth: int, nodes: int, beam: int | None = None
+) -> BestFirst | WithoutReplacement:
+    """Draws siblings where the acceptance rule asks for it, else takes the likeliest; see :class:`BestFirst`."""
+    return WithoutReplacement(sampler, depth, nodes) if sampler.draws_siblings else BestFirst(depth, nodes, beam)
 
 
 class BestFirst:
@@ -134,33 +137,35 @@ class BestFirst:
         self._kept: list[Node] = []
 
     def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
+        """The nodes whose followers are wanted, given the processed scores (w, V) behind each parent."""
         logs = scores.log_softmax(-1)
         best = logs.topk(min(self._nodes, logs.shape[1]))
         before = torch.tensor([0.0 if node is None else node.score for node in parents], device=logs.device)
         paths = (best.values + before.unsqueeze(1)).flatten()
         chosen = paths.topk(min(self._nodes, len(paths)))
-        places = chosen.indices.tolist()
         tokens = best.indices.flatten()[chosen.indices].tolist()
         values = chosen.values.tolist()
-        if any(math.isnan(value) for value in values):
+        if any(map(math.isnan, values)):
             raise not_finite("drafter")
         found = []
-        for score, place, token in zip(values, places, tokens, strict=True):
+        for score, place, token in zip(values, chosen.indices.tolist(), tokens, strict=True):
             row = place // best.values.shape[1]
             parent = parents[row]
             if score > -torch.inf:  # a token that was cut from q is never drafted
-                path = (token,) if parent is None else (*parent.path, token)
                 # A probability of 1 may be rounded to more, and no path is likelier than its beginning.
                 score = min(score, 0.0 if parent is None else parent.score)
-                found.append(Node(path, parent, first_row + row, score))
+                found.append(Node(token, parent, first_row + row, score))
         # Stable: of two alike the one found first stays, so that no token stays without its parent.
         self._kept = sorted([*self._kept, *found], key=lambda node: -node.score)[: self._nodes]
         staying = set(self._kept)
-        going_on = [node for node in found if node in staying and len(node.path) < self._depth]
-        return going_on[: self._beam]
+        return [node for node in found if node in staying and len(node.path) < self._depth][: self._beam]
 
-    def proposal(self, scores: torch.Tensor) -> Proposal:
-        return _proposal(sorted(self._kept, key=lambda node: (len(node.path), -node.score)), scores)
+    def chosen(self) -> list[Node]:
+        """All of the tree, parents first."""
+        return sorted(self._kept, key=lambda node: (len(node.path), -node.score))
+
+    def q(self) -> None:
+        """One-hot."""
 
 
 class WithoutReplacement:
@@ -177,10 +182,11 @@ class WithoutReplacement:
     def __init__(self, sampler: Sampler, depth: int, nodes: int) -> None:
         self._sampler = sampler
         self._first = drawn_shape(depth, nodes)
-        self._nodes: list[Node] = []
+        self._drawn: list[Node] = []
         self._q: list[torch.Tensor] = []
 
     def extend(self, scores: torch.Tensor, parents: Sequence[Node | None], first_row: int) -> list[Node]:
+        """As of :class:`BestFirst`."""
         q = self._sampler.probabilities(scores)
         self._q.append(q)
         found = []
@@ -188,14 +194,19 @@ class WithoutReplacement:
             places = self._first if parent is None else parent.children
             # torch draws no more than there are; top-k or top-p may leave one token.
             count = min(len(places), int((q[row] > 0).sum()))
-            for place, token in zip(places, self._sampler.draw_apart(q[row], count, "drafter"), strict=False):
-                path = (token,) if parent is None else (*parent.path, token)
-                found.append(Node(path, parent, first_row + row, place.score, place.children))
-        self._nodes += found
+            tokens = self._sampler.draw_apart(q[row], count, "drafter").tolist() if count else []
+            for place, token in zip(places, tokens, strict=False):
+                found.append(Node(token, parent, first_row + row, place.score, place.children))
+        self._drawn += found
         return [node for node in found if node.children]
 
-    def proposal(self, scores: torch.Tensor) -> Proposal:
-        return _proposal(self._nodes, scores, torch.cat(self._q))
+    def chosen(self) -> list[Node]:
+        """All of the tree, parents first."""
+        return self._drawn
+
+    def q(self) -> torch.Tensor:
+        """(rows, V) that siblings were drawn from."""
+        return torch.cat(self._q)
 
 
 def drawn_shape(depth: int, nodes: int) -> list[Place]:
@@ -216,17 +227,3 @@ def drawn_shape(depth: int, nodes: int) -> list[Place]:
             child = place.score * KEPT_FIRST
             heapq.heappush(heap, (-child, 2 * count + 1, place.children, place.score - child, level + 1))
     return first
-
-
-def _proposal(nodes: Sequence[Node], scores: torch.Tensor, q: torch.Tensor | None = None) -> Proposal:
-    """The nodes, parents first, as what is verified."""
-    if not nodes:
-        return NOTHING_DRAFTED
-    slots: dict[Node | None, int] = {None: 0} | {node: slot for slot, node in enumerate(nodes, start=1)}
-    return Proposal(
-        torch.tensor([node.path[-1] for node in nodes]),
-        q,
-        scores,
-        parents=tuple(slots[node.parent] for node in nodes),
-        rows=tuple(node.row for node in nodes),
-    )

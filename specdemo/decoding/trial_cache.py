@@ -87,15 +87,8 @@ class TrialCache(LaneCache):
         self._past, self._length = past, length
         self.layer(0)  # transformers asks it how long the text is before any layer writes
 
-    def layer(self, index: int) -> LaneLayer:
-        while len(self.layers) <= index:
-            self.layers.append(_TrialLayer(self._past, self._length, len(self.layers)))
-        return self.layers[index]
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.layer(layer_idx).update(key_states, value_states)
+    def _new_layer(self, index: int) -> LaneLayer:
+        return _TrialLayer(self._past, self._length, index)
 
 
 class _TrialLayer(LaneLayer):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.select import Engine, choose
+from specdemo.decoding.engines.eager import EagerRunner, Engine
+from specdemo.decoding.engines.open import choose
 from specdemo.decoding.tree import Tree
 from specdemo.decoding.trial_cache import MadeUpPast, TrialCache, TrialRows
 from specdemo.errors import PairError, SettingsError, SpecDemoError

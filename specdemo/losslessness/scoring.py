@@ -10,7 +10,7 @@ from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters.registry import SPECS
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
-from specdemo.decoding.readings import readings
+from specdemo.decoding.recorder import readings
 from specdemo.decoding.sampling import Sampler
 from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.sequential_test import RunEvidence

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from specdemo.decoding.assisted import assisted
-from specdemo.decoding.autoregressive import autoregressive
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
@@ -17,7 +16,7 @@ from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import Lane, RawRound, new_lane
 from specdemo.decoding.recorder import Recorder
-from specdemo.decoding.speculative import speculative
+from specdemo.decoding.speculative import autoregressive, speculative
 from specdemo.models.memory import peak_memory
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from specdemo.decoding.engines.eager import Engine
 from specdemo.decoding.engines.head import HeadRunner
-from specdemo.decoding.engines.select import Engine
 from specdemo.decoding.trials import TOKENS, check_chain
 from specdemo.models.pair import ModelPair
 

@@ -61,18 +61,11 @@ CHANGES: dict[str, dict[str, object]] = {
     "roc_bert": {"pronunciation_vocab_size": 8, "shape_vocab_size": 8},
     "xmod": {"default_language": "en_XX"},
 }
-ENCODERS = (
-    "bert",
-    "bert-generation",
-    "big_bird",
-    "camembert",
-    "data2vec-text",
-    "electra",
-    "ernie",
-    "megatron-bert",
-)
-ENCODERS += ("reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta")
-ENCODERS += ("xlm-roberta-xl", "xmod")
+ENCODERS = {
+    *("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),
+    *("reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta"),
+    *("xlm-roberta-xl", "xmod"),
+}
 """Families of encoders that can be told to decode."""
 UNBUILT = {
     "cohere_compass_text": "rotary positions of a kind of layer that it does not have by default",

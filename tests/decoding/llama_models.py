@@ -13,7 +13,7 @@ CONFIGS = {
     "qwen3": transformers.Qwen3Config,
 }
 
-
+ROPE = {"rope_theta": 10000.0, "original_max_position_embeddings": 64}
 SHAPES = {
     "grouped": {},
     "ungrouped": {"num_key_value_heads": 4},
@@ -22,31 +22,14 @@ SHAPES = {
     "tied": {"tie_word_embeddings": True},
     "biased": {"attention_bias": True, "mlp_bias": True},
     "llama3 positions": {
-        "rope_parameters": {
-            "rope_type": "llama3",
-            "rope_theta": 10000.0,
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64,
-        }
+        "rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        | ROPE
     },
-    "yarn positions": {
-        "rope_parameters": {
-            "rope_type": "yarn",
-            "rope_theta": 10000.0,
-            "factor": 4.0,
-            "original_max_position_embeddings": 64,
-        }
-    },
+    "yarn positions": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0} | ROPE},
 }
-
-
 CASES = [
-    (family, shape)
-    for family in CONFIGS
-    for shape in SHAPES
-    if shape != "biased" or family in ("llama", "qwen3")  # the others have no such option
+    *((family, shape) for family in ("llama", "qwen3") for shape in SHAPES),
+    *((family, shape) for family in ("mistral", "qwen2") for shape in ("grouped", "ungrouped", "tied")),
 ]
 
 

@@ -20,9 +20,7 @@ from specdemo.decoding.acceptance import (
     among_top_k,
     block_verification,
     exact,
-    leading,
     rejection_sampling,
-    residual,
     rule_for,
     typical,
 )
@@ -30,7 +28,7 @@ from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import LOSSLESS_RULES, LOSSY_RULES
 
-DRAWS = 100_000
+DRAWS = 60_000
 START = 0
 CPU = torch.device("cpu")
 
@@ -152,14 +150,10 @@ def test_block_keeps_more_than_rejection_sampling_and_token_match_less(gamma: in
 @pytest.mark.parametrize("rule", [*LOSSLESS_RULES, *LOSSY_RULES])
 def test_every_rule_takes_a_round_that_drafted_nothing(rule: str) -> None:
     """Guards the last round before the end, where γ is 0 and there is only the target's own token."""
-    temperature = 0.0 if rule == "exact" else 1.0
-    settings = Settings(acceptance=rule, temperature=temperature)
-    scores = torch.tensor([[[0.0, 50.0, 0.0]]])
-    verdict = rule_for(settings)(
-        scores, torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, 0, 3), Sampler(settings, 3, CPU)
-    )
-    assert verdict.accepted.tolist() == [0]
-    assert verdict.token.tolist() == [1]
+    settings = Settings(acceptance=rule, temperature=0.0 if rule == "exact" else 1.0)
+    scores, drafted = torch.tensor([[[0.0, 50.0, 0.0]]]), torch.zeros(1, 0, dtype=torch.long)
+    verdict = rule_for(settings)(scores, drafted, torch.zeros(1, 0, 3), Sampler(settings, 3, CPU))
+    assert (verdict.accepted.tolist(), verdict.token.tolist()) == ([0], [1])
     assert verdict.probability.shape == (1, 0)
 
 
@@ -177,7 +171,7 @@ def misjudged(scores: torch.Tensor, drafted: torch.Tensor, q: None, sampler: Sam
             rejection_sampling,
             {"top_k": 3},
             {"claimed": table(9, 2)},
-        ),  # drafted from top-k q, judged by the raw one
+        ),  # drafted by top-k
         (misjudged, {}, {"greedy_draft": True}),
         *((None, {"acceptance": rule, "accept_top_k": 3}, {}) for rule in LOSSY_RULES),
     ],
@@ -234,20 +228,6 @@ def test_probability_and_overlap_are_min_of_p_over_q_and_sum_of_min() -> None:
     assert certain.probability.item() == certain.overlap.item() == pytest.approx(0.3), "q is one-hot: both are p"
 
 
-def test_residual_is_what_the_target_has_more_and_p_where_nothing_is_left() -> None:
-    """Guards the two branches, and a division by a zero sum that would give NaN."""
-    p = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
-    q = torch.tensor([[0.2, 0.6, 0.2], [0.5, 0.3, 0.2], [0.0, 0.0, 0.0]])
-    expected = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
-    torch.testing.assert_close(residual(p, q), expected)
-
-
-def test_leading_counts_up_to_the_first_failure() -> None:
-    """Guards against counting later passes after a rejection."""
-    passed = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
-    assert leading(passed).tolist() == [3, 1, 0, 0]
-
-
 def test_exact_keeps_the_best_tokens_and_corrects_the_first_other() -> None:
     """Guards the greedy rule: which row the correction and the bonus are read from."""
     best = [3, 1, 2, 0]
@@ -268,14 +248,6 @@ def test_top_k_passes_the_k_best_and_nothing_that_warpers_cut() -> None:
     assert among_top_k(2)(scores, drafted, None, sampler).accepted.tolist() == [1, 1, 0, 0]
     assert among_top_k(10)(scores, drafted, None, sampler).accepted.tolist() == [1, 1, 1, 0]
     assert among_top_k(2)(scores, drafted, None, sampler).token.tolist() == [0, 0, 0, 0]
-
-
-def test_settings_name_their_rule() -> None:
-    """Guards the table of rules: at temperature 0 the rules of distributions are ``exact``."""
-    for rule in ("exact", "sampling", "token_match", "block", "naive"):
-        assert rule_for(Settings(acceptance=rule)) is exact
-    assert rule_for(sampling()) is rejection_sampling
-    assert rule_for(sampling(acceptance="block")) is block_verification
 
 
 def test_typical_asks_less_of_an_unsure_target() -> None:

@@ -113,20 +113,14 @@ def test_a_stop_signal_ends_it_after_the_round_under_way(drafter: str) -> None:
     rounds = [round_ for lane, round_ in race if lane == 0]
     assert [r.index for r in rounds] == [0, 1, 2]
     assert not race.traces()[0].complete
-    alone = run(
-        ModelPair(endless_pair("llama").target, endless_pair("llama").draft, None), drafter=drafter, gamma=3
-    )
+    alone = run(endless_pair("llama"), drafter=drafter, gamma=3)
     assert race.traces()[0].token_ids == alone.token_ids[: len(race.traces()[0].token_ids)]
 
 
 def test_what_transformers_does_not_do_is_refused() -> None:
-    """Guards the message."""
+    """Guards the messages: transformers takes different widths for different tokenizers."""
     with pytest.raises(SettingsError, match="drafter: 'assisted' drafts with"):
         Settings(strategy="assisted", drafter="early_exit")
-
-
-def test_padded_vocabularies_are_refused_before_transformers_trips_over_them() -> None:
-    """Guards the message: transformers takes different widths for different tokenizers."""
     narrow = endless_pair("llama").target
     with pytest.raises(SettingsError, match="strategy: 'assisted' takes models of one vocabulary width only"):
         run(ModelPair(widened(narrow, 80), narrow, None))

@@ -90,7 +90,7 @@ def test_the_text_is_what_the_tokenizer_decodes(name: str) -> None:
     """
     tokenizer, equal = TOKENIZERS[name], 0
 
-    @settings(max_examples=600, deadline=None)
+    @settings(max_examples=200, deadline=None)
     @given(prompts_and_outputs(tokenizer))
     def check(drawn: tuple[list[int], list[int]]) -> None:
         nonlocal equal
@@ -116,7 +116,7 @@ def test_the_text_is_what_the_tokenizer_decodes(name: str) -> None:
             assert not any("�" in piece for piece in pieces)
 
     check()
-    assert equal > 100
+    assert equal > 30
 
 
 @pytest.mark.parametrize("name", ["byte-level", "byte fallback", "slow"])

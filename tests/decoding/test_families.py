@@ -58,9 +58,10 @@ def test_every_family_equals_generate_or_is_refused(family: str) -> None:
     base, changes = VARIANTS.get(family, (family, {}))
     target = tiny(base, **changes)
     outcomes: dict[str, object] = {}
+    pair = None
     for way, fields in WAYS.items():
         try:
-            pair = ModelPair(target, perturbed(target))
+            pair = pair or ModelPair(target, perturbed(target))
             settings = Settings(gamma=4, max_new_tokens=COUNT, **fields)
             if way == "batch":
                 outcomes[way] = [trace.token_ids for trace in specdemo.run_batch(pair, PROMPTS, settings)]

@@ -9,16 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import (
-    FAMILIES,
-    adversary,
-    check_consistent,
-    endless_pair,
-    generate,
-    prompt_ids,
-    scripted,
-    toy_pair,
-)
+from toys import adversary, check_consistent, endless_pair, generate, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings
@@ -34,33 +25,16 @@ from specdemo import ModelPair, PairError, Settings
     acceptance=st.sampled_from(["sampling", "top_k"]),
     penalty=st.sampled_from([1.0, 1.3]),
 )
-def test_every_lane_is_consistent(
-    gamma: int,
-    count: int,
-    length: int,
-    seed: int,
-    family: str,
-    temperature: float,
-    acceptance: str,
-    penalty: float,
-) -> None:
+def test_every_lane_is_consistent(count: int, length: int, family: str, penalty: float, **fields: object) -> None:
     """Guards the record for any settings: kinds, order, positions, counts, probabilities, phases."""
-    settings = Settings(
-        gamma=gamma,
-        max_new_tokens=count,
-        seed=seed,
-        temperature=temperature,
-        acceptance=acceptance,
-        repetition_penalty=penalty,
-        accept_top_k=3,
-    )
+    settings = Settings(max_new_tokens=count, repetition_penalty=penalty, accept_top_k=3, **fields)
     trace = specdemo.run(toy_pair(family), prompt_ids(length), settings)
     check_consistent(trace)
     assert len(trace.token_ids) == count or trace.rounds[-1].stop == "eos"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("gamma", [1, 3, 8])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("gamma", [1, 8])
 def test_a_model_that_drafts_for_itself_is_always_right(family: str, gamma: int) -> None:
     """Guards the draft's cache: one wrong position in it and the same model no longer agrees with itself."""
     target = endless_pair(family).target
@@ -72,31 +46,21 @@ def test_a_model_that_drafts_for_itself_is_always_right(family: str, gamma: int)
     assert trace.token_ids == generate(target, prompt_ids(7), 30)
 
 
-def test_a_model_that_samples_for_itself_is_always_right() -> None:
-    """Guards p = q when sampling: only rounding stands between them, worth a rejection in about a million."""
-    target = endless_pair("llama").target
-    settings = Settings(acceptance="sampling", temperature=1.0, gamma=4, max_new_tokens=60)
-    metrics = specdemo.run(ModelPair(target, target, None), prompt_ids(7), settings).metrics()
+@pytest.mark.parametrize(("temperature", "penalty"), [(1.0, 1.0), (0.0, 1.8), (1.0, 1.8)])
+def test_a_model_that_draws_for_itself_is_always_right(temperature: float, penalty: float) -> None:
+    """Guards p = q, worth a rejection in about a million, and that a penalty sees what was just drafted."""
+    target = endless_pair("gpt2").target
+    lane = {"acceptance": "sampling", "temperature": temperature, "repetition_penalty": penalty}
+    pair, settings = ModelPair(target, target), Settings(**lane, gamma=6, max_new_tokens=50)
+    metrics = specdemo.run(pair, prompt_ids(3), settings).metrics()
     assert metrics.acceptance_rate == 1.0
     assert metrics.alpha == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_penalty_reaches_the_draft_with_the_tokens_it_just_drafted(temperature: float) -> None:
-    """Guards acceptance: a draft that forgets its own last tokens stays lossless but useless."""
-    target = endless_pair("gpt2").target
-    settings = Settings(
-        acceptance="sampling", temperature=temperature, repetition_penalty=1.8, gamma=6, max_new_tokens=50
-    )
-    trace = specdemo.run(ModelPair(target, target, None), prompt_ids(3), settings)
-    assert trace.metrics().acceptance_rate == 1.0
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt_neox"])
 @pytest.mark.parametrize("gamma", [1, 5])
-def test_an_adversarial_draft_is_never_right_and_changes_nothing(family: str, gamma: int) -> None:
+def test_an_adversarial_draft_is_never_right_and_changes_nothing(gamma: int) -> None:
     """Guards the worst case: no drafted token passes, each round still emits one, the output is the target's."""
-    target = endless_pair(family).target
+    target = endless_pair("llama").target
     pair = ModelPair(target, adversary(target), None)
     trace = specdemo.run(pair, prompt_ids(7), Settings(gamma=gamma, max_new_tokens=20))
     assert trace.token_ids == generate(target, prompt_ids(7), 20)
@@ -128,13 +92,12 @@ def test_an_end_token_in_an_accepted_block_counts_only_what_was_kept() -> None:
     says = [20, 21, 7, 23, 24, 25]
     model = scripted(says, 2, 40, eos=[7])
     trace = specdemo.run(ModelPair(model, model, None), [13, 14], Settings(gamma=4, max_new_tokens=20))
-    assert [(t.id, t.kind) for t in trace.rounds[1].tokens] == [
-        (21, "accepted"),
-        (7, "accepted"),
-        (23, "rejected"),
-        (24, "rejected"),
+    assert [(t.id, t.kind, t.acceptance) for t in trace.rounds[1].tokens] == [
+        (21, "accepted", 1.0),
+        (7, "accepted", 1.0),
+        (23, "rejected", None),
+        (24, "rejected", None),
     ]
-    assert [t.acceptance is not None for t in trace.rounds[1].tokens] == [True, True, False, False]
     metrics = trace.metrics()
     assert (metrics.proposed, metrics.accepted, metrics.emitted, metrics.rounds) == (4, 2, 2, 1)
     assert trace.token_ids == [20, 21, 7]
@@ -142,8 +105,6 @@ def test_an_end_token_in_an_accepted_block_counts_only_what_was_kept() -> None:
 
 def test_p_and_q_are_the_models_own_probabilities() -> None:
     """Guards the figures under the pointer: p and q of each token from one full forward of each model."""
-    import torch
-
     pair = endless_pair("llama")
     settings = Settings(acceptance="sampling", temperature=0.8, gamma=3, max_new_tokens=16, seed=3)
     trace = specdemo.run(pair, prompt_ids(5), settings)
@@ -170,8 +131,6 @@ def test_p_and_q_are_the_models_own_probabilities() -> None:
 
 def test_margins_say_how_far_a_token_stands_above_the_best_other() -> None:
     """Guards the tie verdict, which is read from these margins alone."""
-    import torch
-
     pair = endless_pair("gpt2")
     for acceptance in ("exact", "top_k"):
         settings = Settings(acceptance=acceptance, gamma=4, max_new_tokens=20, accept_top_k=5)
@@ -196,8 +155,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("number", "temperature"), [(math.nan, 0.0), (math.inf, 0.0), (math.nan, 1.0)])
 @pytest.mark.parametrize("fields", BROKEN, ids=lambda fields: "-".join(fields.values()))
 @pytest.mark.parametrize("who", ["target", "draft"])
 def test_models_that_compute_no_numbers_end_the_run_with_a_sentence(

@@ -11,16 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import (
-    build,
-    check_consistent,
-    endless_pair,
-    perturbed,
-    prompt_ids,
-    scripted,
-    skilled_head,
-    toy_pair,
-)
+from toys import build, check_consistent, endless_pair, perturbed, prompt_ids, scripted, skilled_head, toy_pair
 
 import specdemo
 from specdemo import ModelPair, Settings
@@ -37,8 +28,8 @@ from specdemo.runs import lane as lanes
 
 DRAFTERS = ("model", "early_exit", "eagle3")
 BUSHY = (0, 0, 1, 1, 2, 3, 3, 5, 6, 9)
-ENGINES = [("llama", "direct"), ("qwen2", "direct"), ("qwen3", "direct")] + [
-    (family, "eager") for family in ("llama", "qwen3", "gpt2", "gpt_neox", "gemma3", "mistral")
+ENGINES = [("llama", "direct"), ("qwen3", "direct")] + [
+    (f, "eager") for f in ("llama", "gpt2", "gemma3", "mistral")
 ]
 
 
@@ -147,9 +138,7 @@ def test_a_chain_shaped_tree_gives_the_chains_rounds(
 
 
 @pytest.mark.parametrize(
-    ("family", "drafter"),
-    [("llama", drafter) for drafter in DRAFTERS]
-    + [(family, "model") for family in ("qwen3", "gpt2", "gpt_neox", "gemma3", "mistral")],
+    ("family", "drafter"), [("llama", drafter) for drafter in DRAFTERS] + [("gpt2", "model"), ("gemma3", "model")]
 )
 def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(family: str, drafter: str) -> None:
     """Guards against drift: one slot kept wrongly stays in every later logit."""
@@ -197,18 +186,12 @@ def test_drawn_trees_keep_every_draw_and_stop_at_the_support() -> None:
     assert places(drawn_shape(4, 20)) == 20
     sampler = Sampler(Settings(acceptance="sampling", temperature=1.0, top_k=2), 6, torch.device("cpu"))
     logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
-    drafted = grow(
-        sampler,
-        [0],
-        1,
-        logits[:1],
-        lambda nodes, tokens, tree_mask: logits[tokens],
-        WithoutReplacement(sampler, 3, 30),
-    )
+    selector = WithoutReplacement(sampler, 3, 30)
+    drafted = grow(sampler, [0], 1, logits[:1], lambda nodes, tokens, tree_mask: logits[tokens], selector)
     siblings = [[drafted.ids[s - 1] for s in some] for some in drafted.tree.children]
     assert max(map(len, siblings)) == 2
     assert all(len(set(some)) == len(some) for some in siblings)
-    assert drafted.tree.depth == 3
+    assert max(drafted.tree.depths) == 3
 
 
 def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
@@ -229,10 +212,7 @@ def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
         ({"tree_nodes": "many"}, "0 to 64"),
         ({"tree_nodes": np.array([8, 9])}, "0 to 64"),
         ({"tree_nodes": 4, "drafter": "prompt_lookup"}, "one guess a position"),
-        (
-            {"tree_nodes": 4, "acceptance": "block", "temperature": 1.0},
-            "for chains; set 0, or choose 'sampling' or 'token_match'",
-        ),
+        ({"tree_nodes": 4, "acceptance": "block", "temperature": 1.0}, "for chains; set 0, or choose 'sampling'"),
         ({"tree_nodes": 4, "acceptance": "top_k"}, "for chains"),
         ({"tree_nodes": 4, "adaptive_gamma": True}, "adaptive"),
         ({"tree_nodes": 4, "strategy": "assisted"}, "chains only"),

@@ -38,7 +38,7 @@ from specdemo import (
 )
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.engines import eager_forward as forward
+from specdemo.decoding.engines import eager as forward
 from specdemo.decoding.gamma import Costs
 from specdemo.decoding.trials import check_batches
 from specdemo.runs.warm_up import warm_up

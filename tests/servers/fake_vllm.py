@@ -18,11 +18,10 @@ from typing import Any
 from scripted import Exchange, ScriptedServer
 
 from specdemo import ModelPair, Round, Settings, Token, Trace
-from specdemo.decoding.autoregressive import autoregressive
 from specdemo.decoding.drafters.registry import open_drafter
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
-from specdemo.decoding.speculative import speculative
+from specdemo.decoding.speculative import autoregressive, speculative
 from specdemo.runs.encode import encode
 from specdemo.runs.lane import LaneRecord
 from specdemo.settings import MAX_GAMMA

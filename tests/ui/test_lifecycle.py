@@ -25,8 +25,7 @@ import torch
 from tab import Tab, under_way
 
 from specdemo.decoding.assisted import AssistedObserver
-from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.eager_forward import Forward
+from specdemo.decoding.engines.eager import EagerRunner, Forward
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.errors import PairError
 from specdemo.models.request import request_pair

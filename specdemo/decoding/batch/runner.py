@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from specdemo.decoding.engines.eager_forward import Forward
+from specdemo.decoding.engines.eager import Forward
 from specdemo.decoding.engines.masks import additive, model_masks
 
 if TYPE_CHECKING:

@@ -29,19 +29,11 @@ class Eagle3Drafter:
 
     Row t of the head's cache is made of the target's features of token t and of token t + 1. Between rounds it
     holds rows of true features only; those drafted behind them are made of the head's own states and are dropped.
-
-    Args:
-        runner: of the head.
-        sampler: chooses the tokens.
-        target_ids: (Vd,) the target's id of each draft id; None where they are the same.
-        vocabulary: columns of the target's logits.
+    ``target_ids`` (Vd,) has the target's id of each draft id; None where they are the same.
     """
 
-    def __init__(
-        self, runner: HeadRunner, sampler: Sampler, target_ids: torch.Tensor | None, vocabulary: int
-    ) -> None:
-        self._runner, self._sampler = runner, sampler
-        self._target_ids, self._vocabulary = target_ids, vocabulary
+    def __init__(self, runner: HeadRunner, sampler: Sampler, target_ids: torch.Tensor | None) -> None:
+        self._runner, self._sampler, self._target_ids = runner, sampler, target_ids
         self._prompt: Sequence[int] | None = None
         self._waiting: list[torch.Tensor] = []  # features of committed tokens that are not in the cache yet
 
@@ -110,7 +102,7 @@ class Eagle3Drafter:
         """Draft logits (n, Vd) at the target's ids, (n, V): tokens that are not drafted have no probability."""
         if self._target_ids is None:
             return logits
-        wide = logits.new_full((len(logits), self._vocabulary), -torch.inf)
+        wide = logits.new_full((len(logits), self._sampler.vocabulary), -torch.inf)
         return wide.index_copy_(1, self._target_ids, logits)
 
 
@@ -131,7 +123,7 @@ def _check(pair: ModelPair, settings: Settings) -> None:
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> Eagle3Drafter:
     head = _head(pair)
     runner = HeadRunner(head, head.embeddings(pair.target), lane.settings.engine)
-    return Eagle3Drafter(runner, lane.sampler, head.target_ids if head.translates() else None, pair.vocabulary)
+    return Eagle3Drafter(runner, lane.sampler, head.target_ids if head.translates() else None)
 
 
 SPEC = DrafterSpec(_open, _check, aux_layers=lambda pair: _head(pair).aux_layers)

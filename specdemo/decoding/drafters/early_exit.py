@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from specdemo.decoding.drafters.base import DrafterSpec
 from specdemo.decoding.drafters.model import ModelDrafter
 from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.graph_runner import CapturedDraft
 from specdemo.decoding.engines.model_views import layer_list, layers_of, with_layers
 from specdemo.decoding.engines.open import open_first_layers
 from specdemo.decoding.lane import Lane
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
-    """The same model, weights shared, that ends after ``count`` layers and goes straight to norm and head.
-
-    Raises:
-        ValueError: the layers were not found.
-    """
+    """The same model, weights shared, that ends after ``count`` layers and goes straight to norm and head."""
     return with_layers(model, layers_of(model)[:count])
 
 
@@ -38,11 +35,7 @@ class EarlyExitDrafter(ModelDrafter):
     """
 
     def __init__(
-        self,
-        target: Runner,
-        first: Runner,
-        sampler: Sampler,
-        captured: Callable[[Sequence[int], int], Proposal] | None = None,
+        self, target: Runner, first: Runner, sampler: Sampler, captured: CapturedDraft | None = None
     ) -> None:
         """``first`` runs the first layers of the target in the same cache."""
         super().__init__(first, sampler, captured)
@@ -52,16 +45,15 @@ class EarlyExitDrafter(ModelDrafter):
         """Nothing to do: the target's prefill fills the first layers too."""
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
-        self._runner.length = self._target.length
-        try:
-            return super().propose(committed, gamma)
-        finally:
-            self._runner.rollback_to(self._target.length)
+        return self._in_the_targets_cache(super().propose, committed, gamma)
 
     def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
+        return self._in_the_targets_cache(super().propose_tree, committed, depth, nodes)
+
+    def _in_the_targets_cache(self, draft: Callable[..., Proposal], *how: object) -> Proposal:
         self._runner.length = self._target.length
         try:
-            return super().propose_tree(committed, depth, nodes)
+            return draft(*how)
         finally:
             self._runner.rollback_to(self._target.length)
 

@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 
 from specdemo.decoding.batch.drafters import BatchModelDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec
-from specdemo.decoding.drafters.reencoding import ReencodingDrafter, check_reencoding
+from specdemo.decoding.drafters.reencoding import check_reencoding, open_reencoding
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.open import open_draft, open_stepwise
+from specdemo.decoding.engines.graph_runner import CapturedDraft
+from specdemo.decoding.engines.open import open_draft
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Draft, Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.tree import TreeMask
 from specdemo.decoding.tree_draft import Node, grow, selector_for
 from specdemo.errors import SettingsError
-from specdemo.models.pair import ModelPair, context_of
+from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 class ModelDrafter:
     """A smaller model that decodes ahead, from its own KV cache.
 
-    Args:
-        runner: of the draft model.
-        sampler: chooses the tokens.
-        captured: drafts all tokens of a round at once, from the same cache; None feeds them one by one.
+    ``captured`` drafts all tokens of a round at once, from the same cache; without it they are fed one by one.
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        sampler: Sampler,
-        captured: Callable[[Sequence[int], int], Proposal] | None = None,
-    ) -> None:
-        self._runner = runner
-        self._sampler = sampler
-        self._captured = captured
+    def __init__(self, runner: Runner, sampler: Sampler, captured: CapturedDraft | None = None) -> None:
+        self._runner, self._sampler, self._captured = runner, sampler, captured
 
     @property
     def engine(self) -> str:
@@ -82,11 +69,6 @@ class ModelDrafter:
         self._runner.rollback_to(min(self._runner.length, len(committed) - 1))
 
 
-def _draft(pair: ModelPair) -> PreTrainedModel:
-    assert pair.draft is not None, "check_drafter lets no pair without a draft pass"
-    return pair.draft
-
-
 def _check(pair: ModelPair, settings: Settings) -> None:
     if pair.draft_tokenizer is not None:
         check_reencoding(pair, settings)
@@ -106,23 +88,21 @@ def _check(pair: ModelPair, settings: Settings) -> None:
 
 
 def _open(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:
-    draft = _draft(pair)
-    if pair.draft_tokenizer is None:
-        runner, captured = open_draft(draft, lane)
-        return ModelDrafter(runner, lane.sampler, captured)
-    assert pair.tokenizer is not None, "check_reencoding lets no pair without pass"
-    runner = open_stepwise(draft, lane, "its tokenizer is another")
-    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(draft))
-    drafter.check_prompt(lane.prompt_ids)
-    return drafter
+    assert pair.draft is not None, "check_drafter lets no pair without a draft pass"
+    if pair.draft_tokenizer is not None:
+        return open_reencoding(pair, lane)
+    runner, captured = open_draft(pair.draft, lane)
+    return ModelDrafter(runner, lane.sampler, captured)
 
 
 def _open_batch(pair: ModelPair, rows: Sequence[Lane]) -> BatchModelDrafter:
-    return BatchModelDrafter(RaggedRunner(_draft(pair), len(rows)))
+    assert pair.draft is not None, "check_drafter lets no pair without a draft pass"
+    return BatchModelDrafter(RaggedRunner(pair.draft, len(rows)))
 
 
-def _reference(pair: ModelPair, settings: Settings) -> PreTrainedModel | None:
-    return pair.draft if pair.draft_tokenizer is None else None
-
-
-SPEC = DrafterSpec(_open, _check, _open_batch, reference=_reference)
+SPEC = DrafterSpec(
+    _open,
+    _check,
+    _open_batch,
+    reference=lambda pair, settings: pair.draft if pair.draft_tokenizer is None else None,
+)

@@ -9,11 +9,13 @@ from transformers import PreTrainedTokenizerBase
 
 from specdemo.decoding.detokenizer import UNFINISHED
 from specdemo.decoding.engines.base import Runner
+from specdemo.decoding.engines.open import open_stepwise
+from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.drafters import offered_with
 from specdemo.errors import PromptError, SettingsError
 from specdemo.models.compatibility import gives_back
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, context_of
 from specdemo.settings import Settings
 
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
@@ -25,12 +27,13 @@ class ReencodingDrafter:
     The idea of universal assisted generation (Timor et al., arXiv 2502.05202, algorithm 1; transformers'
     ``assistant_tokenizer``). The draft writes greedily, and q is one-hot, which
     keeps every lossless rule lossless however the text was made. Where the drafted text would melt into the
-    last committed token, nothing is proposed and the round is a plain step of the target.
+    last committed token, nothing is proposed and the round is a plain step of the target. A text that grows longer
+    than the draft can read gets no proposals either.
 
     Args:
         runner: of the draft.
         target_tokenizer, draft_tokenizer: both must give back the text they encode, see ``gives_back``.
-        longest: tokens the draft can read, None for no limit; a text that grows longer gets no proposals.
+        longest: tokens the draft can read, None for no limit.
     """
 
     def __init__(
@@ -40,10 +43,8 @@ class ReencodingDrafter:
         draft_tokenizer: PreTrainedTokenizerBase,
         longest: int | None,
     ) -> None:
-        self._runner = runner
-        self._longest = longest
-        self._target_tokenizer = target_tokenizer
-        self._draft_tokenizer = draft_tokenizer
+        self._runner, self._longest = runner, longest
+        self._target_tokenizer, self._draft_tokenizer = target_tokenizer, draft_tokenizer
         self._cached: list[int] = []
         self._ends = set(draft_tokenizer.all_special_ids)
 
@@ -58,10 +59,9 @@ class ReencodingDrafter:
         """
         begun = self._draft_ids(_decode(self._target_tokenizer, ids))
         if begun and not self._fits(begun, 1):
-            others = " or ".join(repr(other.name) for other in offered_with(()))
             raise PromptError(
                 f"it has {len(begun):,} tokens of the draft's own tokenizer, and the draft reads at most "
-                f"{self._longest:,}, so it could never draft; shorten it, or choose the drafter {others}."
+                f"{self._longest:,}, so it could never draft; shorten it, or choose the drafter {_others()}."
             )
 
     def prefill(self, ids: Sequence[int]) -> None:
@@ -88,15 +88,13 @@ class ReencodingDrafter:
         """Up to γ tokens of the draft's own after ``begun``, until it would end the text."""
         written: list[int] = []
         logits = self._feed(begun)
-        while True:
-            token = int(logits.argmax(-1))
-            if token in self._ends:
-                return written
+        while (token := int(logits.argmax(-1))) not in self._ends:
             written.append(token)
             if len(written) == gamma:
-                return written
+                break
             logits = self._runner.forward([token]).logits
             self._cached.append(token)
+        return written
 
     def _draft_ids(self, text: str) -> list[int]:
         return list(self._draft_tokenizer(text)["input_ids"])
@@ -122,6 +120,21 @@ class ReencodingDrafter:
         return whole[len(alone) :] if whole[: len(alone)] == alone else []
 
 
+def open_reencoding(pair: ModelPair, lane: Lane) -> ReencodingDrafter:
+    """For a pair of two tokenizers, after :func:`check_reencoding`."""
+    assert pair.draft is not None
+    assert pair.draft_tokenizer is not None
+    assert pair.tokenizer is not None
+    runner = open_stepwise(pair.draft, lane, "its tokenizer is another")
+    drafter = ReencodingDrafter(runner, pair.tokenizer, pair.draft_tokenizer, context_of(pair.draft))
+    drafter.check_prompt(lane.prompt_ids)
+    return drafter
+
+
+def _others() -> str:
+    return " or ".join(repr(other.name) for other in offered_with(()))
+
+
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """Text without special tokens, which mean nothing to the other tokenizer."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
@@ -139,9 +152,8 @@ def check_reencoding(pair: ModelPair, settings: Settings) -> None:
     for role, tokenizer in (("target", pair.tokenizer), ("draft", pair.draft_tokenizer)):
         if tokenizer is None or not gives_back(tokenizer):
             why = "is missing" if tokenizer is None else "does not give back the text it encodes"
-            others = " or ".join(repr(other.name) for other in offered_with(()))
             raise SettingsError(
                 "drafter",
                 f"'model' must pass text between two tokenizers here, but the {role}'s {why}; "
-                f"choose {others}, or a draft with the target's tokenizer.",
+                f"choose {_others()}, or a draft with the target's tokenizer.",
             )

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from specdemo.decoding.batch.drafters import BatchDrafter
 from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.engines.base import Runner
-from specdemo.decoding.engines.masks import ignores_masks
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.trials import check_trees, once
 from specdemo.drafters import DRAFTERS, PARTS, DrafterInfo, offered_with
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 SPECS: dict[str, DrafterSpec] = {
     "model": model.SPEC,
@@ -51,24 +46,18 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
         )
     SPECS[info.name].check(pair, settings)
     if settings.drafts_trees:
-        models = dict(
-            zip(("target", "draft"), pair.models if info.needs == "draft" else [pair.target], strict=False)
-        )
-        for role, model in models.items():
-            _check_masks(role, model)
-        for role, model in models.items():
+        models = pair.models if info.needs == "draft" else [pair.target]
+        readers = list(zip(("target", "draft"), models, strict=False))
+        for role, model in readers:
+            attention = model.config.get_text_config()._attn_implementation or ""
+            if "flash" in attention:  # which has a causal mask and takes no other
+                raise SettingsError(
+                    "tree_nodes",
+                    f"the {role}'s attention is {attention!r}, which takes no mask of a tree; load it with "
+                    "attn_implementation='sdpa', or set tree nodes to 0.",
+                )
+        for role, model in readers:
             once(pair, f"{role} in trees", partial(check_trees, role, model, settings.engine))
-
-
-def _check_masks(role: str, model: PreTrainedModel) -> None:
-    """Refuse a model that cannot read a tree."""
-    attention = ignores_masks(model.config)
-    if attention is not None:
-        raise SettingsError(
-            "tree_nodes",
-            f"the {role}'s attention is {attention!r}, which takes no mask of a tree; load it with "
-            "attn_implementation='sdpa', or set tree nodes to 0.",
-        )
 
 
 def open_drafter(pair: ModelPair, target: Runner, lane: Lane) -> Drafter:

@@ -13,6 +13,8 @@ from specdemo.decoding.tree import TreeMask
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+Ids = Sequence[int] | torch.Tensor
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
@@ -47,16 +49,8 @@ class Runner(Protocol):
     def engine(self) -> str:
         """What runs the model's layers, such as ``direct``, or ``eager: graphs need a CUDA device``."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values allocated."""
-
     def forward(
-        self,
-        ids: Sequence[int] | torch.Tensor,
-        keep: int = 1,
-        drafted: torch.Tensor | None = None,
-        tree_mask: TreeMask | None = None,
+        self, ids: Ids, keep: int = 1, drafted: torch.Tensor | None = None, tree_mask: TreeMask | None = None
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache; the logits are those of the last ``keep``.
 

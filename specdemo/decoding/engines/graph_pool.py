@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, finalize
 
 from specdemo.decoding.engines import graph_capture
-from specdemo.decoding.engines.graph_model import GraphModel
-from specdemo.decoding.engines.graph_workspace import Failure, GraphWorkspace
+from specdemo.decoding.engines.graph_workspace import FORWARDS, Failure, GraphWorkspace
+from specdemo.decoding.engines.llama import LlamaModel
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models.pair import device_of
 from specdemo.models.request import is_zero_gpu
@@ -27,21 +27,18 @@ MOST_IDLE_BYTES = 512_000_000
 """Of the keys and values of a model's idle workspaces, together."""
 CAPACITY_STEP = 256
 """Capacities are multiples of it, so that the next prompt, a little longer, finds one that fits."""
-ZERO_GPU = "workers on ZeroGPU end too soon to capture graphs"
 
 
 class Graphs:
     """The workspaces of one model, and what could not be captured of it; lanes of several threads may share it.
 
     Attributes:
-        failure: why the model has no graphs for good; None while nothing failed but for want of memory.
-        draft_failures: why it has none of whole drafts, by ``Sampler.sampling_key``.
+        failures: what fails for good: ``FORWARDS``, and with them all graphs, or drafts by their sampling key.
     """
 
     def __init__(self) -> None:
-        self.failure: str | None = None
-        self.draft_failures: dict[Hashable, Failure] = {}
-        self._model: GraphModel | None = None
+        self.failures: dict[Hashable, Failure] = {}
+        self._model: LlamaModel | None = None
         self._weights: tuple[Any, ...] = ()
         self._idle: list[GraphWorkspace] = []
         # Reentrant: the garbage collector may end a lane, and so call give_back, in the midst of any call here.
@@ -54,37 +51,33 @@ class Graphs:
         with self._lock:
             if self._model is None or weights != self._weights:
                 # Graphs read the memory that the weights were in when they were captured.
-                self._model, self._weights, self._idle = GraphModel(model), weights, []
-            graph_model = self._model
+                self._model, self._weights, self._idle = LlamaModel(model), weights, []
+            llama = self._model
             fitting = [workspace for workspace in self._idle if workspace.capacity >= capacity]
             if fitting:
                 taken = min(fitting, key=lambda workspace: workspace.capacity)
                 self._idle = [workspace for workspace in self._idle if workspace is not taken]
                 return WorkspaceLease(self, taken)
-        capture = graph_capture.capture_on(graph_model.device)
-        return WorkspaceLease(self, GraphWorkspace(graph_model, capacity, capture))
+        capture = graph_capture.capture_on(llama.device)
+        return WorkspaceLease(self, GraphWorkspace(llama, capacity, capture))
 
     def give_back(self, workspace: GraphWorkspace) -> None:
         """Keep a workspace for the next lane, unless one failed; the workspaces that waited longest go first."""
         with self._lock:
-            if workspace.model is not self._model or self.failure is not None or workspace.failure is not None:
+            if workspace.model is not self._model or FORWARDS in {*self.failures, *workspace.failures}:
                 return
             idle = [*self._idle, workspace]
-            while len(idle) > MOST_IDLE or sum(w.slots.nbytes for w in idle) > MOST_IDLE_BYTES:
+            while len(idle) > MOST_IDLE or sum(w.states.nbytes for w in idle) > MOST_IDLE_BYTES:
                 idle.pop(0)
             self._idle = idle
 
-    def fail(self, failure: Failure) -> None:
-        """From now on this model decodes without graphs, if that is a reason for good."""
+    def fail(self, failure: Failure, what: Hashable = FORWARDS) -> None:
+        """From now on this model decodes without such graphs, if that is a reason for good."""
         with self._lock:
             if failure.lasting:
-                self.failure = failed(failure)
-                self._idle = []
-
-
-def failed(failure: Failure) -> str:
-    """Why a lane has no graphs, for the record."""
-    return f"graphs failed ({failure.reason})"
+                self.failures[what] = failure
+                if what == FORWARDS:
+                    self._idle = []
 
 
 class WorkspaceLease:
@@ -109,8 +102,8 @@ def no_graphs_reason(model: PreTrainedModel) -> str | None:
     if not graph_capture.can_capture(device):
         return "graphs need a CUDA device"
     if is_zero_gpu():
-        return ZERO_GPU
+        return "workers on ZeroGPU end too soon to capture graphs"
     known = _of_models.get(model)
-    if known is not None and known.failure is not None:
-        return known.failure
+    if known is not None and FORWARDS in known.failures:
+        return str(known.failures[FORWARDS])
     return unsupported_reason(model, device.type)

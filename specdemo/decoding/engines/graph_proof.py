@@ -70,7 +70,7 @@ def prove_drafts(draft: CapturedDraft, prompt: Sequence[int], kv_lengths: Sequen
         else:
             far = (proposal.q - sampler.probabilities(scores)).abs().sum(-1).max() / 2
             _check(runner, "probabilities of a draft", far)
-            chosen = (proposal.q / draft.noise).argmax(-1)
+            chosen = (proposal.q / draft.buffers.noise[: draft.gamma]).argmax(-1)
         if not torch.equal(chosen, proposal.tokens):
             raise Disproved("a draft's tokens are not those of its scores")
 

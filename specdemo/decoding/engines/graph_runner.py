@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdemo.decoding.engines.base import Output
+from specdemo.decoding.engines.base import Ids, Output
 from specdemo.decoding.engines.graph_capture import Replay
 from specdemo.decoding.engines.graph_pool import WorkspaceLease
 from specdemo.decoding.engines.graph_proof import prove_drafts, prove_forwards
-from specdemo.decoding.engines.graph_workspace import Failure
+from specdemo.decoding.engines.graph_workspace import FORWARDS, Failure
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.tree import TreeMask
@@ -44,8 +44,8 @@ class GraphRunner:
     ) -> None:
         self.model = model
         self.length = 0
-        self.lease = lease
-        self.device, self.dtype = lease.workspace.model.device, lease.workspace.model.dtype
+        self.lease, self.workspace = lease, lease.workspace
+        self.device, self.dtype = self.workspace.model.device, self.workspace.model.dtype
         self._counts = sorted(counts)
         self.layers, self.aux_layers = layers, tuple(aux_layers)
         self.stepwise: Failure | None = None
@@ -53,13 +53,9 @@ class GraphRunner:
     @property
     def engine(self) -> str:
         """``graphs``, and what of this lane's work could not be captured."""
-        if (failure := self.lease.workspace.failure) is not None:
+        if (failure := self.workspace.failures.get(FORWARDS)) is not None:
             return f"graphs: not all were captured ({failure.reason})"
         return "graphs" if self.stepwise is None else f"graphs: drafting step by step ({self.stepwise.reason})"
-
-    @property
-    def nbytes(self) -> int:
-        return self.lease.workspace.slots.nbytes
 
     @torch.inference_mode()
     def prepare(self, prompt: Sequence[int], longest: int) -> Failure | None:
@@ -67,30 +63,26 @@ class GraphRunner:
 
         The slots must be empty, and count as empty afterwards. The first failure, None if there was none.
         """
-        workspace, new = self.lease.workspace, []
+        workspace, new = self.workspace, {}
         workspace.inputs.send([0] * (1 + self._counts[-1]))
         for count in self._counts:
             for kv_length in workspace.kv_buckets(len(prompt) + count, longest + count):
                 self._captured(count, kv_length)
-                if (count, kv_length, self.layers, self.aux_layers) not in workspace.proven:
-                    new.append((count, kv_length))
-        if new and workspace.failure is None:
+                new[count, kv_length, self.layers, self.aux_layers] = count, kv_length
+        forwards = [new[key] for key in new if key not in workspace.proven]
+        if forwards and FORWARDS not in workspace.failures:
             try:
-                prove_forwards(self, prompt, new)
-                workspace.proven |= {(*each, self.layers, self.aux_layers) for each in new}
+                prove_forwards(self, prompt, forwards)
+                workspace.proven |= new.keys()
             except RuntimeError as error:
-                workspace.failure = Failure.of(error)
-                self.lease.graphs.fail(workspace.failure)
+                workspace.failures[FORWARDS] = failure = Failure.of(error)
+                self.lease.graphs.fail(failure)
             self.rollback_to(0)
-        return workspace.failure
+        return workspace.failures.get(FORWARDS)
 
     @torch.inference_mode()
     def forward(
-        self,
-        ids: Sequence[int] | torch.Tensor,
-        keep: int = 1,
-        drafted: torch.Tensor | None = None,
-        tree_mask: TreeMask | None = None,
+        self, ids: Ids, keep: int = 1, drafted: torch.Tensor | None = None, tree_mask: TreeMask | None = None
     ) -> Output:
         """Append ``ids`` (n,), then ``drafted`` (γ,).
 
@@ -105,24 +97,20 @@ class GraphRunner:
             return self.replay(fed, count, keep)
         return self._uncaptured(fed, count, keep)
 
-    def _uncaptured(self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int) -> Output:
+    def _uncaptured(self, fed: Sequence[Ids], count: int, keep: int) -> Output:
         """A prompt, which may have any length and comes once, or what a drafter missed in rounds without it."""
         self._check(count)
-        workspace, end = self.lease.workspace, self.length + count
+        workspace, end = self.workspace, self.length + count
         tokens = torch.cat([torch.as_tensor(t, dtype=torch.long, device=self.device) for t in fed])
-        positions = workspace.slots.positions[self.length : end]
+        positions = workspace.positions[self.length : end]
         kv_length = workspace.kv_length(end) if self.length else None
-        logits, hidden = workspace.model.forward(
-            tokens, positions, workspace.slots, kv_length, keep, self.layers, self.aux_layers
-        )
+        logits, hidden = workspace.run(tokens, positions, kv_length, keep, self.layers, self.aux_layers)
         self.length = end
         return Output(logits.float(), hidden)
 
-    def replay(
-        self, fed: Sequence[Sequence[int] | torch.Tensor], count: int, keep: int, kv_length: int | None = None
-    ) -> Output:
+    def replay(self, fed: Sequence[Ids], count: int, keep: int, kv_length: int | None = None) -> Output:
         """Feed at most what the widest forward takes; ``kv_length``: look at more slots than there are tokens."""
-        workspace = self.lease.workspace
+        workspace = self.workspace
         wide = next(c for c in self._counts if c >= count)
         self._check(wide)
         known = [t for part in fed if not isinstance(part, torch.Tensor) for t in part]
@@ -135,21 +123,19 @@ class GraphRunner:
         self._captured(wide, kv_length or workspace.kv_length(self.length + wide))()
         self.length += count
         # Copies, since the next replay writes over them.
-        hidden = workspace.hidden(self.aux_layers)
-        return Output(
-            workspace.logits[count - keep : count].clone(), None if hidden is None else hidden[:count].clone()
-        )
+        logits, hidden = workspace.logits[count - keep : count].clone(), workspace.hidden(self.aux_layers)
+        return Output(logits, None if hidden is None else hidden[:count].clone())
 
     def _captured(self, count: int, kv_length: int) -> Replay:
         """The forward of so many tokens; if it cannot be captured, the model's next lanes have no graphs."""
-        replay = self.lease.workspace.forward(count, kv_length, self.layers, self.aux_layers)
-        if (failure := self.lease.workspace.failure) is not None:
+        replay = self.workspace.forward(count, kv_length, self.layers, self.aux_layers)
+        if (failure := self.workspace.failures.get(FORWARDS)) is not None:
             self.lease.graphs.fail(failure)
         return replay
 
     def _check(self, count: int) -> None:
         # A write behind the last slot would end every use of the GPU by this process.
-        capacity = self.lease.workspace.capacity
+        capacity = self.workspace.capacity
         if self.length + count > capacity:
             raise ValueError(f"no room for {count} tokens behind {self.length} of {capacity}")
 
@@ -174,16 +160,14 @@ class CapturedDraft:
         sampler: chooses the tokens.
         gamma: the most tokens asked for in a round; for fewer the last ones are dropped.
         prefix: tokens fed at the beginning of a draft.
+
+    Attributes:
+        buffers: where drafts come out; of the noise, the first γ rows gave the last draft's tokens.
     """
 
     def __init__(self, runner: GraphRunner, sampler: Sampler, gamma: int, prefix: int) -> None:
         self.runner, self.sampler, self.gamma, self._prefix = runner, sampler, gamma, prefix
-        self._workspace = runner.lease.workspace
-
-    @property
-    def noise(self) -> torch.Tensor:
-        """(γ, width) exponential draws, by which the last draft's tokens were taken."""
-        return self._workspace.draft_buffers(self.sampler).noise[: self.gamma]
+        self.buffers = runner.workspace.draft_buffers(sampler)
 
     @torch.inference_mode()
     def prepare(self, prompt: Sequence[int], longest: int) -> bool:
@@ -192,49 +176,47 @@ class CapturedDraft:
         The slots must be empty, and count as empty afterwards. False if one could not be captured or proven, now
         or for an earlier lane: the runner's ``stepwise`` says why.
         """
-        workspace, failures = self._workspace, self.runner.lease.graphs.draft_failures
-        key = self.sampler.sampling_key
-        failure = failures.get(key)
+        workspace, graphs, key = self.runner.workspace, self.runner.lease.graphs, self.sampler.sampling_key
+        failure = graphs.failures.get(key)
         if failure is None:
             workspace.inputs.send([0] * (1 + self._prefix))
             buckets = list(workspace.kv_buckets(len(prompt) + self.gamma, longest + self.gamma))
             for kv_length in buckets:
                 self._captured(kv_length)
-            failure = workspace.draft_failures.get(key) or self._prove(prompt, buckets)
-            if failure is not None and failure.lasting:
-                failures[key] = failure
+            failure = workspace.failures.get(key) or self._prove(prompt, buckets)
+            if failure is not None:
+                graphs.fail(failure, key)
         self.runner.stepwise = failure
         return failure is None
 
     def _prove(self, prompt: Sequence[int], kv_lengths: Sequence[int]) -> Failure | None:
-        whole = ("draft", self.gamma, self._prefix, self.runner.layers, self.sampler.sampling_key)
-        new = [length for length in kv_lengths if (*whole, length) not in self._workspace.proven]
+        proven, shape = self.runner.workspace.proven, (self.gamma, self._prefix, self.runner.layers)
+        new = {length: (self.sampler.sampling_key, *shape, length) for length in kv_lengths}
         try:
-            prove_drafts(self, prompt, new)
+            prove_drafts(self, prompt, [length for length, key in new.items() if key not in proven])
         except RuntimeError as error:
             return Failure.of(error)
         finally:
             self.runner.rollback_to(0)
-        self._workspace.proven |= {(*whole, length) for length in new}
+        proven |= {*new.values()}
         return None
 
     @torch.inference_mode()
     def __call__(self, committed: Sequence[int], gamma: int) -> Proposal:
         """γ tokens after ``committed``, which the runner holds but for the last ones, at most ``prefix``."""
         if not self.sampler.greedy:
-            self._workspace.draft_buffers(self.sampler).draw(gamma, self.sampler.generator)
+            self.buffers.draw(gamma, self.sampler.generator)
         return self.replay(committed, gamma)
 
     def replay(self, committed: Sequence[int], gamma: int, kv_length: int | None = None) -> Proposal:
         """The same with the noise that is there; ``kv_length``: look at more slots than there are tokens."""
-        runner, workspace = self.runner, self._workspace
+        runner, buffers, workspace = self.runner, self.buffers, self.runner.workspace
         start = len(committed) - self._prefix
         if runner.length < start:
             runner.forward(committed[runner.length : start], keep=0)
         end = start + self._prefix + self.gamma - 1
         if end > workspace.capacity:
             raise ValueError(f"no room for a draft up to {end} of {workspace.capacity}")
-        buffers = workspace.draft_buffers(self.sampler)
         workspace.inputs.send([start, *committed[start:]])
         self._captured(kv_length or workspace.kv_length(end))()
         runner.length = start + self._prefix + gamma - 1
@@ -242,4 +224,4 @@ class CapturedDraft:
         return Proposal(buffers.tokens[:gamma].clone(), q, buffers.scores[:gamma].clone())
 
     def _captured(self, kv_length: int) -> Replay:
-        return self._workspace.draft(self.gamma, self._prefix, kv_length, self.sampler, self.runner.layers)
+        return self.runner.workspace.draft(self.gamma, self._prefix, kv_length, self.sampler, self.runner.layers)

@@ -1,17 +1,21 @@
-"""The memory of one lane at a model that must stay in place, and the forwards captured over it."""
+"""A Llama-shaped model over memory that stays in place, and the work captured over it as CUDA graphs.
+
+A graph replays the same kernels on the same addresses. So everything that changes from one replay to the next is
+read from the device: the tokens, their positions, and with them where keys and values are written and how far a
+token may look. Fixed are how many tokens there are, how many slots are looked at, and how many logits come out.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
-from specdemo.decoding.engines.draft_buffers import DraftBuffers
 from specdemo.decoding.engines.graph_capture import Body, Capture, InputBuffer, Replay
-from specdemo.decoding.engines.graph_model import GraphModel
+from specdemo.decoding.engines.llama import Attention, LlamaModel
 from specdemo.decoding.sampling import Sampler
 from specdemo.models.failures import out_of_memory
 from specdemo.settings import MAX_GAMMA
@@ -22,6 +26,8 @@ WIDEST = MAX_GAMMA + 1
 """Tokens of the widest captured forward: a verify at the largest γ."""
 MOST_CAPTURED = 64
 """Forwards kept; each takes a GPU some MB beside the memory that all of them share."""
+FORWARDS = "forwards"
+"""Key of their failures; those of drafts have ``Sampler.sampling_key``."""
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +48,52 @@ class Failure(NamedTuple):
         first = (str(error).strip().splitlines() or ["no message"])[0]
         return cls(f"{type(error).__name__}: {first[:120].rstrip('.')}", not out_of_memory(error))
 
+    def __str__(self) -> str:
+        return f"graphs failed ({self.reason})"
+
+
+class DraftBuffers:
+    """The outputs of a captured draft of up to MAX_GAMMA tokens, and the noise it reads.
+
+    Args:
+        sampler: chooses the tokens; those of one ``vocabulary`` and ``greedy`` can share the buffers.
+        vocabulary: of the draft model.
+        device: of the draft model.
+
+    Attributes:
+        tokens: (MAX_GAMMA,) drafted ids.
+        scores: (MAX_GAMMA, scored) what they were chosen by.
+        q: (MAX_GAMMA, V) what they were drawn from; (MAX_GAMMA, 0) of a greedy draft.
+        noise: the same shape, exponential draws made before the replay.
+    """
+
+    def __init__(self, sampler: Sampler, vocabulary: int, device: torch.device) -> None:
+        drawn = 0 if sampler.greedy else sampler.vocabulary
+        self.tokens = torch.zeros(MAX_GAMMA, dtype=torch.long, device=device)
+        self.scores = torch.zeros(MAX_GAMMA, min(sampler.vocabulary, vocabulary), device=device)
+        self.q = torch.zeros(MAX_GAMMA, drawn, device=device)
+        self.noise = torch.ones(MAX_GAMMA, drawn, device=device)
+
+    def draw(self, count: int, generator: torch.Generator) -> None:
+        """Fresh noise for the first ``count`` tokens, by the draws that ``Sampler.draw`` makes for one each."""
+        for row in range(count):
+            self.noise[row : row + 1].exponential_(generator=generator)
+
+    def take(self, step: int, sampler: Sampler, logits: torch.Tensor) -> torch.Tensor:
+        """The token (1,) that ``logits`` (1, V) give at this step; written down with where it came from."""
+        row = slice(step, step + 1)
+        scores = sampler.scores(logits, ())
+        self.scores[row].copy_(scores)
+        if sampler.greedy:
+            self.tokens[row].copy_(scores.argmax(-1))
+        else:
+            q = sampler.probabilities(scores)
+            self.q[row].copy_(q)
+            # The largest p/e, with e exponentially distributed, is a draw from p: torch.multinomial's own method,
+            # but without the questions to the device that a capture does not allow.
+            self.tokens[row].copy_((q / self.noise[row]).argmax(-1))
+        return self.tokens[row]
+
 
 class GraphWorkspace:
     """The inputs, outputs and KV cache of all replays of one lane, which has them for itself.
@@ -54,30 +106,66 @@ class GraphWorkspace:
         capture: turns a body into a replay.
 
     Attributes:
+        states: (layers, 2 · KV heads, capacity, head_dim): keys, then values. Slots that hold nothing yet are
+            zeros, since what is masked is still multiplied.
+        positions: (capacity,) of all slots.
         inputs: the position of the first token fed, then the tokens.
         logits: (WIDEST, vocabulary) float32, the first rows written by every forward.
-        failure: why a forward could not be captured; None if none failed.
-        draft_failures: the same of drafts, by ``Sampler.sampling_key``.
+        failures: what could not be captured, and why: :data:`FORWARDS`, or drafts by their sampling key.
         proven: keys of what was compared with the model, and need not be again.
     """
 
-    def __init__(self, model: GraphModel, capacity: int, capture: Capture) -> None:
-        self.model, self._capture = model, capture
-        self.slots = model.slots(capacity)
-        self.inputs = InputBuffer(1 + WIDEST, model.device)
-        self.logits = torch.zeros(WIDEST, model.vocabulary, device=model.device)
-        self._offsets = torch.arange(WIDEST + MAX_GAMMA, device=model.device)
-        self._captured: OrderedDict[Hashable, Replay] = OrderedDict()
-        self.failure: Failure | None = None
-        self.draft_failures: dict[Hashable, Failure] = {}
+    def __init__(self, model: LlamaModel, capacity: int, capture: Capture) -> None:
+        self.model, self.capacity, self._capture = model, capacity, capture
+        device, shape = model.device, (len(model.layers), 2 * model.kv_heads, capacity, model.head_dim)
+        self.states = torch.zeros(shape, dtype=model.dtype, device=device)
+        self.positions = torch.arange(capacity, device=device)
+        self._cos, self._sin = model.rotary.at(0, capacity)
+        self.inputs = InputBuffer(1 + WIDEST, device)
+        self.logits = torch.zeros(WIDEST, model.vocabulary, device=device)
+        self.failures: dict[Hashable, Failure] = {}
         self.proven: set[Hashable] = set()
+        self._offsets = torch.arange(WIDEST + MAX_GAMMA, device=device)
+        self._captured: OrderedDict[Hashable, Replay] = OrderedDict()
         self._drafts: dict[tuple[int, bool], DraftBuffers] = {}
         self._hidden: dict[tuple[int, ...], torch.Tensor] = {}
 
-    @property
-    def capacity(self) -> int:
-        """Tokens that fit."""
-        return self.slots.capacity
+    def run(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        kv_length: int | None,
+        keep: int,
+        layers: int | None = None,
+        aux_layers: Sequence[int] = (),
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Feed tokens, by operations that do not wait for the device; logits and hidden states of ``model.run``.
+
+        Args:
+            tokens: (n,) ids on the model's device.
+            positions: (n,) where they stand, and so the slots for their keys and values.
+            kv_length: look at the first so many slots, of which each token attends to those up to its own; None if
+                nothing stands before the first token.
+            keep, layers, aux_layers: see ``model.run``.
+        """
+        model = self.model
+
+        def store(index: int, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            states = self.states[index]
+            states.index_copy_(1, positions, new)
+            return states[:, :kv_length].unsqueeze(0).split(model.kv_heads, dim=1)
+
+        mask = None if kv_length is None else self._causal_mask(self.positions[:kv_length], positions)
+        angles = self._cos.index_select(0, positions), self._sin.index_select(0, positions)
+        attention = Attention(model, angles, store, mask, causal=kv_length is None)
+        return model.run(tokens, attention, keep, layers, aux_layers)
+
+    def _causal_mask(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """(n · heads per KV head, kv): −∞ where a slot stands behind the token that looks."""
+        behind = slots > positions.unsqueeze(1)
+        mask = torch.zeros(behind.shape, dtype=self.model.dtype, device=self.model.device)
+        mask.masked_fill_(behind, -torch.inf)
+        return mask.unsqueeze(1).expand(-1, self.model.heads_per_kv_head, -1).reshape(-1, mask.shape[1])
 
     def kv_length(self, end: int) -> int:
         """How many slots a forward looks at whose last token stands in slot ``end`` − 1."""
@@ -102,14 +190,12 @@ class GraphWorkspace:
 
         def body() -> None:
             tokens, positions = self.inputs.numbers[1 : 1 + count], self._positions(0, count)
-            fed, hidden = self.model.forward(tokens, positions, self.slots, kv_length, count, layers, aux_layers)
+            fed, hidden = self.run(tokens, positions, kv_length, count, layers, aux_layers)
             self.logits[:count].copy_(fed)
             if kept is not None and hidden is not None:
                 kept[:count].copy_(hidden)
 
-        replay, failure = self._replay(("forward", count, kv_length, layers, aux_layers), body)
-        self.failure = self.failure or failure
-        return replay
+        return self._replay(FORWARDS, (count, kv_length, layers, aux_layers), body)
 
     def draft(
         self, gamma: int, prefix: int, kv_length: int, sampler: Sampler, layers: int | None = None
@@ -123,17 +209,14 @@ class GraphWorkspace:
         def body() -> None:
             tokens, positions = self.inputs.numbers[1 : 1 + prefix], self._positions(0, prefix)
             for step in range(gamma):
-                logits, _ = self.model.forward(tokens, positions, self.slots, kv_length, 1, layers)
+                logits, _ = self.run(tokens, positions, kv_length, 1, layers)
                 tokens = buffers.take(step, sampler, logits.float())
                 positions = self._positions(prefix + step, 1)
 
-        replay, failure = self._replay(("draft", gamma, prefix, kv_length, layers, sampler.sampling_key), body)
-        if failure is not None:
-            self.draft_failures[sampler.sampling_key] = failure
-        return replay
+        return self._replay(sampler.sampling_key, (gamma, prefix, kv_length, layers), body)
 
     def hidden(self, aux_layers: tuple[int, ...]) -> torch.Tensor | None:
-        """(WIDEST, layers · width), the first rows written by forwards with these aux_layers; None without."""
+        """(WIDEST, layers · H), the first rows written by forwards with these aux_layers; None without."""
         if aux_layers and aux_layers not in self._hidden:
             width = len(aux_layers) * self.model.hidden_size
             self._hidden[aux_layers] = torch.zeros(WIDEST, width, dtype=self.model.dtype, device=self.model.device)
@@ -149,18 +232,19 @@ class GraphWorkspace:
     def _positions(self, first: int, count: int) -> torch.Tensor:
         return self.inputs.numbers[:1] + self._offsets[first : first + count]
 
-    def _replay(self, key: Hashable, body: Body) -> tuple[Replay, Failure | None]:
-        """The replay of a body, and why it is the body itself if it is."""
+    def _replay(self, what: Hashable, how: tuple[object, ...], body: Body) -> Replay:
+        """The replay of a body, or the body itself where it cannot be captured."""
+        key = (what, *how)
         if key in self._captured:
             self._captured.move_to_end(key)
-            return self._captured[key], None
-        failure = None
+            return self._captured[key]
         try:
             self._captured[key] = self._capture(body)
         except Exception as error:  # whatever it is: the lane can be decoded without, and the reason is shown
             _log.warning("a CUDA graph could not be captured", exc_info=True)
-            self._captured[key], failure = body, Failure.of(error)
+            self._captured[key] = body
+            self.failures.setdefault(what, Failure.of(error))
         # Only now: the memory that all captures share is held by those that are left.
         if len(self._captured) > MOST_CAPTURED:
             self._captured.popitem(last=False)
-        return self._captured[key], failure
+        return self._captured[key]

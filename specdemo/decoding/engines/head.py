@@ -10,15 +10,12 @@ from torch.nn import functional
 
 from specdemo.decoding.engines import graph_capture
 from specdemo.decoding.engines.kv_cache import LaneCache
-from specdemo.decoding.engines.llama import attention_behind
+from specdemo.decoding.engines.llama import Attending, Layer, Linear, attention_behind, norm_of
 from specdemo.decoding.engines.llama_check import head_unsupported_reason
-from specdemo.decoding.engines.llama_parts import Attending, Layer, Linear, norm_of
 from specdemo.decoding.engines.masks import additive
 from specdemo.decoding.tree import TreeMask
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.packing import engine_name
-
-STEPWISE = "the drafts of a head are not captured"
 
 
 class HeadOutput(NamedTuple):
@@ -44,29 +41,21 @@ class HeadRunner:
     Attributes:
         length: rows in the cache.
         engine: what runs the head, for the record.
-        device: where.
     """
 
     def __init__(self, head: Eagle3Head, table: torch.Tensor, wish: str) -> None:
         self._head, self._table = head, table
-        self.device = head.device
         name, reason = _choose(head, wish)
         named = engine_name(name, head)
         self.engine = named if reason is None else f"{named}: {reason}"
-        run: type[DirectHead] | type[ModuleHead] = DirectHead if name == "direct" else ModuleHead
-        self._run = run(head)
+        self._run = DirectHead(head) if name == "direct" else ModuleHead(head)
         self._cache = LaneCache()
         self.length = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values allocated."""
-        return self._cache.nbytes
 
     @torch.inference_mode()
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """The target's features (n, layers · Ht) as the head's own states (n, H)."""
-        return self._head.project(features.to(self.device, self._head.dtype))
+        return self._head.project(features.to(self._head.device, self._head.dtype))
 
     @torch.inference_mode()
     def forward(
@@ -79,9 +68,9 @@ class HeadRunner:
         ids = torch.as_tensor(tokens, dtype=torch.long).to(self._table.device)
         # A padded target can emit an id that there is no embedding for: see Forward.
         embeddings = functional.embedding(ids.clamp(max=len(self._table) - 1), self._table)
-        h = self._run.layer(hidden, embeddings.to(self.device, self._head.dtype), self._cache, tree_mask)
+        embeddings = embeddings.to(self._head.device, self._head.dtype)
+        logits, fed_back = self._run(hidden, embeddings, self._cache, tree_mask)
         self.length += len(hidden)
-        logits, fed_back = self._run.close(h)
         return HeadOutput(logits.float(), fed_back)
 
     def rollback_to(self, length: int) -> None:
@@ -101,35 +90,29 @@ class DirectHead(Attending):
     """The arithmetic of :class:`Eagle3Head` on its own parameters, without the calls of its modules."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        attention, shape = head.midlayer.self_attn, head.config.layer
-        super().__init__(attention, shape, head.rotary_emb, head.lm_head.weight)
+        super().__init__(head.midlayer.self_attn, head.config.layer, head.rotary_emb, head.lm_head.weight)
         self._config = head.config
         self._out, self._layer = Linear(head.lm_head), Layer(head.midlayer)
         self._hidden_norm = norm_of(head.midlayer.hidden_norm)
-        self._norm = _nothing if head.norm is None else norm_of(head.norm)
+        self._norm = None if head.norm is None else norm_of(head.norm)
 
-    def layer(
-        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None = None
-    ) -> torch.Tensor:
-        """(1, H) of the last row. The others are only looked at: their keys and values are all that is needed.
+    def __call__(
+        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits, and what the next step reads: of all rows of a tree, else of the last.
 
-        A tree's rows are all wanted: (n, H).
+        The others are only looked at then: their keys and values are all that is needed.
         """
+        config, first = self._config, len(hidden) - 1 if tree_mask is None else 0
         normed = self._hidden_norm(hidden)
-        attention, first = attention_behind(self, cache, len(hidden), tree_mask), 0
-        if tree_mask is None:
-            first = len(hidden) - 1
+        attention = attention_behind(self, cache, len(hidden), tree_mask)
         attended = attention(0, self._layer, torch.cat([self._layer.before_attention(embeddings), normed], dim=1))
-        h = (normed if self._config.norm_before_residual else hidden)[first:].clone()
+        h = (normed if config.norm_before_residual else hidden)[first:].clone()
         self._layer.output.add_to(h, attended[first:])
         self._layer.add_mlp(h)
-        return h
-
-    def close(self, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits, and what the next step reads."""
-        normed = self._norm(h)
-        logits = self._out(normed if self._config.norm_before_head else h)
-        return logits, normed if self._config.feeds_norm else h
+        normed = h if self._norm is None else self._norm(h)
+        logits = self._out(normed if config.norm_before_head else h)
+        return logits, normed if config.feeds_norm else h
 
 
 class ModuleHead:
@@ -138,27 +121,17 @@ class ModuleHead:
     def __init__(self, head: Eagle3Head) -> None:
         self._head = head
 
-    def layer(
-        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None = None
-    ) -> torch.Tensor:
-        if tree_mask is not None:
-            positions = tree_mask.positions.unsqueeze(0).to(hidden.device)
-            mask = additive(tree_mask.mask(), hidden.dtype)[None, None].to(hidden.device)
-            return self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, mask, cache)[0]
-        begin, count = cache.layer(0).length, len(hidden)
-        positions = torch.arange(begin, begin + count, device=hidden.device).unsqueeze(0)
-        causal: torch.Tensor | None = None
-        if count > 1:
-            causal = hidden.new_zeros(1, 1, count, begin + count)
-            causal[..., begin:] = hidden.new_full((count, count), -torch.inf).triu_(1)
-        return self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, causal, cache)[0, -1:]
-
-    def close(self, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(
+        self, hidden: torch.Tensor, embeddings: torch.Tensor, cache: LaneCache, tree_mask: TreeMask | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        count, begin = len(hidden), cache.layer(0).length
+        looks = tree_mask or TreeMask(begin, range(count), torch.ones(count, count, dtype=torch.bool).tril())
+        positions, mask = looks.positions.unsqueeze(0).to(hidden.device), None
+        if count > 1 or tree_mask is not None:
+            mask = additive(looks.mask(), hidden.dtype)[None, None].to(hidden.device)
+        h = self._head(hidden.unsqueeze(0), embeddings.unsqueeze(0), positions, mask, cache)[0]
+        h = h[-1:] if tree_mask is None else h
         return self._head.logits(h), self._head.feed_back(h)
-
-
-def _nothing(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _choose(head: Eagle3Head, wish: str) -> tuple[str, str | None]:
@@ -168,4 +141,4 @@ def _choose(head: Eagle3Head, wish: str) -> tuple[str, str | None]:
         return "eager", "graphs need a CUDA device"
     direct = wish != "eager" and head_unsupported_reason(head) is None
     stepwise = wish == "graphs" or (wish == "auto" and capturable)
-    return "direct" if direct else "eager", STEPWISE if stepwise else None
+    return "direct" if direct else "eager", "the drafts of a head are not captured" if stepwise else None

@@ -29,13 +29,17 @@ class LaneCache(Cache):
     def layer(self, index: int) -> LaneLayer:
         """The layer of a model's layer ``index``."""
         while len(self.layers) <= index:
-            self.layers.append(LaneLayer())
+            self.layers.append(self._new_layer(len(self.layers)))
         return self.layers[index]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes allocated."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers if layer.is_initialized)
+    def _new_layer(self, index: int) -> LaneLayer:
+        return LaneLayer()
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Called by each of transformers' attention layers; see :meth:`LaneLayer.update`."""
+        return self.layer(layer_idx).update(key_states, value_states)
 
 
 class LaneLayer(CacheLayerMixin):
@@ -76,12 +80,10 @@ class LaneLayer(CacheLayerMixin):
         """Have slots for so many tokens."""
         if slots > self.keys.shape[2]:
             capacity = max(FIRST_CAPACITY, 2 * self.keys.shape[2], slots + slots // 4)
-            self.keys, self.values = (self._moved(t, capacity) for t in (self.keys, self.values))
-
-    def _moved(self, store: torch.Tensor, capacity: int) -> torch.Tensor:
-        larger = store.new_empty(*store.shape[:2], capacity, store.shape[3])
-        larger[:, :, : self.length] = store[:, :, : self.length]
-        return larger
+            old, shape = (self.keys, self.values), self.keys.shape[:2]
+            self.keys, self.values = (t.new_empty(*shape, capacity, t.shape[3]) for t in old)
+            for new, store in zip((self.keys, self.values), old, strict=True):
+                new[:, :, : self.length] = store[:, :, : self.length]
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last tokens, given as a number below 0 as transformers does.
@@ -100,10 +102,6 @@ class LaneLayer(CacheLayerMixin):
         for store in (self.keys, self.values):
             store[:, :, begin:end] = store.index_select(2, begin + path)
         self.length = end
-
-    def reset(self) -> None:
-        """Forget all tokens and keep the slots."""
-        self.length = 0
 
     def get_seq_length(self) -> int:
         return self.length

@@ -35,8 +35,6 @@ ALIKE = ("scaling", "head_dim", "is_causal")
 
 def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
     """Why ``model`` cannot run without transformers' modules on one device of this kind; None if it can."""
-    if kind not in DIRECT_DTYPES:
-        return f"no direct forward on {kind}"
     config = model.config
     family = config.model_type
     if family not in FAMILIES:
@@ -45,38 +43,37 @@ def unsupported_reason(model: PreTrainedModel, kind: str = "cpu") -> str | None:
         return f"attention is {config._attn_implementation}"
     if getattr(config, "sliding_window", None) is not None:
         return "sliding window"
-    if config.rope_parameters["rope_type"] not in ROTATIONS:
-        return f"rotary positions of type {config.rope_parameters['rope_type']}"
     if getattr(model, "hf_quantizer", None) is not None:
         return "quantised weights"
-    if torch.is_autocast_enabled(kind):
-        return "autocast is on"
-    return _foreign_module(model, family) or _foreign_weight(model, kind)
+    found = _foreign_around(kind, config.rope_parameters["rope_type"]) or _foreign_module(model, family)
+    found = found or _foreign_tensor(model, model.lm_head.weight.dtype, device_of(model), kind)
+    return "a bias on the logits" if found is None and model.lm_head.bias is not None else found
 
 
 def head_unsupported_reason(head: Eagle3Head) -> str | None:
     """The same of a draft head: its modules are our own, but may be watched or have weights of another kind."""
     rotary: Any = head.config.layer.rope_parameters
-    kind, rope = head.device.type, rotary["rope_type"]
-    if kind not in DIRECT_DTYPES:
-        return f"no direct forward on {kind}"
-    if rope not in ROTATIONS:
-        return f"rotary positions of type {rope}"
+    if (found := _foreign_around(head.device.type, rotary["rope_type"])) is not None:
+        return found
     if not _is_silu(type(head.midlayer.mlp.act_fn)):
         return "an activation other than SiLU"
-    if torch.is_autocast_enabled(kind):
-        return "autocast is on"
-    if _hooks_everywhere():
-        return "a hook on every module"
     watched = (name for name, module in head.named_modules() if _is_watched(module))
     if (name := next(watched, None)) is not None:
         return f"{name or 'head'} has a hook or a forward of its own"
-    return _foreign_tensor(head, head.dtype, head.device, kind)
+    return _foreign_tensor(head, head.dtype, head.device, head.device.type)
+
+
+def _foreign_around(kind: str, rotation: str) -> str | None:
+    if kind not in DIRECT_DTYPES:
+        return f"no direct forward on {kind}"
+    if rotation not in ROTATIONS:
+        return f"rotary positions of type {rotation}"
+    if torch.is_autocast_enabled(kind):
+        return "autocast is on"
+    return "a hook on every module" if any(getattr(every_module, f"_global{hooks}") for hooks in HOOKS) else None
 
 
 def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
-    if _hooks_everywhere():
-        return "a hook on every module"
     known = {f"{FAMILIES[family]}{part}" for part in PARTS}
     home = f"transformers.models.{family}.modeling_{family}"
     for name, module in model.named_modules():
@@ -94,10 +91,6 @@ def _foreign_module(model: PreTrainedModel, family: str) -> str | None:
     return None
 
 
-def _hooks_everywhere() -> bool:
-    return any(getattr(every_module, f"_global{hooks}") for hooks in HOOKS)
-
-
 def _is_watched(module: nn.Module) -> bool:
     return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)
 
@@ -105,11 +98,6 @@ def _is_watched(module: nn.Module) -> bool:
 def _is_silu(kind: type) -> bool:
     """By name: importing transformers' activations takes longer than the rest of this package."""
     return kind is nn.SiLU or (kind.__module__, kind.__name__) == ("transformers.activations", "SiLUActivation")
-
-
-def _foreign_weight(model: PreTrainedModel, kind: str) -> str | None:
-    found = _foreign_tensor(model, model.lm_head.weight.dtype, device_of(model), kind)
-    return "a bias on the logits" if found is None and model.lm_head.bias is not None else found
 
 
 def _foreign_tensor(module: nn.Module, dtype: torch.dtype, device: torch.device, kind: str) -> str | None:

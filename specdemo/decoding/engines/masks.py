@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
-
-
-def ignores_masks(config: PreTrainedConfig) -> str | None:
-    """The name of a model's attention if it is flash attention, which has a causal mask and takes no other."""
-    name = config.get_text_config()._attn_implementation or ""
-    return name if "flash" in name else None
+    from transformers import PreTrainedModel
 
 
 def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

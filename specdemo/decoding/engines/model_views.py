@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -89,14 +90,11 @@ class HiddenStateReader:
         layers = layers_of(model)
         for index in set(aux_layers):
             layers[index] = observable(layers[index])
-            layers[index].register_forward_pre_hook(self._keeper(index), with_kwargs=True)
+            layers[index].register_forward_pre_hook(partial(self._keep, index), with_kwargs=True)
         self.view = with_layers(model, layers)
 
-    def _keeper(self, index: int) -> Any:
-        def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._kept[index] = args[0] if args else kwargs["hidden_states"]
-
-        return keep
+    def _keep(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._kept[index] = args[0] if args else kwargs["hidden_states"]
 
     def take(self) -> torch.Tensor:
         """(B, n, layers · width) of the last forward, on the device of the last layer; kept no longer."""

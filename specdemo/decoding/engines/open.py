@@ -1,19 +1,24 @@
-"""Opens the runners of a lane on the engine that its settings ask for."""
+"""Which code runs a model's layers, and the runners of a lane on it.
+
+``direct`` runs them without transformers' modules, for the models that :mod:`llama_check` knows to the last
+detail; ``graphs`` replays CUDA graphs of the same arithmetic; ``eager`` calls the model, whatever it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.graph_pool import failed, graphs_of
+from specdemo.decoding.engines.graph_pool import graphs_of, no_graphs_reason
 from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
 from specdemo.decoding.engines.graph_workspace import Failure
-from specdemo.decoding.engines.select import choose
+from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.decoding.lane import Lane
 from specdemo.drafters import DRAFTERS
 from specdemo.models.failures import out_of_memory
+from specdemo.models.pair import device_of
 from specdemo.settings import MAX_GAMMA, Settings
 
 if TYPE_CHECKING:
@@ -28,19 +33,32 @@ EXIT_PREFIX = 1
 """The target's own first layers have always seen all but the last token."""
 
 
+class EngineChoice(NamedTuple):
+    """An engine, and why it is not what was asked for or is the fastest on such a device; None where it is."""
+
+    name: Literal["direct", "eager", "graphs"]
+    reason: str | None = None
+
+
+def choose(model: PreTrainedModel, wish: str) -> EngineChoice:
+    """What runs ``model`` in a lane of its own if ``wish``, one of ``settings.ENGINES``, is asked for."""
+    if wish == "graphs" or (wish == "auto" and device_of(model).type == "cuda"):
+        reason = no_graphs_reason(model)
+        return EngineChoice("graphs") if reason is None else EngineChoice("eager", reason)
+    direct = wish == "auto" and unsupported_reason(model) is None
+    return EngineChoice("direct" if direct else "eager")
+
+
 def open_target(model: PreTrainedModel, lane: Lane, aux_layers: Sequence[int] = ()) -> Runner:
     """What runs the target in this lane; its outputs have what enters its auxiliary layers."""
-    runner = _open(model, lane, _verify_counts(lane.settings), aux_layers)
-    return _prepared(runner, lane)
+    return _prepared(_open(model, lane, _verify_counts(lane.settings), aux_layers), lane)
 
 
 def open_draft(model: PreTrainedModel, lane: Lane) -> tuple[Runner, CapturedDraft | None]:
     """What runs the draft model, and all its steps of a round at once where that can be captured."""
     runner = _open(model, lane, STEP_COUNTS)
     captured = _captured_draft(runner, lane, DRAFT_PREFIX)
-    if captured is None:
-        runner = _prepared(runner, lane)
-    return runner, captured
+    return _prepared(runner, lane) if captured is None else runner, captured
 
 
 def open_first_layers(
@@ -63,27 +81,29 @@ def open_stepwise(model: PreTrainedModel, lane: Lane, reason: str) -> Runner:
         reason: why it has no graphs, for the record.
     """
     chosen = choose(model, lane.settings.engine)
-    if chosen.name == "graphs":
-        return EagerRunner(model, "eager", reason=reason)
-    return EagerRunner(model, chosen.name, reason=chosen.reason)
+    return _eager(model, EngineChoice("eager", reason) if chosen.name == "graphs" else chosen)
 
 
 def _open(model: PreTrainedModel, lane: Lane, counts: Sequence[int], aux_layers: Sequence[int] = ()) -> Runner:
     chosen = choose(model, lane.settings.engine)
     if chosen.name == "graphs" and lane.settings.drafts_trees:
-        return EagerRunner(model, "eager", reason="draft trees are not captured", aux_layers=aux_layers)
+        chosen = EngineChoice("eager", "draft trees are not captured")
     if chosen.name != "graphs":
-        return EagerRunner(model, chosen.name, reason=chosen.reason, aux_layers=aux_layers)
+        return _eager(model, chosen, aux_layers)
     graphs = graphs_of(model)
     try:
-        lease = graphs.take(model, _longest(lane) + _widest(lane.settings))
+        lease = graphs.take(model, _longest(lane) + max(_verify_counts(lane.settings)))
         return GraphRunner(model, lease, counts, aux_layers=aux_layers)
     except RuntimeError as error:  # memory for the longest text this lane may become; eager takes it bit by bit
-        failure = Failure(
-            f"no room for {_longest(lane):,} tokens: {type(error).__name__}", not out_of_memory(error)
-        )
+        reason = f"no room for {_longest(lane):,} tokens: {type(error).__name__}"
+        failure = Failure(reason, not out_of_memory(error))
         graphs.fail(failure)
-        return EagerRunner(model, "eager", reason=failed(failure), aux_layers=aux_layers)
+        return _eager(model, EngineChoice("eager", str(failure)), aux_layers)
+
+
+def _eager(model: PreTrainedModel, chosen: EngineChoice, aux_layers: Sequence[int] = ()) -> EagerRunner:
+    assert chosen.name != "graphs"
+    return EagerRunner(model, chosen.name, reason=chosen.reason, aux_layers=aux_layers)
 
 
 def _prepared(runner: Runner, lane: Lane) -> Runner:
@@ -91,11 +111,9 @@ def _prepared(runner: Runner, lane: Lane) -> Runner:
     if not isinstance(runner, GraphRunner):
         return runner
     failure = runner.prepare(lane.prompt_ids, _longest(lane))
-    return (
-        runner
-        if failure is None
-        else EagerRunner(runner.model, "eager", reason=failed(failure), aux_layers=runner.aux_layers)
-    )
+    if failure is None:
+        return runner
+    return _eager(runner.model, EngineChoice("eager", str(failure)), runner.aux_layers)
 
 
 def _captured_draft(runner: Runner, lane: Lane, prefix: int) -> CapturedDraft | None:
@@ -117,18 +135,11 @@ def _longest(lane: Lane) -> int:
     return len(lane.prompt_ids) + lane.budget
 
 
-def _widest(settings: Settings) -> int:
-    """Tokens of the widest forward."""
-    if settings.strategy == "autoregressive":
-        return 1
-    return (MAX_GAMMA if settings.adaptive_gamma else settings.gamma) + 1
-
-
 def _verify_counts(settings: Settings) -> Sequence[int]:
     """Of how many tokens the target's forwards are captured."""
     if settings.strategy == "autoregressive":
         return (1,)
     if settings.adaptive_gamma:
         return ADAPTIVE_COUNTS
-    always = DRAFTERS[settings.drafter].always_drafts
-    return (_widest(settings),) if always else (1, _widest(settings))
+    verify = settings.gamma + 1
+    return (verify,) if DRAFTERS[settings.drafter].always_drafts else (1, verify)

@@ -8,18 +8,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import FAMILIES, FIRST_PLAIN, MORE_FAMILIES, build, endless_pair
+from toys import FIRST_PLAIN, build, endless_pair
 
 from specdemo import PairError
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.trials import check_rows
 
-ATTENTIONS = [(f, "eager") for f in ("gemma2", "llama", "gpt2")] + [
-    (f, "sdpa")
-    for f in (*FAMILIES, *MORE_FAMILIES)
-    if f != "gemma2"  # which has no other than eager
-]
+ATTENTIONS = [("gemma2", "eager"), ("llama", "eager"), *((f, "sdpa") for f in ("llama", "gpt2", "gemma3", "opt"))]
 Moves = list[list[tuple[list[int], int]]]
 
 
@@ -50,7 +46,7 @@ def test_every_row_gets_the_logits_it_gets_alone(family: str, attention: str) ->
     check()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_the_last_logits_are_those_behind_each_rows_own_tokens(family: str) -> None:
     """Guards prefill of unequal prompts, whose last tokens stand at different places."""
     model = build(family)

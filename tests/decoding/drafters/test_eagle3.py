@@ -14,7 +14,7 @@ from specdemo import Eagle3Head, ModelPair, Settings, SettingsError
 from specdemo.decoding.engines import graph_capture, llama_check
 from specdemo.models import packing
 
-TOKENS = 64
+TOKENS = 40
 
 
 def rms(x: torch.Tensor, norm: torch.nn.Module) -> torch.Tensor:
@@ -71,12 +71,11 @@ def drafts(head: Eagle3Head, target: torch.nn.Module, committed: Sequence[int], 
 
 
 CASES = {
-    "llama": {},
+    "llama": {"aux_layers": (2, 2, 0)},
     "qwen2": {"norm_before_residual": True, "own_embeddings": True},
     "qwen3": {"fc_norm": True, "feeds_norm": True},
     "gpt2": {"norm_before_fc": True},
     "gemma3": {"aux_layers": (3, 1), "norm_before_residual": True},
-    "mixtral": {"aux_layers": (2, 2, 0)},
 }
 
 

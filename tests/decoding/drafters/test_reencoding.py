@@ -53,12 +53,8 @@ def run(pair: ModelPair, tokens: int, **fields: object) -> specdemo.Trace:
 
 def test_text_that_both_would_write_is_accepted_across_tokenizers() -> None:
     """Guards the way there and back: word tokens become byte tokens, at the right place."""
-    pair = ModelPair(
-        byte_target(SENTENCE),
-        saying(word_tokenizer(), SENTENCE),
-        byte_tokenizer(None),
-        draft_tokenizer=word_tokenizer(),
-    )
+    draft = saying(word_tokenizer(), SENTENCE)
+    pair = ModelPair(byte_target(SENTENCE), draft, byte_tokenizer(None), draft_tokenizer=word_tokenizer())
     trace = run(pair, len(SENTENCE))
     assert trace.text == SENTENCE
     # The toy draft knows its words by position: it is right after whole words and lost inside one.
@@ -73,16 +69,14 @@ def test_the_other_way_round_bytes_become_words() -> None:
     tokenizer = word_tokenizer()
     target = saying(tokenizer, SENTENCE)
     bytes_ = byte_tokenizer(None)
-    draft = scripted(
-        bytes_(SENTENCE)["input_ids"], start=len(bytes_(PROMPT)["input_ids"]), vocabulary=BYTE_VOCABULARY
-    )
+    draft = byte_target(SENTENCE)
     words = tokenizer(PROMPT + SENTENCE)["input_ids"][len(tokenizer(PROMPT)["input_ids"]) :]
     trace = run(ModelPair(target, draft, tokenizer, draft_tokenizer=bytes_), len(words), gamma=12)
     assert trace.token_ids == words
     assert trace.metrics().accepted >= len(words) // 2
 
 
-@pytest.mark.parametrize("gamma", [1, 4, 16])
+@pytest.mark.parametrize("gamma", [1, 16])
 def test_greedy_ids_equal_generate_whatever_the_draft_writes(gamma: int) -> None:
     """Guards exactness on byte salad: broken characters, special tokens, seams inside tokens."""
     target = build("llama", vocabulary=BYTE_VOCABULARY, eos=None)
@@ -94,20 +88,13 @@ def test_greedy_ids_equal_generate_whatever_the_draft_writes(gamma: int) -> None
         assert trace.token_ids == generate(target, ids, 40)
 
 
-def test_a_draft_that_can_read_less_than_the_target_falls_silent() -> None:
-    """Guards learned positions: past the draft's context the rounds are plain steps, not an index error."""
-    target = byte_target(SENTENCE)
+def test_a_draft_that_can_read_less_than_the_target_falls_silent_or_is_refused() -> None:
+    """Guards learned positions: past them the rounds are plain steps, and a prompt past them is told at once."""
     draft = build("gpt2", vocabulary=300, context=12, eos=None)
-    pair = ModelPair(target, draft, byte_tokenizer(None), draft_tokenizer=word_tokenizer())
+    pair = ModelPair(byte_target(SENTENCE), draft, byte_tokenizer(None), draft_tokenizer=word_tokenizer())
     trace = run(pair, len(SENTENCE))
     assert trace.text == SENTENCE
     assert trace.rounds[-2].drafted == 0
-
-
-def test_a_prompt_that_the_draft_can_never_read_is_refused() -> None:
-    """Guards against a lane that looks speculative and never drafts; the target could read this prompt."""
-    draft = build("gpt2", vocabulary=300, context=12, eos=None)
-    pair = ModelPair(byte_target(SENTENCE), draft, byte_tokenizer(None), draft_tokenizer=word_tokenizer())
     longest = "zebra " * 10
     with pytest.raises(PromptError, match="the draft reads at most 12, so it could never draft"):
         specdemo.stream(pair, longest, Settings(max_new_tokens=4))
@@ -119,11 +106,7 @@ def test_a_prompt_that_the_draft_can_never_read_is_refused() -> None:
     [
         ({"draft_tokenizer": word_tokenizer(lowercase=True)}, {}, "the draft's does not give back the text"),
         ({"tokenizer": None, "draft_tokenizer": word_tokenizer()}, {}, "the target's is missing"),
-        (
-            {"draft_tokenizer": word_tokenizer()},
-            {"strategy": "assisted"},
-            "strategy: 'assisted' needs models of one",
-        ),
+        ({"draft_tokenizer": word_tokenizer()}, {"strategy": "assisted"}, "'assisted' needs models of one"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(pair: dict, settings: dict, message: str) -> None:

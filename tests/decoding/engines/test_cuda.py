@@ -15,9 +15,9 @@ from toys import endless_pair, generate, prompt_ids, raced
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.graph_model import GraphModel
 from specdemo.decoding.engines.graph_pool import graphs_of
 from specdemo.decoding.engines.graph_runner import CapturedDraft, GraphRunner
+from specdemo.decoding.engines.graph_workspace import GraphWorkspace
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -87,27 +87,28 @@ def both(pair: ModelPair, settings: Settings, engine: str = "graphs") -> list[in
 
 def test_lanes_of_a_race_by_graphs_are_their_own_runs() -> None:
     """Guards memory that stays in place between lanes that take turns on the same models."""
-    pair, ids = cuda_pair("llama"), list(prompt_ids(9))
-    lanes = [
-        Settings(strategy="autoregressive", max_new_tokens=60),
-        Settings(gamma=3, max_new_tokens=60),
-        Settings(gamma=6, acceptance="sampling", temperature=1.0, max_new_tokens=60),
-    ]
-    found = [t.token_ids for t in raced(pair, ids, lanes)]
-    assert found[0] == found[1] == generate(endless_pair("llama").target, ids, 60)
-    assert found[2] == specdemo.run(pair, ids, lanes[2]).token_ids
+    pair, ids, target = cuda_pair("llama"), list(prompt_ids(9)), endless_pair("llama").target
+    ways = (
+        {"strategy": "autoregressive"},
+        {"gamma": 3},
+        {"gamma": 6, "acceptance": "sampling", "temperature": 1.0},
+    )
+    lanes = [Settings(**way, max_new_tokens=60) for way in ways]
+    plain, greedy, sampled = (t.token_ids for t in raced(pair, ids, lanes))
+    assert plain == greedy == generate(target, ids, 60)
+    assert sampled == specdemo.run(pair, ids, lanes[2]).token_ids
 
 
 def test_a_capture_that_cannot_be_leaves_the_gpu_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the real thing: what waits for the device ends a capture, and the old stream must be back."""
-    original = GraphModel.forward
+    original = GraphWorkspace.run
 
-    def waits(self: GraphModel, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+    def waits(self: GraphWorkspace, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
         if torch.cuda.is_current_stream_capturing():
             tokens.sum().item()
         return original(self, tokens, *args, **kwargs)
 
-    monkeypatch.setattr(GraphModel, "forward", waits)
+    monkeypatch.setattr(GraphWorkspace, "run", waits)
     pair, before = cuda_pair("llama"), torch.cuda.current_stream()
     trace = specdemo.run(pair, prompt_ids(9), Settings(gamma=4, max_new_tokens=40, engine="graphs"))
     assert trace.token_ids == generate(endless_pair("llama").target, prompt_ids(9), 40)
