@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from apps import launched
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
@@ -22,7 +23,6 @@ from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.queue import JobQueue
-from specdemo.ui.page import build, launch_options
 
 PROMPT = "Book a table for two."
 
@@ -39,10 +39,8 @@ def queues() -> JobQueue:
 
 @pytest.fixture(scope="module")
 def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
-    demo = build(store, queues)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-    yield url
-    demo.close()
+    with launched(store, queues) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

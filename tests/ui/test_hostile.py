@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import launched
 from tab import JSON, Tab
 
 from specdemo.models.source import ASSETS
@@ -17,7 +18,6 @@ from specdemo.runs.store import PairStore
 from specdemo.ui.api.guarded import TAKEN
 from specdemo.ui.jobs.limits import PUBLIC
 from specdemo.ui.jobs.queue import JobQueue
-from specdemo.ui.page import build, launch_options
 
 UNREADABLE = "cannot read"
 MARKUP = "<img src=x onerror=alert(1)><script>alert(1)</script>"
@@ -120,10 +120,8 @@ def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPECDEMO_PUBLIC", "1")
         environment.setattr("specdemo.ui.api.gate.INCOME", 1e6)  # all strangers here have one address
-        demo = build(store, queues)
-        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-        yield url
-        demo.close()
+        with launched(store, queues) as url:
+            yield url
 
 
 @pytest.fixture

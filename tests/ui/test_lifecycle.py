@@ -22,6 +22,7 @@ import httpx
 import psutil
 import pytest
 import torch
+from apps import launched
 from tab import Tab, under_way
 
 from specdemo.decoding.assisted import AssistedObserver
@@ -42,7 +43,6 @@ from specdemo.ui.jobs.race import RaceJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop, StopSignals
 from specdemo.ui.jobs.worker import WorkerCrash, gathered, in_thread
-from specdemo.ui.page import build, launch_options
 
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 PROMPT = "Write a story about a lighthouse keeper."
@@ -84,10 +84,7 @@ class App:
 
     def __enter__(self) -> App:
         self._open = ExitStack()
-        demo = build(self.store)
-        _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, **launch_options())
-        self._open.callback(demo.close)
-        self.url = url
+        self.url = self._open.enter_context(launched(self.store))
         self._open.enter_context(self.store.using(request_pair("builtin"))).future.result()
         for kind, method, before, after in (
             (EagerRunner, "__init__", nothing, lambda runner, *_: self.made.add(runner)),
