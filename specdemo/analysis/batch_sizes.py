@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specdemo.analysis.report import Report
 from specdemo.analysis.wording import listed
+from specdemo.settings import Settings
 
 
 class SizeReport(Report):
@@ -16,7 +17,12 @@ class SizeReport(Report):
     divide them, its last batch is filled up from the first row.
     """
 
-    findings = ("sizes", "crossover", "conclusion")
+    findings = ("settings", "sizes", "crossover", "conclusion")
+
+    @property
+    def settings(self) -> Settings:
+        """Of the drafted batches."""
+        return self.base
 
     @property
     def each(self) -> int:

@@ -9,6 +9,7 @@ from specdemo.analysis.contenders import PLAIN
 from specdemo.analysis.report import Report
 from specdemo.analysis.rows import Row, by_repeat, speed
 from specdemo.analysis.wording import listed
+from specdemo.settings import Settings
 
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
@@ -21,7 +22,12 @@ RESTLESS = 1.3
 class SweepReport(Report):
     """Plain decoding, then every γ in ascending order; on a server its own γ. Every prompt, in every repeat."""
 
-    findings = ("gammas", "best_gamma", "recommendation", "plain_tokens_per_second")
+    findings = ("settings", "gammas", "best_gamma", "recommendation", "plain_tokens_per_second")
+
+    @property
+    def settings(self) -> Settings:
+        """Of the speculative runs; their γ is the row's."""
+        return self.base
 
     @property
     def gammas(self) -> tuple[int | None, ...]:

@@ -153,7 +153,7 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     assert len(columns) == len(set(columns)), "readers keep one column of a name"
     assert record["schema"] == 2
     assert record["best_gamma"] == report.best_gamma
-    assert record["base"]["max_new_tokens"] == 20
+    assert record["settings"]["max_new_tokens"] == 20
     for row, saved, line in zip(report.rows, record["rows"], lines, strict=True):
         assert saved == row.as_dict()
         assert float(line["speedup"]) == row.speedup
