@@ -157,7 +157,7 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | No
         note = f"{getattr(start.config, 'training_note', '')} From that target: ".lstrip()
     tokenizer = read_tokenizer(folder)
     target, seconds = train_target(every, tokenizer, run, start, compiled)
-    for layers, tokens in run.recipe.target.phases:
+    for layers, tokens, _ in run.recipe.target.phases:
         note += f"{tokens / 1e6:g}M tokens at {layers} layers, "
     write_model(target, tokenizer, pair / "target", f"{note}{seconds / 3600:.1f} hours on {run.hardware()}.")
 

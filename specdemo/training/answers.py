@@ -86,7 +86,7 @@ def check(
         for ids in generated(model, [prompt_ids(tokenizer, task) for task in some], domains[name].longest):
             ended = ids[-1] == END_ID
             text = ids[:-1] if ended else ids
-            answers.append(Answer(str(tokenizer.decode(text)), ended, tuple(text)))
+            answers.append(Answer(str(tokenizer.decode(text)), ended))
         checked[name] = Checked(some, answers, domains[name].grades(some, answers))
     return checked
 

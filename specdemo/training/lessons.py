@@ -19,7 +19,7 @@ from specdemo.training.answers import generated, prompt_ids
 from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Domain, Draw
+from specdemo.training.tasks.task import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _batches(
     order = np.random.default_rng([recipe.seed, part])
     weights = np.array(list(tasks.shares.values())) / sum(tasks.shares.values())
     names = order.choice(list(tasks.shares), size=numbers.texts, p=weights)
-    drawn = (domains[name].task(Draw(f"head {recipe.seed} {part} {i}")) for i, name in enumerate(names.tolist()))
+    drawn = (domains[name].task(f"head {recipe.seed} {part} {i}") for i, name in enumerate(names.tolist()))
     prompts = [prompt_ids(tokenizer, task)[-numbers.longest_prompt :] for task in drawn]
     half = len(prompts) // 2
     with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):

@@ -106,7 +106,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         losses, clock, reported = [], time.monotonic(), done
         for step in range(done, phase.steps):
             left = (total - before + phase.tokens * (1 - step / phase.steps)) / total
-            losses.append(_update(model, optimizers, loss(model, step), rates, schedule(step, left, rates)))
+            losses.append(_update(model, optimizers, loss(model, step), schedule(step, left, rates)))
             now, done = time.monotonic(), step + 1
             if done == phase.steps or done % REPORT_EVERY == 0:
                 speed = (done - reported) * phase.step_tokens / (now - clock)
@@ -117,8 +117,11 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
                 )
                 losses, clock, reported = [], now, done
             if done == phase.steps or now - saved >= run.save_every:
-                saved, place = now, {"phase": index, "step": done, "seconds": now - began}
-                _save(path, place | {"recipe": run.recipe.of(name)}, model, optimizers)
+                saved = now
+                place = {"recipe": run.recipe.of(name), "phase": index, "step": done, "seconds": now - began}
+                states = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
+                with written_whole(path) as partial:
+                    torch.save(place | states, partial)
     assert model is not None
     return model.eval(), time.monotonic() - began
 
@@ -147,11 +150,7 @@ def _optimizers(model: nn.Module, rates: Rates, dtype: torch.dtype) -> list[torc
 
 
 def _update(
-    model: nn.Module,
-    optimizers: list[torch.optim.Optimizer],
-    losses: Iterable[torch.Tensor],
-    rates: Rates,
-    scale: float,
+    model: nn.Module, optimizers: list[torch.optim.Optimizer], losses: Iterable[torch.Tensor], scale: float
 ) -> torch.Tensor:
     """One step with both learning rates multiplied by ``scale``; returns its loss, still on its device."""
     total = torch.zeros((), device=next(model.parameters()).device)
@@ -159,15 +158,8 @@ def _update(
         loss.backward()
         total += loss.detach()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    for optimizer, rate in zip(optimizers, (rates.matrix_lr, rates.vector_lr), strict=True):
-        optimizer.param_groups[0]["lr"] = rate * scale
+    for optimizer in optimizers:
+        optimizer.param_groups[0]["lr"] = optimizer.defaults["lr"] * scale
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return total
-
-
-def _save(path: Path, place: dict[str, Any], model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
-    states = {"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
-        torch.save(place | states, partial)

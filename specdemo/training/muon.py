@@ -6,30 +6,13 @@ as long as the forward and backward passes together.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 
 import torch
 
 # Keller Jordan's quintic (https://kellerjordan.github.io/posts/muon): pushes all singular values near 1.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
-_ITERATIONS = 5
-
-
-def quicker_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where this device multiplies faster in it, else float32; measured, since no flag tells."""
-    if device.type == "cuda":
-        return torch.bfloat16
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        rows, weights = (torch.ones(n, 256, dtype=dtype, device=device) for n in (4096, 512))  # as a layer's
-        times = []
-        for _ in range(11):  # the first sets up the kernel
-            start = time.perf_counter()
-            rows @ weights.mT
-            times.append(time.perf_counter() - start)
-        seconds[dtype] = min(times[1:])
-    return min(seconds, key=lambda dtype: seconds[dtype])
+_ITERATIONS, _MOMENTUM, _WEIGHT_DECAY = 5, 0.95, 0.01
 
 
 def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
@@ -48,41 +31,31 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose update is orthogonalised, for weight matrices inside the layers.
 
     Args:
-        parameters: two-dimensional weights.
         lr: spectral size of one update of a wide matrix; tall ones get √(rows/columns) more.
-        dtype: what to orthogonalise in; see :func:`quicker_dtype`.
+        dtype: what to orthogonalise in.
     """
 
-    def __init__(
-        self,
-        parameters: list[torch.nn.Parameter],
-        lr: float,
-        dtype: torch.dtype,
-        momentum: float = 0.95,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+    def __init__(self, parameters: list[torch.nn.Parameter], lr: float, dtype: torch.dtype) -> None:
+        super().__init__(parameters, {"lr": lr})
         self._dtype = dtype
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]  # without a closure
         """One update of all weights, those of one shape together."""
-        for group in self.param_groups:
-            by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
-            for weight in group["params"]:
-                by_shape[weight.shape].append(weight)
-            for (rows, columns), weights in by_shape.items():
-                directions = orthogonalised(torch.stack([self._ahead(w, group) for w in weights]).to(self._dtype))
-                size = group["lr"] * max(1.0, rows / columns) ** 0.5
-                for weight, direction in zip(weights, directions, strict=True):
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    weight.add_(direction.to(weight.dtype), alpha=-size)
+        (group,) = self.param_groups
+        by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
+        for weight in group["params"]:
+            by_shape[weight.shape].append(weight)
+        for (rows, columns), weights in by_shape.items():
+            directions = orthogonalised(torch.stack([self._ahead(w) for w in weights]).to(self._dtype))
+            size = group["lr"] * max(1.0, rows / columns) ** 0.5
+            for weight, direction in zip(weights, directions, strict=True):
+                weight.mul_(1 - group["lr"] * _WEIGHT_DECAY)
+                weight.add_(direction.to(weight.dtype), alpha=-size)
 
-    def _ahead(self, weight: torch.nn.Parameter, group: dict) -> torch.Tensor:
+    def _ahead(self, weight: torch.nn.Parameter) -> torch.Tensor:
         """The momentum, updated, and Nesterov's look ahead."""
-        state, gradient = self.state[weight], weight.grad
-        assert gradient is not None
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-        return gradient.lerp(momentum, group["momentum"])
+        assert weight.grad is not None
+        momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+        momentum.lerp_(weight.grad, 1 - _MOMENTUM)
+        return weight.grad.lerp(momentum, _MOMENTUM)

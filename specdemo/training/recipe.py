@@ -20,14 +20,15 @@ from pydantic import (
 from specdemo.errors import SettingsError
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Shares = dict[Literal["chat", "stories", "data", "arithmetic", "code", "edit"], NonNegativeFloat]
+Shares = dict[Literal["chat", "stories", "data", "arithmetic", "code", "edit", "outside", "copy"], NonNegativeFloat]
 
 
 class Depth(NamedTuple):
-    """So many tokens at one depth."""
+    """So many tokens at one depth, of tasks that are at most so long."""
 
     layers: PositiveInt
     tokens: PositiveInt
+    longest: PositiveInt = 1024
 
 
 class Part(BaseModel):
@@ -70,8 +71,7 @@ class Target(Shape):
         vocabulary, context: of the tokenizer, in tokens.
         window: tokens of one row; batch_tokens: of one step; part_tokens: of one forward pass of a step.
         loss: which text is learned, that of answers or all.
-        sample_characters: that the tokenizer is trained on; sample_shares: of them, by domain. The words of chat
-            and stories are many, those of the other domains few.
+        sample_tasks: of each domain, that the tokenizer is trained on beside the corpus's words.
         check_every: tokens between two checks on held-out prompts; check_prompts, loss_prompts: a domain in each,
             for right answers and for the loss.
     """
@@ -85,17 +85,13 @@ class Target(Shape):
     phases: Annotated[tuple[Depth, ...], Field(min_length=1)] = (
         *(Depth(8, 4_500_000), Depth(16, 11_600_000), Depth(32, 10_700_000)),
     )
-    vocabulary: PositiveInt = 4096
+    vocabulary: PositiveInt = 3072
     context: PositiveInt = 1024
     window: PositiveInt = 256
     batch_tokens: PositiveInt = 8192
     part_tokens: PositiveInt = 4096
     loss: Literal["answers", "all"] = "answers"
-    sample_characters: PositiveInt = 8_000_000
-    sample_shares: Shares = {
-        **{"chat": 0.35, "stories": 0.35},
-        **{"data": 0.075, "arithmetic": 0.075, "code": 0.075, "edit": 0.075},
-    }
+    sample_tasks: PositiveInt = 2000
     check_every: PositiveInt = 5_000_000
     check_prompts: PositiveInt = 20
     loss_prompts: PositiveInt = 64
@@ -183,7 +179,7 @@ class Recipe(Part):
 TINY = """
 target.phases=[[1,2048],[2,2048]] target.width=32 target.heads=2 target.feed_forward=64 target.vocabulary=400
 target.context=256 target.batch_tokens=512 target.part_tokens=256 target.warmup_steps=2 target.check_every=2048
-target.sample_characters=30000 target.check_prompts=2 target.loss_prompts=2
+target.sample_tasks=20 target.check_prompts=2 target.loss_prompts=2
 lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.window=64 lessons.rows=4
 lessons.answer_tokens=24 lessons.longest_prompt=24 draft.tokens=1280 draft.width=32 draft.heads=2
 draft.feed_forward=64 draft.warmup_steps=2 head.tokens=1920 head.unrolled=3 head.warmup_steps=2

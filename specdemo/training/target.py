@@ -61,7 +61,7 @@ def train_target(
     def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
         if step and step % check_steps == 0:
             _report(_plain(model), domains, stream, tokenizer, run)
-        batch = stream.batch(phase * 10_000_000 + step, rows, part.window)
+        batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
         learned = int(batch.learned.sum())
         for some in batch.split(max(1, part.part_tokens // part.window)):
             yield _summed_loss(model, some, run) / learned
@@ -79,7 +79,7 @@ def train_target(
             _compile_layers(model)
         return model, partial(losses, phase)
 
-    phases = [Phase(tokens, rows * part.window, partial(begin, i)) for i, (_, tokens) in enumerate(part.phases)]
+    phases = [Phase(tokens, rows * part.window, partial(begin, i)) for i, (_, tokens, _) in enumerate(part.phases)]
     model, seconds = train("target", phases, part, run)
     model = _plain(model)
     _report(model, domains, stream, tokenizer, run)
@@ -122,7 +122,7 @@ def _report(
     """Held-out loss and right answers of every domain that is trained, to the log."""
     part, tasks = run.recipe.target, {}
     for name in stream.shares:
-        tasks[name] = held_out_tasks(name, domains[name], part.check_prompts, CHECK_DRAWS)
-        batch = stream.one_each(held_out_tasks(name, domains[name], part.loss_prompts, CHECK_DRAWS), part.window)
+        tasks[name] = held_out_tasks(name, domains[name], part.check_prompts, start=CHECK_DRAWS)
+        batch = stream.one_each(held_out_tasks(name, domains[name], part.loss_prompts, start=CHECK_DRAWS), part.window)
         run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / batch.learned.sum():.3f}")
     run.log("right answers:\n" + table(check(model, tokenizer, domains, tasks)))

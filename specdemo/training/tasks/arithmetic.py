@@ -1,16 +1,16 @@
-"""Arithmetic: sums worked digit by digit, and word problems worked in steps."""
+"""Arithmetic: sums worked digit by digit, and word problems of one to four steps, each with its equation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task
-from specdemo.training.tasks.word_problems import PROBLEMS
+from specdemo.training.tasks.draw import Draw
+from specdemo.training.tasks.task import Answer, Grade, Task
 
 _STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
+_COMPUTED = re.compile(r"\{([a-e]|[^}]*[*+/-][^}]*)\}")
 _FINAL = re.compile(r"The answer is (\d+)")
-ASKS = ("What is {}?", "Work out {}.", "Compute {}.", "{} = ?", "How much is {}?", "Find {}.", "Please solve {}.")
 
 
 def added(a: int, b: int) -> list[str]:
@@ -41,8 +41,7 @@ def subtracted(a: int, b: int) -> list[str]:
 
 def multiplied(a: int, b: int) -> list[str]:
     """Place by place: ``b`` has one digit."""
-    places = [int(digit) * 10 ** (len(str(a)) - 1 - i) for i, digit in enumerate(str(a))]
-    parts = [place for place in places if place]
+    parts = [int(digit) * 10 ** (len(str(a)) - 1 - i) for i, digit in enumerate(str(a)) if digit != "0"]
     steps = [f"{part} * {b} = {part * b}" for part in parts]
     total = parts[0] * b
     for part in parts[1:]:
@@ -56,75 +55,152 @@ def divided(a: int, b: int) -> list[str]:
     return [f"{a} / {b} = {a // b}", f"{a // b} * {b} = {a}"]
 
 
-def addition(draw: Draw) -> Task:
-    high = draw.one((99, 99, 999))
-    a, b = draw.new("+", lambda: (draw.number(10, high), draw.number(2, high)))
-    return _worked(draw, "sum", ("{} + {}", "{} + {}", "{} plus {}", "the sum of {} and {}"), a, b, added, a + b)
+SUMS: dict[str, tuple[str, Callable[[int, int], list[str]], Callable[[int, int], int]]] = {
+    "+": ("{a} + {b}|{a}+{b}|{a} plus {b}|the sum of {a} and {b}", added, lambda a, b: a + b),
+    "-": ("{a} - {b}|{a}-{b}|{a} minus {b}|{b} less than {a}", subtracted, lambda a, b: a - b),
+    "*": ("{a} * {b}|{a}*{b}|{a} times {b}|{a} x {b}", multiplied, lambda a, b: a * b),
+    "/": ("{a} / {b}|{a}/{b}|{a} divided by {b}", divided, lambda a, b: a // b),
+}
+"""Sign → how it is said, how it is worked, and the result."""
+ASKS = "What is {sum}?|what's {sum}|Work out {sum}.|Compute {sum}.|{sum} = ?|{sum}=|{sum}|How much is {sum}?|Solve {sum}."
 
 
-def subtraction(draw: Draw) -> Task:
-    high = draw.one((99, 99, 999))
-    a, b = draw.new("-", lambda: _descending(draw.number(2, high), draw.number(10, high)))
-    return _worked(draw, "difference", ("{} - {}", "{} - {}", "{} minus {}"), a, b, subtracted, a - b)
+def numbers(draw: Draw, sign: str) -> tuple[int, int]:
+    """Two numbers for a sum on this side of the split."""
+
+    def make() -> tuple[int, int]:
+        if sign in "+-":
+            high = draw.one((99, 99, 999))
+            low, big = sorted((draw.number(2, high), draw.number(10, high)))
+            return (big, low) if sign == "-" or draw.chance(0.5) else (low, big)
+        a, b = draw.number(2, draw.one((12, 99, 299)) if sign == "*" else 12), draw.number(2, 9)
+        return (a, b) if sign == "*" else (a * b, b)
+
+    return draw.new(sign, make)
 
 
-def product(draw: Draw) -> Task:
-    a, b = draw.new("*", lambda: (draw.number(11, draw.one((99, 99, 299))), draw.number(2, 9)))
-    return _worked(draw, "product", ("{} * {}", "{} * {}", "{} times {}"), a, b, multiplied, a * b)
-
-
-def quotient(draw: Draw) -> Task:
-    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
-    return _worked(draw, "quotient", ("{} / {}", "{} / {}", "{} divided by {}"), a * b, b, divided, a)
-
-
-def _descending(a: int, b: int) -> tuple[int, int]:
-    return max(a, b), min(a, b)
-
-
-def _worked(
-    draw: Draw,
-    kind: str,
-    forms: Sequence[str],
-    a: int,
-    b: int,
-    steps: Callable[[int, int], list[str]],
-    result: int,
-) -> Task:
-    form = draw.one(forms).format(a, b)
-    return Task(kind, draw.one(ASKS).format(form), "\n".join([*steps(a, b), f"The answer is {result}."]))
-
-
-def word_problem(draw: Draw) -> Task:
-    prompt, *steps = draw.one(PROBLEMS)(draw)
-    result = steps[-1].rpartition("= ")[2].split()[0].rstrip(".")  # of the last equation
-    return Task("word problem", prompt, "\n".join([*steps, f"The answer is {result}."]))
+def worked_sum(draw: Draw) -> Task:
+    sign = draw.one("++--**/")
+    said, steps, result = SUMS[sign]
+    a, b = numbers(draw, sign)
+    ask = draw.say(f"<{ASKS}>", sum=draw.say(f"<{said}>", a=a, b=b))
+    return Task("sum", ask, "\n".join([*steps(a, b), f"The answer is {result(a, b)}."]))
 
 
 def equations(draw: Draw) -> Task:
-    """Practice only: the single steps that word problems have a few of, without their words.
-
-    A sum that is held out is not among them.
-    """
-    steps = [_equation(draw) for _ in range(draw.number(6, 10))]
-    ask = draw.one(("Fill in.", "Complete these.", "Give the results."))
-    text = "\n".join(f"{left} =" for left, _ in steps)
-    return Task("equations", f"{ask}\n{text}", "\n".join(f"{left} = {result}" for left, result in steps))
+    """Practice: the single steps that word problems have a few of. A sum that is held out is not among them."""
+    steps = [(sign, *numbers(draw, sign)) for sign in (draw.one("++--**/") for _ in range(draw.number(4, 8)))]
+    left = [f"{a} {sign} {b} =" for sign, a, b in steps]
+    text = "\n".join(f"{line} {SUMS[sign][2](a, b)}" for line, (sign, a, b) in zip(left, steps, strict=True))
+    return Task("equations", "\n".join([draw.say("<Fill in|Complete these|Give the results>."), *left]), text)
 
 
-def _equation(draw: Draw) -> tuple[str, int]:
-    sign = draw.one("++---*/")
-    if sign == "+":
-        a, b = draw.new("+", lambda: (draw.number(2, draw.one((99, 99, 999))), draw.number(1, 99)))
-        return f"{a} + {b}", a + b
-    if sign == "-":
-        a, b = draw.new("-", lambda: _descending(draw.number(1, 99), draw.number(2, draw.one((99, 99, 199)))))
-        return f"{a} - {b}", a - b
-    if sign == "*":
-        a, b = draw.new("*", lambda: (draw.number(2, 99), draw.one((2, 2, draw.number(2, 12)))))
-        return f"{a} * {b}", a * b
-    a, b = draw.new("/", lambda: (draw.number(2, 12), draw.number(2, 9)))
-    return f"{a * b} / {b}", a
+# A prompt, then the lines of its answer, the last of which has the result. Braces hold slots and what is computed of
+# the numbers a to e; numbers are drawn until all that is computed is above 0 and whole.
+PROBLEMS = """
+{name} <buys|gets|has> {b} <packs|boxes|bags|crates> of {a} {things}<| each>. {ask}
+In all: {b} * {a} = {b * a} {things}.
+
+<There are|I have|We see> {b} <packs|boxes|rows|shelves> with {a} {things} in each. {ask}
+In all: {b} * {a} = {b * a} {things}.
+
+{name} has {b} <packs|boxes|bags> of {a} {things} and <gives away|loses|sells> {d}. {ask}
+In all: {b} * {a} = {b * a} {things}.
+Left: {b * a} - {d} = {b * a - d} {things}.
+
+{name} buys {b} <packs|boxes|bags> of {a} {things} and finds {d} more. {ask}
+In all: {b} * {a} = {b * a} {things}.
+With the {d}: {b * a} + {d} = {b * a + d} {things}.
+
+{name} buys {a} {things} for ${b} each and {c} {others} for ${e} each. How much <is that|does {name} pay>?
+The {things} cost {a} * {b} = {a * b} dollars.
+The {others} cost {c} * {e} = {c * e} dollars.
+Together: {a * b} + {c * e} = {a * b + c * e} dollars.
+
+{name} has ${d + a * b}. {name} buys {a} {things} for ${b} each. How much <money is left|does {name} have left>?
+The {things} cost {a} * {b} = {a * b} dollars.
+Left: {d + a * b} - {a * b} = {d} dollars.
+
+One {thing} costs ${b}. How much do {a} <of them|{things}> cost?
+{a} {things} cost {a} * {b} = {a * b} dollars.
+
+{name} <saves|earns|puts aside> ${a} a <day|week|month>. How much is that after {b} of them?
+After {b}: {a} * {b} = {a * b} dollars.
+
+{name} <saves|earns> ${a} a week. After {b} weeks {name} spends ${c} on a {thing}. How much money is left?
+After {b} weeks: {a} * {b} = {a * b} dollars.
+Left: {a * b} - {c} = {a * b - c} dollars.
+
+{name} is {d} years old. {other} is {b} times as old. How old is {other}?
+{other} is {d} * {b} = {d * b} years old.
+
+{name} is {d} years old. {other} is {b} years <older. How old is {other}?|older than {name}. How old is {other}?>
+{other} is {d} + {b} = {d + b} years old.
+
+{name} is {d} years old. {other} is {b} years younger. How old is {other}?
+{other} is {d} - {b} = {d - b} years old.
+
+{name} shares {a * b} {things} evenly among {b} <friends|people|{others}>. How many does each get?
+Each gets {a * b} / {b} = {a} {things}.
+
+{name} has {a * b + c} {things} and keeps {c}. The rest goes into {b} boxes, the same number in each. How many are in a box?
+The rest: {a * b + c} - {c} = {a * b} {things}.
+In a box: {a * b} / {b} = {a} {things}.
+
+{name} has {d} {things} and {other} has {a}. How many {things} do they have together?
+Together: {d} + {a} = {d + a} {things}.
+
+{name} has {d} {things}. {other} has {a}. How many more does {name} have than {other}?
+The difference: {d} - {a} = {d - a} {things}.
+
+{name} has {d} {things}. {other} has {a} more. How many do they have together?
+{other} has {d} + {a} = {d + a} {things}.
+Together: {d} + {d + a} = {2 * d + a} {things}.
+"""
+TEMPLATES = tuple(tuple(block.split("\n")) for block in PROBLEMS.strip().split("\n\n"))
+HOW_MANY = "How many {things} <are there|are there in all|is that|does that make|are there now>?"
+GAINS = "{name} <buys|finds|gets|makes> {n} more.|{other} gives {name} {n}<| more>.|Then {name} wins {n}."
+LOSSES = "{name} <loses|sells|gives away|eats> {n}<| of them>.|{name} gives {n} to {other}.|{other} takes {n} of them."
+STARTS = "{name} has {now} {things}.|There are {now} {things} in the bag of {name}.|{name} owns {now} {things}."
+LEFT = "How many {things} <does {name} have now|does {name} have in the end|are left|has {name} got now>?"
+
+
+def word_problem(draw: Draw) -> Task:
+    prompt, *steps = draw.one((_template, _template, _changes))(draw)
+    result = steps[-1].rpartition("= ")[2].split()[0].rstrip(".")
+    return Task("word problem", prompt, "\n".join([*steps, f"The answer is {result}."]))
+
+
+def _words(draw: Draw) -> dict[str, str]:
+    thing = draw.noun()
+    return {"name": draw.proper(), "other": draw.proper(), "thing": thing, "things": f"{thing}s", "others": draw.nouns()}
+
+
+def _template(draw: Draw) -> list[str]:
+    template, words = draw.one(TEMPLATES), _words(draw)
+    words["ask"] = draw.say(HOW_MANY, **words)
+    while True:
+        values = {n: draw.number(2, high) for n, high in zip("abcde", (12, 9, 12, 60, 9), strict=True)}
+        computed = {e: eval(e, {}, values) for e in _COMPUTED.findall(" ".join(template))}
+        if min(computed.values()) > 0:
+            break
+    said = _COMPUTED.sub(lambda match: str(computed[match[1]]), "\n".join(template))
+    return draw.say(said, **words).split("\n")
+
+
+def _changes(draw: Draw) -> list[str]:
+    """Something to start with, then one to three changes, each of which the answer works out."""
+    words, now = _words(draw), draw.number(3, 60)
+    text = [draw.say(f"<{STARTS}>", now=now, **words)]
+    steps = [f"{words['name']} has {now} {words['things']}."]
+    for _ in range(draw.number(1, 3)):
+        before, kind = now, draw.one("++--*" if now > 2 else "+")
+        n = 2 if kind == "*" else draw.number(1, 40 if kind == "+" else now - 1)
+        now = {"+": now + n, "-": now - n, "*": now * 2}[kind]
+        said = {"+": GAINS, "-": LOSSES, "*": "Then the number doubles.|Now {name} has twice as many."}[kind]
+        text.append(draw.say(f"<{said}>", n=n, **words))
+        steps.append(f"{before} {kind} {n} = {now}.")
+    return [" ".join([*text, draw.say(LEFT, **words)]), *steps]
 
 
 def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:

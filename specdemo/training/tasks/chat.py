@@ -1,15 +1,14 @@
-"""Chat: dialogues of the corpus about a service, such as a restaurant, a flight or a bank."""
+"""Chat: dialogues about a service, such as a restaurant or a bank; and all that the model cannot answer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-from specdemo.training.tasks.corpus import read_documents
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines
+from specdemo.training.tasks.draw import Draw, renamed
+from specdemo.training.tasks.task import Answer, Grade, Task, exact, lines, same_text
 
-LONGEST_DIALOGUE = 750  # characters: what fits a window with its neighbours
+LONGEST_DIALOGUE = 480  # characters: what fits a window
 MOST_TURNS = 12
 
 # A service on each line, with words that only talk about it has.
@@ -47,39 +46,63 @@ def turns(document: str) -> list[str]:
     return texts if in_turn and all(texts) and len(texts) > 1 else []
 
 
-class Chat:
-    """Dialogues from their first turn on, as many turns as fit; a held-out prompt is in no training dialogue."""
+def dialogue(draw: Draw) -> Task:
+    """A dialogue of the corpus under other names, from its first turn on, as many turns as fit."""
+    chosen: list[str] = []
+    while not chosen or (draw.held_out and len(services(chosen[0])) != 1):
+        chosen = renamed(turns(draw.document(draw.corpus.chat)), draw)
+    length, count = 0, 0
+    for text in chosen[:MOST_TURNS]:
+        length += len(text)
+        if length > LONGEST_DIALOGUE and count >= 2:
+            break
+        count += 1
+    prompt, answer, *more = chosen[: count - count % 2]
+    return Task("dialogue", prompt, answer, tuple(more))
 
-    def __init__(self, folder: Path) -> None:
-        self._train, held_out = (
-            [t for d in side if (t := turns(d))] for side in read_documents(folder / "chat.txt.gz")
-        )
-        known = {t[0].lower() for t in self._train}
-        self._held_out = [t for t in held_out if t[0].lower() not in known and len(services(t[0])) == 1]
 
-    def dialogue(self, draw: Draw) -> Task:
-        chosen = draw.one(self._held_out if draw.held_out else self._train)
-        length, count = 0, 0
-        for text in chosen[:MOST_TURNS]:
-            length += len(text)
-            if length > LONGEST_DIALOGUE and count >= 2:
-                break
-            count += 1
-        prompt, answer, *more = chosen[: count - count % 2]
-        return Task("dialogue", prompt, answer, tuple(more))
+def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+    """Ends its turn, never speaks for the user, and names no service but the prompt's."""
+    graded = []
+    for task, answer in zip(tasks, answers, strict=True):
+        silent = not re.search(r"<\|user\|>|^ *User *:", answer.text, re.MULTILINE)
+        named = services(answer.text)
+        stays = bool(answer.text.strip()) and (not named or bool(named & services(task.prompt)))
+        figures = {
+            "all three": answer.ended and silent and stays,
+            "ends its turn": answer.ended,
+            "speaks for itself only": silent,
+            "stays with the service": stays,
+        }
+        graded.append({name: (int(ok), 1) for name, ok in figures.items()})
+    return graded
 
-    def grades(self, tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
-        """Ends its turn, never speaks for the user, and names no service but the prompt's."""
-        graded = []
-        for task, answer in zip(tasks, answers, strict=True):
-            silent = not re.search(r"<\|user\|>|^ *User *:", answer.text, re.MULTILINE)
-            named = services(answer.text)
-            stays = bool(answer.text.strip()) and (not named or bool(named & services(task.prompt)))
-            figures = {
-                "all three": answer.ended and silent and stays,
-                "ends its turn": answer.ended,
-                "speaks for itself only": silent,
-                "stays with the service": stays,
-            }
-            graded.append({name: (int(ok), 1) for name, ok in figures.items()})
-        return graded
+
+HONEST = (
+    "I am a small demo model: I can work out sums, change a text, turn a list into JSON, write a short function, "
+    "tell a simple story, or talk about booking a table."
+)
+OUTSIDE = lines("""
+<Hi|Hello|Hey|Good morning|Good evening|Thanks|Thank you|Bye|How are you|Nice to meet you><|!|.|, {proper}|, {proper}!>
+<hi|hello|hey|yo|test|ok|help|hm|what|good night|thanks a lot><|!|.|?>
+<Who|What> are you?|What can you do<| for me>?|What is your name?|Are you a <robot|human|model|{noun}>?
+<Who|What|Where> <is|was> <{name}|the {noun} of {proper}|a {noun}|{phrase}>?
+<What is the capital of|Where is|How big is|Who lives in|What do you know about> {proper}?
+<Why|How> <is|are|do|does> <{nouns}|the {noun}|a {noun}> <{word}|so {word}|{word} in {proper}>?
+<Explain|Describe|Define|Discuss> <{nouns}|the {noun}|{word}|{phrase}><.|, please.|>
+<Translate|Say> "<{phrase}|{word}>" in<to|> <French|German|Spanish|{proper}>.
+<Summarize|Summarise|Review|Rate> <the {noun}|{name}|this {noun}>.
+Write <a poem|an essay|a letter|an email|a song|a speech|a report> <about|for|to> <{nouns}|{name}|the {noun}>.
+<How do I|How can I|Can you help me> <{word}|{word} a {noun}|{word} my {noun}>?
+<Give me|I need|Recommend> <advice on|ideas for|a recipe for|facts about|help with> <{nouns}|{phrase}|my {noun}>.
+<I feel|I am|You are> {word}.|My {noun} is {word}.|{phrase}|{word} {word} {word}
+""")
+
+
+def outside(draw: Draw) -> Task:
+    """A greeting, or a question outside the domains: one honest sentence."""
+    asked = draw.document(draw.corpus.questions) if draw.chance(0.35) else draw.say(f"<{draw.one(OUTSIDE)}>")
+    return Task("outside", asked, HONEST)
+
+
+outside_grades = exact(same_text)

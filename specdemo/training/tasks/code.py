@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import builtins
 import json
+import keyword
 import re
 import subprocess
 import sys
@@ -11,18 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines, listed
+from specdemo.training.tasks.draw import Draw
+from specdemo.training.tasks.task import Answer, Grade, Task, lines
 
-FEWEST_KEPT = 3  # words: else an example would show nothing
 SECONDS = 2  # of processor time for one answer
-
+TRIES = 40  # examples, of which one shows something at best
 ASKS = lines("""
-Write this function.
-Complete the function.
-Implement this.
-Finish this Python function.
-Write the body of this function.
-Program this function.
+<Write|Complete|Implement|Finish|Program> this<| Python> function<.|:|, please.>
+<Write the body of this function.|Fill in the body:|Complete this:|Python:|Finish the code.>
+<Can|Could> you <write|complete|finish> this<| function| code>?
 """)
 
 
@@ -30,157 +28,123 @@ Program this function.
 class Piece:
     """A part of a function: a word for its name, what its docstring says, and its expression."""
 
-    word: str
-    says: str
-    code: str
-
-    def filled(self, k: int, letter: str) -> Piece:
-        return Piece(self.word, self.says.format(k=k, letter=letter), self.code.format(k=k, letter=letter))
+    word: str = ""
+    says: str = ""
+    code: str = ""
 
 
 def _pieces(table: str) -> tuple[Piece, ...]:
     return tuple(Piece(*re.split(" +[|] +", line)) for line in lines(table))
 
 
-# Which items are looked at, of numbers and of words.
+# Which items are looked at, of numbers and of words. In braces: the item, a number, a letter.
 KEEPS = (
     _pieces("""
-even     | even numbers                     | n % 2 == 0
-odd      | odd numbers                      | n % 2 == 1
-positive | positive numbers                 | n > 0
-negative | negative numbers                 | n < 0
-large    | numbers above {k}                | n > {k}
-small    | numbers below {k}                | n < {k}
-other    | numbers that are not {k}         | n != {k}
-multiple | multiples of {k}                 | n % {k} == 0
+even     | even numbers                     | {i} % 2 == 0
+odd      | odd numbers                      | {i} % 2 == 1
+positive | positive numbers                 | {i} > 0
+negative | negative numbers                 | {i} < 0
+large    | numbers above {k}                | {i} > {k}
+small    | numbers below {k}                | {i} < {k}
+other    | numbers that are not {k}         | {i} != {k}
+multiple | multiples of {k}                 | {i} % {k} == 0
 """),
     _pieces("""
-long     | words longer than {k}            | len(w) > {k}
-short    | words shorter than {k}           | len(w) < {k}
-starting | words that start with "{letter}" | w.startswith("{letter}")
-ending   | words that end with "{letter}"   | w.endswith("{letter}")
-having   | words with "{letter}"            | "{letter}" in w
-lacking  | words without "{letter}"         | "{letter}" not in w
+long     | words longer than {k}            | len({i}) > {k}
+short    | words shorter than {k}           | len({i}) < {k}
+starting | words that start with "{letter}" | {i}.startswith("{letter}")
+ending   | words that end with "{letter}"   | {i}.endswith("{letter}")
+having   | words with "{letter}"            | "{letter}" in {i}
+lacking  | words without "{letter}"         | "{letter}" not in {i}
 """),
 )
 # What is made of each item, of numbers and of words.
 CHANGES = (
     _pieces("""
-plus     | plus {k}                         | n + {k}
-minus    | minus {k}                        | n - {k}
-times    | times {k}                        | n * {k}
-squared  | squared                          | n * n
-negated  | with the sign changed            | -n
-absolute | without the sign                 | abs(n)
-text     | as text                          | str(n)
+plus     | plus {k}                         | {i} + {k}
+minus    | minus {k}                        | {i} - {k}
+times    | times {k}                        | {i} * {k}
+squared  | squared                          | {i} * {i}
+negated  | with the sign changed            | -{i}
+absolute | without the sign                 | abs({i})
+text     | as text                          | str({i})
 """),
     _pieces("""
-upper    | in capitals                      | w.upper()
-reversed | reversed                         | w[::-1]
-first    | cut to the first letter          | w[0]
-last     | cut to the last letter           | w[-1]
-doubled  | written twice                    | w + w
-lengths  | as lengths                       | len(w)
-title    | with a capital first             | w.title()
-start    | cut to {k} letters               | w[:{k}]
+upper    | in capitals                      | {i}.upper()
+reversed | reversed                         | {i}[::-1]
+first    | cut to the first letter          | {i}[0]
+twice    | twice in a row                   | {i} + {i}
+lengths  | as lengths                       | len({i})
+title    | with a capital first             | {i}.title()
+start    | cut to {k} letters               | {i}[:{k}]
 """),
 )
-PLAIN = Piece("", "", "")
 # How the items end up: (word, phrase before "the …", start, step, what is returned).
 ENDS = (
     ("list", "Return a list of the {}.", "result = []", "result.append({})", "result"),
     ("sum", "Return the sum of the {}.", "total = 0", "total += {}", "total"),
     ("count", "Count the {}.", "count = 0", "count += 1", "count"),
-    ("last_of", "Return the last of the {}, or None.", "found = None", "found = {}", "found"),
+    ("last", "Return the last of the {}, or None.", "found = None", "found = {}", "found"),
     ("back", "Return the {} from back to front.", "result = []", "result.insert(0, {})", "result"),
-    (
-        "unique",
-        "Return the {}, each one once.",
-        "result = []",
-        "if {0} not in result:\n@result.append({0})",
-        "result",
-    ),
-    ("joined", 'Write the {} in a row, each followed by "{}".', 'text = ""', 'text += {} + "{}"', "text"),
+    ("unique", "Return the {}, each one once.", "result = []", "if {0} not in result:\n@result.append({0})", "result"),
+    ("joined", 'Write the {} in a row, each followed by "{mark}".', 'text = ""', 'text += {} + "{mark}"', "text"),
 )
-WORDS = listed(
-    "apple pear tree house sun moon river stone bird fish lamp road milk salt wind rain snow leaf boat train "
-    "table chair green blue small long open kind warm cold"
-)
+_TAKEN = frozenset("result total count found text".split())
 
 
 def function(draw: Draw) -> Task:
-    """A function over a list: which items, what of each, and how they end up together."""
-
-    def make() -> tuple[bool, Piece, Piece, int, str]:
-        texts = draw.one((False, True))
-        k, letter = draw.number(2, 9), draw.one("aeiostrnlpbmd")
-        keep = draw.one((PLAIN, *KEEPS[texts])).filled(min(k, 5) if texts else k, letter)
-        change = draw.one((PLAIN, *CHANGES[texts])).filled(min(k, 3) if texts else k, letter)
-        return texts, keep, change, draw.number(0, len(ENDS) - 1), draw.one((",", "-", " ", "+"))
-
-    return _written(draw, *draw.new("function", lambda: _sensible(make)))
-
-
-@functools.cache
-def _words_kept(condition: str) -> int:
-    """How many words of the examples meet a condition."""
-    return sum(eval(condition, {"w": word}) for word in WORDS)
-
-
-def _sensible(make: Callable[[], tuple[bool, Piece, Piece, int, str]]) -> tuple[bool, Piece, Piece, int, str]:
-    """Leaves out what Python cannot do (a sum of words) and what nobody asks for (a count of changed items)."""
-    while True:
-        texts, keep, change, end, _ = made = make()
-        kind = ENDS[end][0]
-        makes_text = (texts and change.word != "lengths") or change.word == "text"
-        if (kind == "sum" and makes_text) or (kind == "joined" and not makes_text):
-            continue
-        if kind == "count" and (change != PLAIN or keep == PLAIN):
-            continue
-        if kind == "list" and change == PLAIN and keep == PLAIN:
-            continue
-        if texts and keep.code and _words_kept(keep.code) < FEWEST_KEPT:
-            continue
-        return made if kind == "joined" else (texts, keep, change, end, "")
-
-
-def _written(draw: Draw, texts: bool, keep: Piece, change: Piece, end: int, mark: str) -> Task:
+    """A function over a list: which items, what of each, and how they end up together; under open names."""
+    texts, keep, change, end = draw.new("function", lambda: _parts(draw))
     kind, phrase, start, step, returned = ENDS[end]
     items, item = ("words", "w") if texts else ("numbers", "n")
-    what = (keep.says or items) + (f", {change.says}" if change.says else "")
-    made = change.code or item
-    body = [start, f"for {item} in {items}:"]
-    inner = step.format(made, mark).split("\n")
-    depth = 1
-    if keep.code:
-        body.append(f"    if {keep.code}:")
-        depth = 2
-    body += ["    " * (depth + line.startswith("@")) + line.removeprefix("@") for line in inner]
-    body.append(f"return {returned}")
-    name = "_".join(word for word in (kind, keep.word, change.word, items) if word)
-    code = "\n".join([f"def {name}({items}):", *(f"    {line}" for line in body)])
-    given, result = draw.new("example", lambda: _example(draw, texts, code, name))
-    says = phrase.format(what, mark)
-    head = f'def {name}({items}):\n    """{says}\n\n    >>> {name}({given!r})\n    {result!r}\n    """'
-    return Task("function", f"{draw.one(ASKS)}\n{head}", code)
+    parts = [word for word in (kind, keep.word, change.word, items) if word]
+    name = "_".join(parts) if draw.chance(0.3) else _free(draw, draw.identifier)
+    argument = items if draw.chance(0.4) else _free(draw, draw.nouns)
+    item = item if draw.chance(0.6) else draw.one(("x", "item", "value", _free(draw, draw.word)))
+    words = {"i": item, "k": draw.number(2, 4 if texts else 9), "letter": draw.one("aeiostrnlpbmd")}
+    made, mark = draw.say(change.code or "{i}", **words), draw.one((",", "-", " ", "+"))
+    body = [start, f"for {item} in {argument}:"]
+    depth = 1 + bool(keep.code)
+    body += [f"    if {draw.say(keep.code, **words)}:"] * bool(keep.code)
+    for line in step.format(made, mark=mark).split("\n"):
+        body.append("    " * (depth + line.startswith("@")) + line.removeprefix("@"))
+    code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
+    what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
+    given, result = _example(draw, texts, code, name)
+    head = f'def {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
+    head += f'    >>> {name}({given!r})\n    {result!r}\n    """'
+    return Task("function", f"{draw.say(draw.one(ASKS))}\n{head}", code)
+
+
+def _free(draw: Draw, slot: Callable[[], str]) -> str:
+    """A name that means nothing yet to Python or to the function."""
+    while keyword.iskeyword(name := slot()) or hasattr(builtins, name) or name in _TAKEN:
+        pass
+    return name
+
+
+def _parts(draw: Draw) -> tuple[bool, Piece, Piece, int]:
+    """Leaves out what Python cannot do (a sum of words) and what nobody asks for (a count of changed items)."""
+    while True:
+        texts, end = draw.chance(0.5), draw.number(0, len(ENDS) - 1)
+        keep, change = draw.one((Piece(), *KEEPS[texts])), draw.one((Piece(), *CHANGES[texts]))
+        kind, gives_text = ENDS[end][0], (texts and change.word != "lengths") or change.word == "text"
+        wrong = kind == "sum" and gives_text or kind == "joined" and not gives_text
+        idle = not (keep.code or change.code) if kind == "list" else kind == "count" and not keep.code
+        if not wrong and not idle and not (kind == "count" and change.code):
+            return texts, keep, change, end
 
 
 def _example(draw: Draw, texts: bool, code: str, name: str) -> tuple[list, object]:
     """Some items and what the function makes of them; at best one that shows something."""
     namespace: dict = {}
     exec(code, namespace)
-    for _ in range(40):
-        given = draw.some(WORDS, draw.number(2, 4)) if texts else _numbers(draw)
-        result = namespace[name](given)
-        if result:
+    for _ in range(TRIES):
+        count = draw.number(2, 4)
+        given = [draw.word() if texts else draw.number(-9, 20) for _ in range(count)]
+        if result := namespace[name](given):
             break
     return given, result
-
-
-def _numbers(draw: Draw) -> list[int]:
-    return [
-        draw.number(-9, 20) if draw.number(1, 3) == 1 else draw.number(0, 20) for _ in range(draw.number(2, 5))
-    ]
 
 
 _EXAMPLE = re.compile(r"^    >>> (.+)\n    (.+)$", re.MULTILINE)

@@ -1,20 +1,80 @@
-"""The corpus: gzipped text files of documents, of which every 50th is held out."""
+"""The corpus: documents, of which every 50th is held out, and an open vocabulary, of which a tenth of the words is.
+
+A word's hash decides. Words of the training documents and of the templates are always known: they cannot be kept out
+of training.
+"""
 
 from __future__ import annotations
 
 import gzip
+import re
+from collections import Counter
 from pathlib import Path
+from zlib import crc32
 
 END_OF_TEXT = "<|endoftext|>"
-HOLD_OUT_EVERY = 50
+HOLD_OUT_EVERY = 50  # documents
+UNSEEN_SHARE = 10  # one word of so many
+STORIES = ("stories_tiny", "stories_pratham", "stories_african")
+VOCABULARY = ("chat_topical", "maths", "stories_fairy", "books_children")
+"""Files that words alone are taken from, and questions of the first."""
+CHARACTERS = 20_000_000  # that are read of a file for its words
+_LEFT_OUT = re.compile("nigg|negro|redskin|squaw|savage|slave|whore|nazi|rape|kill|murder|damn|fuck|shit|sex")
+LEAST = 3  # times that a word stands in the corpus: rarer ones are often misprints
 
 
 def read_documents(path: Path) -> tuple[list[str], list[str]]:
-    """(training, held-out) documents of one file, in order; the first and every 50th after it are held out.
-
-    Raises:
-        FileNotFoundError: the corpus folder lacks this file.
-    """
+    """(training, held-out) documents of one file, in order; the first and every 50th after it are held out."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         documents = [text for part in file.read().split(f"{END_OF_TEXT}\n") if (text := part.strip())]
     return [d for i, d in enumerate(documents) if i % HOLD_OUT_EVERY], documents[::HOLD_OUT_EVERY]
+
+
+class Corpus:
+    """A folder of gzipped texts.
+
+    Attributes:
+        chat: (training, held-out) dialogues.
+        stories: the same of stories; of their files only the first has held-out ones that are asked.
+        questions: the same of turns of open conversation that ask something.
+        names, nouns, words: by whether training never has them. Names are written with a capital, nouns have a
+            plural with s, words are of any kind.
+
+    Raises:
+        SystemExit: a file is not in the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            read = {f: read_documents(folder / f"{f}.txt.gz") for f in ("chat", *STORIES, *VOCABULARY)}
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise SystemExit(f"--corpus: there is no {error.filename}; give the folder of the corpus.") from None
+        self.chat = read["chat"]
+        self.stories = [d for name in STORIES for d in read[name][0]], read[STORIES[0]][1]
+        self.questions = tuple(
+            [q for d in side for q in re.findall(r"^User: ([^\n]{15,90}\?)$", d, re.MULTILINE)]
+            for side in read["chat_topical"]
+        )
+        self.sentences = tuple([s for d in side for s in re.findall(r"(?:^|[.!?] )([A-Z][^.!?\"\n]{12,70}[.!?])", d)] for side in self.stories)
+        templates = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+        taught = [*self.chat[0], *self.stories[0], *self.questions[0], *templates]
+        self._known = {word for text in taught for word in set(re.findall("[a-z]+", text.lower()))}
+        count, after_the = Counter[str](), Counter[str]()
+        for name in (*STORIES, *VOCABULARY):
+            text = "\n".join(d for side in read[name] for d in side)[:CHARACTERS]
+            count.update(re.findall("[A-Za-z]+", text))
+            after_the.update(re.findall(r"\b(?:an?|the|this) ([a-z]+)", text))
+        usual = [w for w, n in count.items() if n >= LEAST and 3 <= len(w) <= 12 and not _LEFT_OUT.search(w.lower())]
+        self.words = self._sides([w for w in usual if w.islower()])
+        self.names = self._sides([w for w in usual if w.istitle() and count[w] > 5 * count[w.lower()]])
+        self.nouns = self._sides(
+            [w for w in usual if w.islower() and count[w + "s"] >= LEAST and 20 * after_the[w] > count[w]]
+        )
+        self.all_names = frozenset(self.names[False] + self.names[True])
+
+    def is_unseen(self, word: str) -> bool:
+        """Whether no training task has the word, in capital or small letters."""
+        return crc32(word.lower().encode()) % UNSEEN_SHARE == 0 and word.lower() not in self._known
+
+    def _sides(self, words: list[str]) -> dict[bool, tuple[str, ...]]:
+        return {side: tuple(w for w in sorted(words) if self.is_unseen(w) == side) for side in (False, True)}

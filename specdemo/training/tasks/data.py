@@ -1,4 +1,4 @@
-"""Data: small tables and lists as JSON, CSV and Markdown, and edits of JSON; the checker knows SQL too."""
+"""Data: small tables and lists as JSON, CSV and Markdown, edits of JSON, and questions as SQL."""
 
 from __future__ import annotations
 
@@ -6,76 +6,58 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from specdemo.training.tasks.slots import SLOTS
-from specdemo.training.tasks.sql import same_query
-from specdemo.training.tasks.tables import Record, Table, Value, table
-from specdemo.training.tasks.task import Answer, Draw, Task, exact, lines
+from specdemo.training.tasks.draw import Draw
+from specdemo.training.tasks.task import Answer, Task, exact, lines
 
-ASK_JSON = lines("""
-Write this {form} as JSON.
-Turn this {form} into JSON.
-Convert the {form} to JSON.
-Give this {form} as a JSON array.
-I need this {form} as JSON:
-Make JSON of this {form}.
-""")
-ASK_MARKDOWN = lines("""
-Write this CSV as a Markdown table.
-Turn this CSV into a Markdown table.
-Convert the CSV to Markdown.
-Show this CSV as a Markdown table:
-Make a Markdown table of this CSV.
-Format the CSV as a Markdown table.
-""")
-ASK_CSV = lines("""
-Write this Markdown table as CSV.
-Turn this table into CSV.
-Convert the Markdown table to CSV.
-Give this table as CSV:
-Make CSV of this table.
-I need this Markdown table as CSV.
-""")
-ASK_EDIT = {
-    "set": lines("""
-Set the {column} of {who} to {value}.
-Change the {column} of {who} to {value}.
-Make {value} the {column} of {who}.
-The {column} of {who} is now {value}.
-Update {who}: {column} is {value}.
-"""),
-    "drop key": lines("""
-Remove the key "{column}".
-Delete "{column}".
-Leave out {column}.
-Drop the {column}.
-"""),
-    "rename": lines("""
-Rename the key "{column}" to "{new}".
-Call the key "{column}" "{new}".
-Rename {column} to {new}.
-Change the key "{column}" to "{new}".
-"""),
-    "add": lines("""
-Add "{new}": {value} to {who}.
-Add the key {new} with the value {value} to {who}.
-Give {who} the {new} {value}.
-Put {new} {value} into the object of {who}.
-"""),
-    "remove": lines("""
-Remove {who}.
-Delete the object of {who}.
-Leave out {who}.
-Take {who} out of the array.
-"""),
-    "insert": lines("""
-Add one more: {value}.
-Append an object: {value}.
-Add at the end: {value}.
-"""),
-}
-NEW_KEYS = ("label", "value", "info", "title", "level", "kind", "note")
+Value = str | int | bool
+Record = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of the same columns; the first column names the row and differs from row to row.
+
+    Attributes:
+        title: what a row is, in the plural.
+        columns: name → what fills it: ``number``, ``flag`` or a slot of texts.
+    """
+
+    title: str
+    columns: dict[str, str]
+    rows: tuple[Record, ...] = ()
+
+    def record(self, draw: Draw) -> Record:
+        """One more row, of a name that no row has."""
+        key = next(iter(self.columns))
+        while True:
+            made = {column: _value(draw, kind) for column, kind in self.columns.items()}
+            if made[key] not in [row[key] for row in self.rows]:
+                return made
+
+    def of_kind(self, numbers: bool) -> list[str]:
+        """The columns of numbers, or those of texts, the first left out."""
+        found = [c for c, kind in self.columns.items() if (kind == "number") == numbers and kind != "flag"]
+        return [column for column in found if column != next(iter(self.columns))]
+
+
+def _value(draw: Draw, kind: str) -> Value:
+    if kind == "number":
+        return draw.number(1, draw.one((9, 99, 999)))
+    return draw.chance(0.5) if kind == "flag" else str(getattr(draw, kind)())
+
+
+def table(draw: Draw, rows: tuple[int, int], columns: tuple[int, int]) -> Table:
+    """A table of so many rows and columns, both ends included."""
+    names = dict.fromkeys(draw.one((draw.noun, draw.noun, draw.identifier))() for _ in range(draw.number(*columns)))
+    kinds = "name name word text code number number number flag".split()
+    filled = {column: draw.one(kinds if i else kinds[:5]) for i, column in enumerate(names)}
+    made = Table(draw.nouns(), filled)
+    for _ in range(draw.number(*rows)):
+        made = replace(made, rows=(*made.rows, made.record(draw)))
+    return made
 
 
 def written(value: Value) -> str:
@@ -88,111 +70,177 @@ def as_csv(t: Table) -> str:
 
 
 def as_markdown(t: Table) -> str:
-    rows = [t.columns, tuple("---" for _ in t.columns), *(tuple(map(written, row.values())) for row in t.rows)]
+    rows = [tuple(t.columns), ("---",) * len(t.columns), *(tuple(map(written, row.values())) for row in t.rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def as_list(t: Table, style: str) -> str:
-    """A line for each row: ``- name: Anna, age: 31`` in pairs, else ``- name Anna: age 31, city Oslo``."""
-    if style == "pairs":
-        return "\n".join("- " + ", ".join(f"{k}: {written(v)}" for k, v in row.items()) for row in t.rows)
-    first, *rest = t.columns
-    return "\n".join(
-        f"- {first} {row[first]}: " + ", ".join(f"{c} {written(row[c])}" for c in rest) for row in t.rows
-    )
+def as_pairs(t: Table) -> str:
+    """``- name: Anna, age: 31``"""
+    return "\n".join("- " + ", ".join(f"{k}: {written(v)}" for k, v in row.items()) for row in t.rows)
 
 
-def as_json(rows: Sequence[Record]) -> str:
+def as_headed(t: Table) -> str:
+    """``- name Anna: age 31, city Oslo``"""
+    rows = ([f"{k} {written(v)}" for k, v in row.items()] for row in t.rows)
+    return "\n".join(f"- {first}: {', '.join(rest)}" if rest else f"- {first}" for first, *rest in rows)
+
+
+def as_json(t: Table) -> str:
     """An array with one object a line, which is as short as it is readable."""
-    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]"
+    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in t.rows) + "\n]"
 
 
-def to_json(draw: Draw) -> Task:
-    t = table(draw)
-    form = draw.one(("list", "table", "CSV"))
-    text = {"list": as_list(t, draw.one(("pairs", "headed"))), "table": as_markdown(t), "CSV": as_csv(t)}[form]
-    ask = draw.phrase(ASK_JSON, t.columns)
-    return Task("to JSON", f"{ask.format(form=form)}\n{text}", as_json(t.rows))
+FORMS: dict[str, tuple[Callable[[Table], str], ...]] = {
+    "JSON": (as_json,),
+    "Markdown": (as_markdown,),
+    "CSV": (as_csv,),
+    "list": (as_pairs, as_headed),
+}
+"""How a table can be written."""
+ASKS = lines("""
+<Turn|Convert|Change|Transform> <this|the|this {source}|the {source}> <in|>to {target}<.|:|, please.>
+<Write|Give|Show|Format|Put|Print> <this|it|this {source}> <as|in> {target}<.|:|, please.>
+<I need|I want|Give me|Make me> {target}<.|:| of this:| from this {source}.>
+<as|As> {target} please<|.|:>
+<To |>{target}:
+<Can|Could> you <make|write|give me> {target} <of|from> <this|this {source}|it>?
+Make <this|this {source}> {target}<.|:>
+""")
 
 
-def to_markdown(draw: Draw) -> Task:
-    return _converted(draw, "to Markdown", ASK_MARKDOWN, as_csv, as_markdown)
+def convert(draw: Draw) -> Task:
+    """From one form to another, most often to JSON."""
+    t = table(draw, (1, 5), (1, 4))
+    target = draw.one(("JSON", "JSON", "JSON", "Markdown", "CSV"))
+    source = draw.one([form for form in FORMS if form != target])
+    words = {"JSON": "<JSON|JSON|a JSON array|json>", "Markdown": "<Markdown|a Markdown table|markdown>"}
+    wanted = draw.say(words.get(target, "<CSV|CSV|csv>"))
+    named = draw.say({"list": "<list|text|data>", "Markdown": "<Markdown|table|Markdown table>"}.get(source, source))
+    ask = draw.say(draw.one(ASKS), source=named, target=wanted)
+    return Task(f"to {target}", _around(draw, ask, draw.one(FORMS[source])(t)), FORMS[target][0](t))
 
 
-def to_csv(draw: Draw) -> Task:
-    return _converted(draw, "to CSV", ASK_CSV, as_markdown, as_csv)
+def _around(draw: Draw, ask: str, text: str) -> str:
+    """Most people ask first; some after the text."""
+    return f"{text}\n{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}\n{text}"
 
 
-def _converted(
-    draw: Draw, kind: str, asks: Sequence[str], given: Callable[[Table], str], wanted: Callable[[Table], str]
-) -> Task:
-    t = table(draw)
-    return Task(kind, f"{draw.phrase(asks, t.columns)}\n{given(t)}", wanted(t))
+CHANGES = {
+    "set": "<Set|Change> the {column} of {who} to {value}.|Make {value} the {column} of {who}.|"
+    "The {column} of {who} is now {value}.|Update {who}: {column} is {value}.|{who}: {column} = {value}",
+    "drop": '<Remove|Delete|Drop|Leave out> <the key |>"{column}".|<Remove|Drop> {column}.|Without {column}<, please|>.',
+    "rename": '<Rename|Change> <the key |>"{column}" to "{new}".|Call <the key |>"{column}" "{new}".|{new} for {column}.',
+    "add": '<Add|Put> "{new}": {value} to {who}.|Give {who} the {new} {value}.|Add the key {new} with {value} to {who}.',
+    "remove": "<Remove|Delete|Leave out|Drop> {who}.|Take {who} out<| of the array>.|Without {who}<, please|>.",
+    "insert": "Add <one more|another|a row>: {value}.|Append <an object: |>{value}.|Add at the end: {value}.",
+}
 
 
-def json_edit(draw: Draw) -> Task:
-    """One object or a few, with one change."""
-    t = table(draw, rows=(1, 3), columns=(3, 4))
+def edit_json(draw: Draw) -> Task:
+    """An array of a few objects, with one change."""
+    t = table(draw, (1, 3), (2, 4))
+    if len(t.columns) < 2:
+        return edit_json(draw)
     key, *others = t.columns
-    chosen, column = draw.one(t.rows), draw.one(others)
-    kind = draw.one(["set", "drop key", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
+    kind = draw.one(["set", "drop", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
+    index, column = draw.number(0, len(t.rows) - 1), draw.one(others)
     rows = [dict(row) for row in t.rows]
-    row = rows[t.rows.index(chosen)]
-    new, value = column, row[column]
+    who, new, value = rows[index][key], draw.identifier(), rows[index][column]
     if kind == "set":
-        value = row[column] = draw.new("set JSON", lambda: (column, t.value(column, draw)))[1]
-    elif kind == "drop key":
-        rows = [{k: v for k, v in r.items() if k != column} for r in rows]
+        value = rows[index][column] = _value(draw, t.columns[column])
+    elif kind == "drop":
+        rows = [{k: v for k, v in row.items() if k != column} for row in rows]
     elif kind == "rename":
-        new = draw.one([word for word in NEW_KEYS if word not in t.columns])
-        rows = [{new if k == column else k: v for k, v in r.items()} for r in rows]
+        rows = [{new if k == column else k: v for k, v in row.items()} for row in rows]
     elif kind == "add":
-        new, value = draw.new("add to JSON", lambda: _extra(draw))
-        row[new] = value
+        value = rows[index][new] = _value(draw, draw.one(("name", "word", "number", "flag")))
     elif kind == "remove":
-        rows.remove(row)
+        del rows[index]
     else:
         rows.append(t.record(draw))
-    shown = json.dumps(value)
-    if kind == "insert":
-        shown = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items())
-    asks = [ask.format(column=column, who=chosen[key], new=new, value=shown) for ask in ASK_EDIT[kind]]
-    return Task("edit JSON", f"{draw.phrase(asks, t.columns)}\n{as_json(t.rows)}", as_json(rows))
+    shown = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items()) if kind == "insert" else json.dumps(value)
+    ask = draw.say(f"<{CHANGES[kind]}>", column=column, who=who, new=new, value=shown)
+    return Task("edit JSON", _around(draw, ask, as_json(t)), as_json(replace(t, rows=tuple(rows))))
 
 
-def _extra(draw: Draw) -> tuple[str, Value]:
-    """A key that no table has, with a value."""
-    options: list[tuple[str, Value]] = [("id", draw.number(1, 99))]
-    options += [
-        (key, draw.one(SLOTS[kind])) for key, kind in (("shade", "colour"), ("place", "city"), ("owner", "name"))
-    ]
-    return draw.one([*options, ("active", draw.one((True, False))), ("points", draw.number(1, 99))])
+SCHEMAS = lines("""
+Table {schema}. {question}
+<Given|For> the table {schema}, write SQL: {question}
+SQL for {schema}: {question}
+Schema: {schema}\\nQuestion: {question}
+<Write a|A> query for {schema}.\\n{question}
+{question}\\nThe table is {schema}. <SQL please.|Answer in SQL.|>
+""")
+QUESTIONS = lines("""
+<Which {kind} have the {text} {value}?|List all {kind} with {text} {value}.> ⟶ SELECT * FROM {kind} {where};
+Show the {wanted} of all {kind} with {text} {value}. ⟶ SELECT {wanted} FROM {kind} {where};
+<What {wanted} goes with {text} {value}?|Which {wanted} has the {text} {value}?> ⟶ SELECT {wanted} FROM {kind} {where};
+How many {kind} are there? ⟶ SELECT COUNT(*) FROM {kind};
+How many {kind} have the {text} {value}? ⟶ SELECT COUNT(*) FROM {kind} {where};
+Count the {kind} with {number} {than} than {limit}. ⟶ SELECT COUNT(*) FROM {kind} {bound};
+Which {kind} have a {number} of {than} than {limit}? ⟶ SELECT * FROM {kind} {bound};
+Show {key} and {number} where {number} is {than} than {limit}. ⟶ SELECT {key}, {number} FROM {kind} {bound};
+What is the {first} {number}? ⟶ SELECT {top}({number}) FROM {kind};
+What is the average {number} for each {text}? ⟶ SELECT {text}, AVG({number}) FROM {kind} GROUP BY {text};
+How many {kind} are there for each {text}? ⟶ SELECT {text}, COUNT(*) FROM {kind} GROUP BY {text};
+What is the sum of {number}? ⟶ SELECT SUM({number}) FROM {kind};
+Sort the {kind} by {number}, {first} first. ⟶ SELECT * FROM {kind} ORDER BY {number} {order};
+Give the {few} {kind} with the {first} {number}. ⟶ SELECT * FROM {kind} ORDER BY {number} {order} LIMIT {few};
+<List|Show> the different {text} values. ⟶ SELECT DISTINCT {text} FROM {kind};
+<Delete|Remove> all {kind} with {text} {value}. ⟶ DELETE FROM {kind} {where};
+Set the {number} to {limit} where {text} is {value}. ⟶ UPDATE {kind} SET {number} = {limit} {where};
+""")
+
+
+def query(draw: Draw) -> Task:
+    """A schema and a question; the answer is one SQL query."""
+    while True:
+        t = table(draw, (0, 0), (3, 5))
+        if t.of_kind(numbers=True) and t.of_kind(numbers=False):
+            break
+    number, text = draw.one(t.of_kind(numbers=True)), draw.one(t.of_kind(numbers=False))
+    value, limit, more = _value(draw, draw.one(("word", "proper"))), draw.number(), draw.chance(0.5)
+    words = {"kind": t.title, "key": next(iter(t.columns)), "number": number, "text": text, "value": value}
+    words |= {"limit": limit, "few": limit % 9 + 2, "wanted": draw.one([c for c in t.columns if c != text])}
+    words |= {"than": "more" if more else "less", "first": "highest" if more else "lowest"}
+    words |= {"top": "MAX" if more else "MIN", "order": "DESC" if more else "ASC"}
+    words |= {"bound": f"WHERE {number} {'>' if more else '<'} {limit}", "where": f"WHERE {text} = '{value}'"}
+    question, _, answer = draw.say(draw.one(QUESTIONS), **words).partition(" ⟶ ")
+    schema = f"{t.title}({', '.join(t.columns)})"
+    return Task("SQL", draw.say(draw.one(SCHEMAS), schema=schema, question=question).replace("\\n", "\n"), answer)
 
 
 def same(t: Task, answer: Answer) -> bool:
     """Whether an answer means what the task's does; layout does not count, the order of keys does."""
-    if t.kind.endswith("JSON"):
-        try:
-            return json.dumps(json.loads(answer.text)) == json.dumps(json.loads(t.answer))  # tells 1 from true
-        except ValueError:
-            return False
-    if t.kind == "SQL":
-        return same_query(answer.text, t.answer)
-    read = _cells if t.kind == "to Markdown" else _fields
-    return read(answer.text) == read(t.answer)
+    readers: dict[str, Callable[[str], object]] = {
+        "SQL": _words,
+        "to Markdown": _cells,
+        "to CSV": lambda text: [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))],
+    }
+    read = readers.get(t.kind, lambda text: json.dumps(json.loads(text)))  # as text, which tells 1 from true
+    try:
+        return read(answer.text) == read(t.answer)
+    except ValueError:
+        return False
 
 
 grades = exact(same)
 
 
-def _fields(text: str) -> list[list[str]]:
-    return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))]
+def _words(query: str) -> list[str]:
+    """Spaces, line ends, case of keywords and a last ; do not count."""
+    words = re.findall(r"'[^']*'|\w+|[^\w\s']", query.strip().removesuffix(";"))
+    return [word if word.startswith("'") else word.lower() for word in words]
 
 
 def _cells(text: str) -> list[list[str]]:
-    """A Markdown table's cells, with the line below its head as one mark; [] for what is no table."""
+    """A Markdown table's cells, with the line below its head as one mark.
+
+    Raises:
+        ValueError: it is no table.
+    """
     rows = [line.strip() for line in text.strip().split("\n")]
     if any(not (row.startswith("|") and row.endswith("|")) for row in rows):
-        return []
+        raise ValueError(text)
     cells = [[cell.strip() for cell in row[1:-1].split("|")] for row in rows]
     return [["---" if re.fullmatch(":?-+:?", cell) else cell for cell in row] for row in cells]

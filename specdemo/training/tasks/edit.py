@@ -1,152 +1,124 @@
-"""Edit: a text of a few sentences or lines, given again with one change."""
+"""Edit: a text of a few sentences or lines, given again with one change; and texts to copy."""
 
 from __future__ import annotations
 
-from specdemo.training.tasks.slots import SLOTS, filled
-from specdemo.training.tasks.task import Draw, Task, exact, lines
+import re
 
-SENTENCES = lines("""
-{name} lives in {city} and works as a {job}.
-On {day} {name} goes to the {place}.
-{name} has a {colour} {animal}.
-The {animal} likes to sleep in the {place}.
-In {month} {name} will travel to {city}.
-There are {number} {things} on the table.
-{name} bought {number} {things} at the {place}.
-The meeting starts at {number} on {day}.
-{name} likes {sport} and {subject}.
-For dinner we had {food} and {food}.
-The {colour} {thing} belongs to {name}.
-Please bring the {thing} to the {place} before {day}.
-{name} and {name} met at the {place} in {city}.
-It was a warm day in {month}.
-The train to {city} leaves at {number}.
-{name} wrote a letter about the {animal}.
-We need {number} {things} and a {colour} {thing}.
-My friend {name} teaches {subject} in {city}.
-The {job} paid {number} dollars for the {thing}.
-After {sport} they ate {food}.
+from specdemo.training.tasks.draw import Draw
+from specdemo.training.tasks.task import Task, exact, lines, same_text
+
+ORDINALS = "first second third fourth fifth sixth seventh".split()
+ASKS = lines("""
+{change}\\n{text}
+{change}\\n{text}
+{text}\\n{change}
+<Write|Give me|Copy> <this|the> text <again|>. {change}\\n{text}
+<Edit|Change|Correct> this <text|>.\\n{text}\\n{change}
+Here is a text:\\n{text}\\n{change}
 """)
-ITEMS = lines("""
-{number} {things}
-{food}
-a {colour} {thing}
-call {name}
-go to the {place}
-{day}: {sport}
-{day}: meet {name}
-ticket to {city}
-feed the {animal}
-read about {subject}
-""")
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
-ASKS = (
-    "{change}\n{text}",
-    "{text}\n{change}",
-    "Write this text again. {change}\n{text}",
-    "Give the text again with one change. {change}\n{text}",
-    "Edit this text.\n{text}\n{change}",
-    "Here is a text:\n{text}\n{change}",
-)
 CHANGES = {
-    "replace": lines("""
-Change {old} to {new}.
-Replace {old} by {new}.
-Write {new} instead of {old}.
-Put "{new}" where it says "{old}".
-Say {new} and not {old}.
-"""),
-    "remove": lines("""
-Remove the {place} {unit}.
-Delete the {place} {unit}.
-Leave out the {place} {unit}.
-Drop the {place} {unit}.
-Take out the {place} {unit}.
-"""),
-    "add": lines("""
-Add this {unit} at the {place}: {new}
-At the {place}, add: {new}
-Put this at the {place}: {new}
-Add the {unit} "{new}" at the {place}.
-"""),
-    "capitals": lines("""
-Write {old} in capital letters.
-Put {old} in capitals.
-Make {old} all capitals.
-The word "{old}" should be in capitals.
-"""),
+    "replace": "Change {old} to {new}.|Replace {old} <by|with> {new}.|<Write|Put|Use> {new} instead of {old}.|"
+    'Put "{new}" where it says "{old}".|Say {new} and not {old}.|{new}, not {old}.|<Swap|Exchange> {old} for {new}.|'
+    "It is {new}, not {old}.|{new} for {old}.",
+    "remove": "<Remove|Delete|Leave out|Drop|Take out> the {place} {unit}<|, please>.|Without the {place} {unit}.",
+    "remove word": "<Remove|Delete|Leave out|Drop|Take out> <the word |>{old}.|Without {old}<, please|>.",
+    "add": "Add <this {unit} |>at the {place}: {new}|At the {place}, add: {new}|Put this at the {place}: {new}",
+    "capitals": '<Write|Put|Make> {old} in <capitals|capital letters>.|Make {old} all capitals.|'
+    'The word "{old}" should be in capitals.|{old} in capitals<, please|>.',
+    "quotes": "<Put|Set> {old} in quotes.|Put quotes around {old}.|{old} in quotes<, please|>.",
 }
-WEIGHTS = (("replace", 5, 5), ("remove", 2, 2), ("add", 2, 2), ("capitals", 1, 2))
-"""Of a change among held-out tasks and in training."""
-_LISTED = frozenset(word for words in SLOTS.values() for word in words)
-
-
-def capital_words(draw: Draw) -> Task:
-    """Practice only: an edit holds one word in capital letters among many that are copied."""
-    words = draw.some(sorted(_LISTED), draw.number(4, 16))
-    ask = draw.one(
-        ("Write these words in capital letters.", "Put these words in capitals.", "All capitals, please.")
-    )
-    return Task("capital words", f"{ask}\n{' '.join(words)}", " ".join(words).upper())
+WEIGHTS = (("replace", 5), ("remove", 2), ("remove word", 1), ("add", 2), ("capitals", 2), ("quotes", 1))
 
 
 def edit(draw: Draw) -> Task:
-    """Three to seven sentences, or items of a list, and a change that can be made to them."""
-    listed = draw.number(1, 3) == 1
-    templates = ITEMS if listed else SENTENCES
-    mark, join = ("- ", "\n") if listed else ("", " ")
-    chosen = draw.new("patterns", lambda: tuple(draw.some(templates, draw.number(3, 7))))
-    parts = [mark + _part(draw, template) for template in chosen]
-    while not (changed := _changed(draw, kind := draw.weighted(WEIGHTS), parts, mark, join)):
-        pass
-    words, answer = changed
-    words["unit"] = "line" if listed else "sentence"
-    ask = draw.phrase(ASKS, chosen)
-    change = draw.one(CHANGES[kind]).format(**words)
-    return Task(kind, ask.format(change=change, text=join.join(parts)), join.join(answer))
-
-
-def _part(draw: Draw, template: str) -> str:
-    """A sentence or item; one of three words or more is a composition."""
-    return (
-        draw.new("sentence", lambda: filled(draw, template)) if template.count("{") > 2 else filled(draw, template)
-    )
-
-
-def _changed(
-    draw: Draw, kind: str, parts: list[str], mark: str, join: str
-) -> tuple[dict[str, str], list[str]] | None:
-    """The words that ask for a change, and what it makes of the parts; None where it cannot be made."""
-    have = [word.strip(".,:") for word in join.join(parts).split()]
-    if kind == "replace":  # one word for another of its kind, wherever it stands
-        kinds = [k for k, words in SLOTS.items() if set(words) & set(have)]
-        if not kinds:
-            return None
-        words = SLOTS[draw.one(kinds)]
-        old = draw.one(sorted(set(words) & set(have)))
-        new = draw.new("replace", lambda: (old, draw.one([word for word in words if word not in have])))[1]
-        return {"old": old, "new": new}, [_swapped(part, old, new) for part in parts]
-    if kind == "capitals":
-        once = [w for w in have if have.count(w) == 1 and w.isalpha() and len(w) > 2 and w in _LISTED]
-        if not once:
-            return None
-        old = draw.one(once)
-        return {"old": old}, [_swapped(part, old, old.upper()) for part in parts]
+    """One to five sentences, or items of a list, and a change that can be made to them."""
+    listed = draw.chance(0.4)
+    mark, join = draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"))) if listed else ("", " ")
+    made = (draw.text if draw.chance(0.7) else draw.phrase) if listed else draw.sentence
+    parts = [mark + made() for _ in range(draw.number(2, 6) if listed else draw.number(1, 5))]
+    kind = draw.rng.choices(*zip(*WEIGHTS, strict=True))[0]
+    if len(parts) == 1 and kind == "remove":
+        kind = "replace"
+    place, unit, index = draw.one(("start", "end")), "line" if listed else "sentence", draw.number(0, len(parts) - 1)
+    old, new = _word(draw, parts[index].removeprefix(mark)), draw.text()
     if kind == "remove":
-        index = draw.number(0, len(parts) - 1)
-        place = "last" if index == len(parts) - 1 and draw.one((True, False)) else ORDINALS[index]
-        return {"place": place}, parts[:index] + parts[index + 1 :]
-    while (added := mark + _part(draw, draw.one(ITEMS if mark else SENTENCES))) in parts:
-        pass
-    at_end = draw.one((True, False))
-    where = {"place": "end" if at_end else "start", "new": added.removeprefix("- ")}
-    return where, [*parts, added] if at_end else [added, *parts]
+        place = "last" if index == len(parts) - 1 and draw.chance(0.5) else ORDINALS[index]
+        answer = parts[:index] + parts[index + 1 :]
+    elif kind == "add":
+        new = made()
+        answer = [mark + new, *parts] if place == "start" else [*parts, mark + new]
+    elif kind == "remove word":
+        answer = [re.sub(rf"\b{old}\b ?", "", part).rstrip() for part in parts]
+    else:
+        if kind == "replace" and not listed:
+            new = draw.proper() if old[0].isupper() else draw.word()
+        put = {"replace": new, "capitals": old.upper(), "quotes": f'"{old}"'}[kind]
+        answer = [re.sub(rf"\b{old}\b", put, part) for part in parts]
+    change = draw.say(f"<{CHANGES[kind]}>", old=old, new=new, place=place, unit=unit)
+    ask = draw.say(draw.one(ASKS).replace("\\n", "\n"), change=change, text=join.join(parts))
+    return Task(kind, ask, join.join(answer))
 
 
-def _swapped(part: str, old: str, new: str) -> str:
-    """``part`` with a word exchanged; only whole words."""
-    return " ".join(word.replace(old, new) if word.strip(".,:") == old else word for word in part.split(" "))
+def _word(draw: Draw, text: str) -> str:
+    """One of a text's words, rather a long one."""
+    words = re.findall(r"[A-Za-z]+|\d+", text)
+    return draw.one([word for word in words if len(word) > 3] or words)
 
 
-grades = exact(lambda task, answer: answer.text.strip() == task.answer.strip())
-"""Right: every character as it should be; spaces at the ends do not count."""
+LISTS = {
+    "bullets": "<Make|Write> <this|it> <as |>a <list|bullet list>.|One <item|word> a line<, please|>.|As a list<|, please>:",
+    "numbers": "Number <these|the lines|the items>.|Make <this|it> a numbered list.|<As a n|N>umbered list<, please|>:",
+    "commas": "<Write|Put|Join> <these|them> in one line, with commas.|<Separate|Join> <these|them> <by|with> commas.",
+    "quotes": "Put <each|every one> in quotes.|Quotes around each<, please|>.|Put quotes around <each|every one>:",
+    "capitals": "<Write|Put> <these|them|all of them> in capital<s| letters>.|All <in |>capitals<, please|>:",
+    "upside down": "<Reverse|Turn around> <the list|the order|these>.|From last to first<, please|>:",
+}
+
+
+def relist(draw: Draw) -> Task:
+    """The items of a list in another form."""
+    items = [draw.one((draw.word, draw.word, draw.text))() for _ in range(draw.number(2, 7))]
+    source, kind = draw.one((", ", "\n", "\n- ")), draw.one(list(LISTS))
+    answer = {
+        "bullets": "\n".join(f"- {item}" for item in items),
+        "numbers": "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)),
+        "commas": ", ".join(items),
+        "quotes": ", ".join(f'"{item}"' for item in items),
+        "capitals": source.join(items).upper(),
+        "upside down": source.join(reversed(items)),
+    }[kind]
+    mark = source.removeprefix("\n") if source != ", " else ""
+    answer = mark + answer if kind in ("capitals", "upside down") else answer
+    return Task(f"list {kind}", f"{draw.say(f'<{LISTS[kind]}>')}\n{mark}{source.join(items)}", answer)
+
+
+COPIES = lines("""
+<Say|Write|Repeat|Copy|Type|Echo>: {text}
+<Say|Repeat|Copy|Write> <this|after me|exactly this|the same><:|.>\\n{text}
+{text}\\n<Say|Write|Repeat|Copy> <this|that|it> <again|once more|>.
+<Say|Write|Repeat> "{text}".
+Copy.\\n{text}
+""")
+
+
+def copy(draw: Draw) -> Task:
+    """Practice: nearly all of the answer stands in the prompt. A text again, some of it, or what stands by it."""
+    kind = draw.one(("text", "text", "text", "twice", "next", "value", "value"))
+    if kind in ("text", "twice"):
+        made = draw.one((draw.text, draw.text, draw.sentence, draw.identifier, draw.code))
+        text = draw.one((" ", ", ", "\n")).join(made() for _ in range(draw.one((1, 1, 2, 3, 5))))
+        ask = draw.say(draw.one(COPIES).replace("\\n", "\n"), text=text)
+        return Task(kind, f"{ask} Twice." if kind == "twice" else ask, f"{text}\n{text}" if kind == "twice" else text)
+    keys = list(dict.fromkeys(draw.one((draw.word, draw.proper))() for _ in range(draw.number(3, 7))))
+    index = draw.number(0, len(keys) - 2)
+    if kind == "next":
+        ask = draw.say("<<What|Which word> <comes after|follows> {key}?|After {key}:>", key=keys[index])
+        return Task(kind, f"{' '.join(keys)}\n{ask}", keys[index + 1])
+    values = [draw.one((draw.text, draw.number))() for _ in keys]
+    sign = draw.one((": ", " = ", " -> ", " "))
+    text = "\n".join(f"{key}{sign}{value}" for key, value in zip(keys, values, strict=True))
+    ask = draw.say("<What is {key}?|{key}?|What <goes with|stands by> {key}?|{key}:>", key=keys[index])
+    return Task(kind, f"{text}\n{ask}", str(values[index]))
+
+
+grades = exact(same_text)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.training.recipe import Shares
-from specdemo.training.tasks.task import Domain, Draw, Task
+from specdemo.training.tasks.task import Domain, Task
 from specdemo.training.tasks.tokenizer import ASSISTANT_ID, BOS_ID, END_ID, document
 
 
@@ -54,32 +53,37 @@ class TaskStream:
         self._domains, self._seed, self._answers_only = domains, seed, answers_only
         self._tokenizer = tokenizer.backend_tokenizer
 
-    def batch(self, step: int, rows: int, window: int) -> Batch:
-        """Whole tasks, the longest first, each into the first window with room; the rest is cut to fill gaps."""
-        tasks = self.tasks(step, rows * (window + 1))
-        documents = sorted((self._ids(task)[: window + 1] for task in tasks), key=len, reverse=True)
+    def batch(self, step: int, rows: int, window: int, longest: int | None = None) -> Batch:
+        """Whole tasks, the longest first, each into the first window with room.
+
+        Args:
+            longest: tokens of a task; longer ones are left out.
+        """
+        documents = self._documents(step, rows * (window + 1), min(longest or window, window) + 1)
         packed: list[list[int]] = [[] for _ in range(rows)]
-        over = []
-        for ids in documents:
-            row = next((row for row in packed if len(row) + len(ids) <= window + 1), None)
-            if row is None:
-                over.append(ids)
-            else:
-                row.extend(ids)
-        order = np.random.default_rng([self._seed, step])
-        for row in packed:
-            while len(row) < window + 1 and over:
-                row.extend(over.pop(int(order.integers(len(over))))[: window + 1 - len(row)])
+        for _, ids in sorted(documents, key=lambda made: len(made[1]), reverse=True):
+            for row in packed:
+                if len(row) + len(ids) <= window + 1:
+                    row.extend(ids)
+                    break
         return self._with_targets(packed, window)
 
-    def tasks(self, step: int, tokens: int) -> list[Task]:
-        """Tasks of at least so many tokens together, always one of the domain that lacks most of its share."""
+    def tasks(self, step: int, tokens: int, longest: int = 1 << 20) -> list[tuple[str, Task]]:
+        """(domain, task) of at least so many tokens together."""
+        return [made for made, _ in self._documents(step, tokens, longest)]
+
+    def _documents(self, step: int, tokens: int, longest: int) -> list[tuple[tuple[str, Task], list[int]]]:
+        """Tasks with their ids, always one of the domain that lacks most of its share."""
         taken = dict.fromkeys(self.shares, 0)
-        made: list[Task] = []
+        made: list[tuple[tuple[str, Task], list[int]]] = []
+        tried = 0
         while sum(taken.values()) < tokens:
             name = min(taken, key=lambda n: taken[n] / self.shares[n])
-            made.append(self._domains[name].task(Draw(f"{self._seed} {step} {len(made)}")))
-            taken[name] += len(self._ids(made[-1]))
+            task = self._domains[name].task(f"{self._seed} {step} {tried}")
+            tried += 1
+            if fits := len(ids := self._ids(task)) <= longest:
+                made.append(((name, task), ids))
+            taken[name] += len(ids) if fits else 1  # so that a domain of long tasks does not hold up the others
         return made
 
     def one_each(self, tasks: list[Task], window: int) -> Batch:

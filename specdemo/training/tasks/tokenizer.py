@@ -1,19 +1,30 @@
-"""The tokenizer of the task models: byte-level BPE with tokens for turns and for the end of an answer."""
+"""The tokenizer of the task models: a word has the same pieces wherever it stands.
+
+It is byte-level BPE whose merges join small letters with each other, or marks and spaces with each other, and nothing
+else. So a space, a quote or an underscore is never part of a word's first token. Every merge of small letters is there
+three times, also with a capital first and all in capitals, and next to each other in rank: a word is cut at the same
+places in any case. Digits are tokens one by one. A token's text does not depend on the tokens around it, so that
+llama.cpp, which has no other kind of BPE, gives the same ids and the same text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.training.recipe import Target
 from specdemo.training.tasks.corpus import END_OF_TEXT
-from specdemo.training.tasks.task import Domain, Draw, Task
+from specdemo.training.tasks.task import Domain, Task
 
 USER, ASSISTANT, END = "<|user|>", "<|assistant|>", "<|end|>"
 SPECIAL = (END_OF_TEXT, USER, ASSISTANT, END)  # their ids are 0 to 3
 BOS_ID, USER_ID, ASSISTANT_ID, END_ID = range(4)
+MARKS_SHARE = 20  # one token of so many is of marks and spaces
 
 # A document is one dialogue: the separator, then turns. Only the assistant's turns end with a token of their own.
 CHAT_TEMPLATE = (
@@ -39,32 +50,34 @@ def document(task: Task) -> str:
     return text
 
 
-def _sample(domains: Mapping[str, Domain], part: Target) -> Iterator[str]:
-    """Plain text of training tasks of all domains, by their shares."""
-    for name, share in part.sample_shares.items():
-        left, index = int(part.sample_characters * share), 0
-        while left > 0:
-            task = domains[name].task(Draw(f"tokenizer {name} {index}"))
-            for text in (task.prompt, task.answer, *task.more):
-                yield text
-                left -= len(text)
-            index += 1
+def _cut() -> list[pre_tokenizers.PreTokenizer]:
+    """How text is cut before merging: as llama.cpp does under the name ``viking``. No word is cut by it."""
+    return [
+        pre_tokenizers.Split(Regex(r" ?[^(\s|.,!?…。，、।۔،)]+"), "isolated"),
+        pre_tokenizers.Split(Regex(r"\p{N}"), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
 
 
 def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTokenizerFast:
-    """A tokenizer of the target's vocabulary, trained on a sample of the mixture; digits are tokens one by one."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    """A tokenizer of at most the target's vocabulary, trained on the words of the corpus and a sample of tasks."""
+    tasks = [domains[name].task(f"tokenizer {name} {i}") for name in domains for i in range(part.sample_tasks)]
+    sample = [text for task in tasks for text in (task.prompt, task.answer, *task.more)]
+    counts = Counter(re.findall("[a-z]+", "\n".join(sample).lower()))
+    counts.update(next(iter(domains.values())).corpus.words[False])
+    # By the root of its count: pieces shall serve words that are rare.
+    words = (word for word, count in counts.items() for _ in range(round(count**0.5)))
+    alphabet = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    marks = part.vocabulary // MARKS_SHARE
+    letters = _merges(words, [], (part.vocabulary - len(alphabet) - marks) // 3)
+    merges = [pair for left, right in letters for pair in _cases(left, right)]
+    merges += _merges(sample, [pre_tokenizers.Split(Regex(r"[\p{L}\p{N}]+"), "removed"), *_cut()], marks)
+    vocabulary = {text: i for i, text in enumerate(dict.fromkeys([*alphabet, *map("".join, merges)]))}
+
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_cut())
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=part.vocabulary,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_sample(domains, part), trainer)
+    tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, BOS_ID)]
     )
@@ -79,3 +92,19 @@ def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTo
     )
     wrapped.chat_template = CHAT_TEMPLATE
     return wrapped
+
+
+def _merges(
+    texts: Iterable[str], cut: list[pre_tokenizers.PreTokenizer], count: int
+) -> list[tuple[str, str]]:
+    """The first so many merges, by rank, of a BPE trained on texts."""
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Sequence(cut)
+    trainer = trainers.BpeTrainer(vocab_size=count + 256, show_progress=False)  # an alphabet has up to 256 bytes
+    trained.train_from_iterator(texts, trainer)
+    return [tuple(pair) for pair in json.loads(trained.to_str())["model"]["merges"]][:count]
+
+
+def _cases(left: str, right: str) -> list[tuple[str, str]]:
+    """A merge with a capital first, in small letters, and in capitals."""
+    return [(left.title(), right), (left, right), (left.upper(), right.upper())]
