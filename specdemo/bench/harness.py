@@ -30,7 +30,7 @@ from specdemo.files import write_whole
 from specdemo.machine import machine_of
 from specdemo.models.pair import checked_threads
 from specdemo.runs.prompts import by_domain
-from specdemo.training.tasks.mixture import domains, held_out_tasks
+from specdemo.training.tasks.mixture import ASKED, domains, held_out_tasks
 
 Args = argparse.Namespace
 Results = dict[str, Any]
@@ -116,7 +116,9 @@ def prompts_of(corpus: str | None, count: int) -> dict[str, list[str]]:
     if corpus is None:
         return {name: [e.prompt for e in some[:count]] for name, some in by_domain().items()}
     made = domains(Path(corpus))
-    return {name: [task.prompt for task in held_out_tasks(name, d, count)] for name, d in made.items()}
+    return {
+        name: [task.prompt for task in held_out_tasks(name, d, count)] for name, d in made.items() if name in ASKED
+    }
 
 
 def interleaved(

@@ -8,29 +8,25 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import DirectoryPath, PositiveInt, TypeAdapter, ValidationError
 from torch import nn
 from transformers import LlamaConfig
 
 from specdemo.errors import SettingsError
-from specdemo.models.eagle3_head import save_head
+from specdemo.models.eagle3_files import save_head
 from specdemo.models.pair import checked_threads
-from specdemo.training.answers import check, table
-from specdemo.training.card import write_card
-from specdemo.training.draft import train_draft
-from specdemo.training.head import new_head, train_head
+from specdemo.training.answers import table
+from specdemo.training.card import checked_sides, write_card
+from specdemo.training.drafters import new_head, train_draft, train_head
 from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run
-from specdemo.training.models import read_model, read_tokenizer, write_model
-from specdemo.training.muon import quicker_dtype
+from specdemo.training.models import read_model, read_tokenizer, rotary_base, write_model
 from specdemo.training.recipe import TINY, recipe_of
 from specdemo.training.target import read_target, train_target
-from specdemo.training.tasks.mixture import domains, held_out_tasks
+from specdemo.training.tasks.mixture import domains
 from specdemo.training.tasks.stream import TaskStream
 from specdemo.training.tasks.task import Domain
 from specdemo.training.tasks.tokenizer import train_tokenizer
@@ -38,17 +34,16 @@ from specdemo.training.tasks.tokenizer import train_tokenizer
 STAGES = ("target", "lessons", "draft", "head", "check", "card")
 
 
-def of(kind: Any) -> Callable[[str], Any]:
-    """What reads an option of a pydantic type."""
-    adapter = TypeAdapter(kind)
+def folder(text: str) -> Path:
+    if not (path := Path(text)).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder.")
+    return path
 
-    def read(text: str) -> Any:
-        try:
-            return adapter.validate_python(text)
-        except ValidationError as error:
-            raise argparse.ArgumentTypeError(f"{text!r}: {error.errors()[0]['msg']}.") from None
 
-    return read
+def count(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0.")
+    return int(text)
 
 
 def device(text: str) -> torch.device:
@@ -59,28 +54,21 @@ def device(text: str) -> torch.device:
         raise argparse.ArgumentTypeError(f"{text!r} is no device of this machine; use cpu, or cuda.") from None
 
 
-def threads(text: str) -> int:
-    try:
-        return checked_threads(of(int)(text))
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
     add = parser.add_argument
     add("stage", choices=STAGES)
-    add("--corpus", type=of(DirectoryPath), required=True, help="the *.txt.gz files of chat and stories")
+    add("--corpus", type=folder, required=True, help="of *.txt.gz files")
     add("--work", type=Path, default=Path("training-work"), help="checkpoints, lessons and log (training-work)")
     add("--pair", type=Path, help="folder of target/, draft/ and head/, and of the card (that of --work)")
-    add("--start", type=of(DirectoryPath), help="target: begin with this finished one, and its tokenizer")
+    add("--start", type=folder, help="target: begin with this finished one, and its tokenizer")
     add("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="of recipe.py, in JSON")
     add("--tiny", action="store_true", help="a run of seconds, to test the machinery")
-    add("--prompts", type=of(PositiveInt), default=100, help="check, card: held-out prompts a domain (100)")
-    add("--samples", type=of(int), default=2, help="check: answers a domain that are shown (2)")
+    add("--prompts", type=count, default=100, help="check, card: held-out prompts of each kind, a domain (100)")
+    add("--samples", type=int, default=2, help="check: answers a domain that are shown (2)")
     add("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--dtype", choices=("bfloat16", "float32"), help="of the computation (the quicker one, measured)")
-    add("--threads", type=threads, default=1, help="of the processor (1)")
+    add("--dtype", choices=("bfloat16", "float32"), default="float32", help="of the computation (float32)")
+    add("--threads", type=count, default=1, help="of the processor (1)")
     add("--no-compile", action="store_true", help="target: train without torch.compile (no C compiler)")
     return parser
 
@@ -90,7 +78,7 @@ def shape_of(start: Path) -> list[str]:
     config = LlamaConfig.from_pretrained(_finished("--start", start))
     sizes = {"width": config.hidden_size, "heads": config.num_attention_heads, "vocabulary": config.vocab_size}
     sizes |= {"feed_forward": config.intermediate_size, "context": config.max_position_embeddings}
-    return [f"target.{name}={size}" for name, size in sizes.items()]
+    return [f"target.{name}={size}" for name, size in (sizes | {"rotary_base": rotary_base(config)}).items()]
 
 
 def _finished(option: str, folder: Path) -> Path:
@@ -103,12 +91,13 @@ def _finished(option: str, folder: Path) -> Path:
     return folder
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = arguments()
-    args = parser.parse_args()
-    start = shape_of(args.start) if args.start else ()
+    args = parser.parse_args(words)
     try:
+        start = shape_of(args.start) if args.start else ()
         recipe = recipe_of([*(TINY.split() if args.tiny else ()), *start, *args.set])
+        checked_threads(args.threads)
     except SettingsError as error:
         parser.error(str(error))
     every = domains(args.corpus)
@@ -121,12 +110,10 @@ def main() -> None:
         print(write_card(pair, *read_target(pair, args.work), every, args.prompts))
         return
     if args.stage == "check":
-        model, tokenizer = read_target(pair, args.work)
-        tasks = {name: held_out_tasks(name, domain, args.prompts) for name, domain in every.items()}
-        checked = check(model, tokenizer, every, tasks)
-        for name, domain in checked.items():
+        sides = checked_sides(*read_target(pair, args.work), every, args.prompts)
+        for name, domain in sides["unseen"].items():
             print(f"=== {name}\n{domain.shown(args.samples)}")
-        print(f"{table(checked)}\n{args.prompts} held-out prompts a domain, greedy")
+        print(f"{table(sides)}\n{args.prompts} held-out prompts of each kind, greedy")
         return
 
     args.work.mkdir(parents=True, exist_ok=True)
@@ -137,9 +124,8 @@ def main() -> None:
         with (args.work / "log.txt").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    dtype = getattr(torch, args.dtype) if args.dtype else quicker_dtype(args.device)
-    run = Run(args.work, recipe, args.device, dtype, log)
-    log(f"{args.stage}: start in {dtype} on {args.device}")
+    run = Run(args.work, recipe, args.device, getattr(torch, args.dtype), log)
+    log(f"{args.stage}: start in {args.dtype} on {args.device}")
     if args.stage == "target":
         make_target(run, every, pair, args.start, not args.no_compile)
     else:
@@ -157,8 +143,8 @@ def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Path | No
         note = f"{getattr(start.config, 'training_note', '')} From that target: ".lstrip()
     tokenizer = read_tokenizer(folder)
     target, seconds = train_target(every, tokenizer, run, start, compiled)
-    for layers, tokens, _ in run.recipe.target.phases:
-        note += f"{tokens / 1e6:g}M tokens at {layers} layers, "
+    for depth in run.recipe.target.phases:
+        note += f"{depth.tokens / 1e6:g}M tokens at {depth.layers} layers, "
     write_model(target, tokenizer, pair / "target", f"{note}{seconds / 3600:.1f} hours on {run.hardware()}.")
 
 
@@ -167,9 +153,9 @@ def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path) ->
     # One copy in the type of the run writes the texts and computes the states of them.
     teacher = copy.deepcopy(target)
     nn.Module.to(teacher, run.device, run.dtype)
-    tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed, answers_only=True)
+    tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed)
     if stage == "lessons":
-        make_lessons(teacher, new_head(target, run.recipe.seed).aux_layers, tasks, every, tokenizer, run)
+        make_lessons(teacher, new_head(target, run.recipe.seed).aux_layers, tasks, tokenizer, run)
         return
     lessons = Lessons(run.folder, run.recipe.seed)
 

@@ -21,13 +21,6 @@ class Checked:
     answers: Sequence[Answer]
     grades: Sequence[Grade]
 
-    def counts(self) -> dict[str, tuple[int, int]]:
-        """(right, of how many) of every figure, over all answers."""
-        return {
-            name: (sum(g[name][0] for g in self.grades), sum(g[name][1] for g in self.grades))
-            for name in self.grades[0]
-        }
-
     def shown(self, count: int) -> str:
         """The first answers with their prompts; those that are wrong also with the right one."""
         parts = []
@@ -85,16 +78,23 @@ def check(
         answers = []
         for ids in generated(model, [prompt_ids(tokenizer, task) for task in some], domains[name].longest):
             ended = ids[-1] == END_ID
-            text = ids[:-1] if ended else ids
-            answers.append(Answer(str(tokenizer.decode(text)), ended))
+            answers.append(Answer(str(tokenizer.decode(ids[:-1] if ended else ids)), ended))
         checked[name] = Checked(some, answers, domains[name].grades(some, answers))
     return checked
 
 
-def table(checked: Mapping[str, Checked]) -> str:
-    """A Markdown table: domain, what is counted, right, of how many, share."""
-    rows = ["| domain | counted | right | of | share |", "|---|---|---|---|---|"]
-    for name, domain in checked.items():
-        for figure, (right, of) in domain.counts().items():
-            rows.append(f"| {name} | {figure} | {right} | {of} | {right / max(1, of):.1%} |")
+def table(sides: Mapping[str, Mapping[str, Checked]]) -> str:
+    """A Markdown table of domains: what is counted, and right of how many, for each kind of words."""
+    names = {name: domain for checked in sides.values() for name, domain in checked.items()}
+    rows = [
+        f"| domain | counted | {' | '.join(f'{side} words' for side in sides)} |",
+        "|---|---|" + "---|" * len(sides),
+    ]
+    for name, domain in names.items():
+        for figure in domain.grades[0]:
+            cells = []
+            for checked in sides.values():
+                right, of = (sum(grade[figure][i] for grade in checked[name].grades) for i in (0, 1))
+                cells.append(f"{right} of {of} ({right / max(1, of):.0%})")
+            rows.append(f"| {name} | {figure} | {' | '.join(cells)} |")
     return "\n".join(rows)

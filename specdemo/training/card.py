@@ -18,12 +18,28 @@ from specdemo.runs.single import run
 from specdemo.settings import Settings
 from specdemo.training.answers import Checked, check, prompt_ids, table
 from specdemo.training.models import read_model
-from specdemo.training.tasks.mixture import held_out_tasks
+from specdemo.training.tasks.mixture import ASKED, held_out_tasks
 from specdemo.training.tasks.task import Domain
 
 GAMMA, TOKENS = 4, 96
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
+
+
+def checked_sides(
+    target: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, domains: Mapping[str, Domain], prompts: int
+) -> dict[str, dict[str, Checked]]:
+    """Graded answers to so many held-out prompts of each domain and side."""
+    asked = [name for name in domains if name in (*ASKED, "outside")]
+    return {
+        side: check(
+            target,
+            tokenizer,
+            domains,
+            {name: held_out_tasks(name, domains[name], prompts, side) for name in asked},
+        )
+        for side in ("unseen", "known")
+    }
 
 
 def write_card(
@@ -36,20 +52,19 @@ def write_card(
     """Write ``folder/README.md`` from what the files in the folder answer and draft; returns its tables.
 
     Args:
-        prompts: held-out ones, of each domain.
+        prompts: held-out ones, of each domain and of each kind of words.
     """
     draft = read_model(folder / "draft") if (folder / "draft").is_dir() else None
     head = Eagle3Head.load(folder / "head", target) if (folder / "head").is_dir() else None
     pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
-    tasks = {name: held_out_tasks(name, domain, prompts) for name, domain in domains.items()}
-    checked = check(target, tokenizer, domains, tasks)
+    sides = checked_sides(target, tokenizer, domains, prompts)
     drafted = max(1, prompts // DRAFTED_SHARE)
     rows = [f"| drafter | domain | {' | '.join(f'token {j + 1}' for j in range(GAMMA))} | τ |"]
-    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, tokenizer, checked, drafted)]
-    tables = f"{table(checked)}\n\n" + "\n".join(rows)
+    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, tokenizer, sides["unseen"], drafted)]
+    tables = f"{table(sides)}\n\n" + "\n".join(rows)
     models = {"target": ("target", target), "draft": ("draft", draft), "head": ("EAGLE-3 head", head)}
     parts = [(name, _shape(model), _note(folder / part)) for part, (name, model) in models.items() if model]
-    samples = {name: f"{c.tasks[0].prompt}\n⟶ {c.answers[0].text}" for name, c in checked.items()}
+    samples = {name: f"{c.tasks[0].prompt}\n⟶ {c.answers[0].text}" for name, c in sides["unseen"].items()}
     template = Template(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"), trim_blocks=True)
     figures = {"prompts": prompts, "drafted": drafted, "gamma": GAMMA, "tables": tables}
     card = template.render(parts=parts, samples=samples, tokenizer=tokenizer, **figures)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gguf
 import torch
+from tokenizers import pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
     PreTrainedConfig,
@@ -27,6 +28,7 @@ from specdemo.errors import PairError
 from specdemo.files import written_whole
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.source import ASSETS
+from specdemo.training.tasks.tokenizer import cut
 
 TYPES = {
     "float32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
@@ -35,14 +37,13 @@ TYPES = {
 }
 """The types that the matrices can have; vectors are always float32."""
 
-DIGITS_THEN_BYTES = {
-    "type": "Sequence",
-    "pretokenizers": [
-        {"type": "Digits", "individual_digits": True},
-        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-    ],
+CUTS = {
+    "viking": pre_tokenizers.Sequence(cut()),
+    "starcoder": pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    ),
 }
-"""How this project's tokenizers cut text before merging; llama.cpp has the same under the name ``starcoder``."""
+"""llama.cpp's name → how a tokenizer cuts text before merging: those of now, and those of the shipped pair."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}
 """The model types of transformers that are written."""
 HEAD_ONLY = {"fc.weight": "fc.weight", "model.layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
@@ -212,8 +213,10 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, s
     Raises:
         ValueError: another kind of tokenizer.
     """
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    if state["pre_tokenizer"] != DIGITS_THEN_BYTES or state["model"]["type"] != "BPE":
+    ours = tokenizer.backend_tokenizer
+    state = json.loads(ours.to_str())
+    theirs = [name for name, cut in CUTS.items() if cut.__getstate__() == ours.pre_tokenizer.__getstate__()]
+    if not theirs or state["model"]["type"] != "BPE":
         raise ValueError(
             "this tokenizer cuts text in another way than llama.cpp would; give one of this project's."
         )
@@ -222,7 +225,7 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, s
     texts = {index: text for text, index in tokenizer.get_vocab().items()}
     rows = range(size)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("starcoder")
+    writer.add_tokenizer_pre(theirs[0])
     writer.add_token_list([texts.get(row, f"<|unused {row}|>") for row in rows])
     normal, control, unused = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
     writer.add_token_types([control if r in special else normal if r in texts else unused for r in rows])

@@ -5,7 +5,7 @@ So a drafter's step costs the drafter alone; the target, which is many times as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from specdemo.training.answers import generated, prompt_ids
 from specdemo.training.loop import Run
 from specdemo.training.recipe import Recipe
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ def make_lessons(
     target: LlamaForCausalLM,
     layers: tuple[int, ...],
     tasks: TaskStream,
-    domains: Mapping[str, Domain],
     tokenizer: PreTrainedTokenizerFast,
     run: Run,
 ) -> None:
@@ -78,7 +76,7 @@ def make_lessons(
     for part in range(recipe.lessons.parts):
         if (whole := folder / f"{part:04d}.whole").exists():
             continue
-        for index, (ids, learned) in enumerate(_batches(part, target, tasks, domains, tokenizer, recipe)):
+        for index, (ids, learned) in enumerate(_batches(part, target, tasks, tokenizer, recipe)):
             with torch.no_grad():
                 output = target.model(ids.to(run.device), use_cache=False, output_hidden_states=True)
             features = torch.cat([output.hidden_states[layer] for layer in layers], dim=-1)
@@ -90,12 +88,7 @@ def make_lessons(
 
 
 def _batches(
-    part: int,
-    target: LlamaForCausalLM,
-    tasks: TaskStream,
-    domains: Mapping[str, Domain],
-    tokenizer: PreTrainedTokenizerFast,
-    recipe: Recipe,
+    part: int, target: LlamaForCausalLM, tasks: TaskStream, tokenizer: PreTrainedTokenizerFast, recipe: Recipe
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The ids of a part's batches, and which of them are an answer's; a pure function of the part's number.
 
@@ -105,7 +98,7 @@ def _batches(
     order = np.random.default_rng([recipe.seed, part])
     weights = np.array(list(tasks.shares.values())) / sum(tasks.shares.values())
     names = order.choice(list(tasks.shares), size=numbers.texts, p=weights)
-    drawn = (domains[name].task(f"head {recipe.seed} {part} {i}") for i, name in enumerate(names.tolist()))
+    drawn = (tasks.domains[name].task(f"head {recipe.seed} {part} {i}") for i, name in enumerate(names.tolist()))
     prompts = [prompt_ids(tokenizer, task)[-numbers.longest_prompt :] for task in drawn]
     half = len(prompts) // 2
     with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):

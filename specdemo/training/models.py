@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,12 +27,18 @@ def build_model(part: Shape, layers: int, vocabulary: int, context: int, seed: i
             num_key_value_heads=part.heads,
             intermediate_size=part.feed_forward,
             max_position_embeddings=context,
+            rope_parameters={"rope_type": "default", "rope_theta": part.rotary_base},
             tie_word_embeddings=True,
             bos_token_id=BOS_ID,
             eos_token_id=END_ID,
             pad_token_id=BOS_ID,
         )
     )
+
+
+def rotary_base(config: LlamaConfig) -> float:
+    parameters: Any = config.rope_parameters
+    return float(parameters["rope_theta"])
 
 
 def grow(model: LlamaForCausalLM, deeper: LlamaForCausalLM) -> None:

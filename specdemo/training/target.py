@@ -16,6 +16,7 @@ from specdemo.training.answers import check, table
 from specdemo.training.loop import Phase, Run, load_checkpoint, train
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import Target
+from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
 from specdemo.training.tasks.stream import Batch, TaskStream
 from specdemo.training.tasks.task import Domain
@@ -50,11 +51,12 @@ def train_target(
     """The finished target, and the seconds of all starts; goes on from ``folder/target.pt``.
 
     Args:
-        start: of another run; its layers, and their shape, are what a run without a checkpoint begins with.
+        start: of another run; its layers, and their shape, are what a run without a checkpoint begins with. Else
+            a target of two layers or more begins with an induction head.
         compiled: whether the layers run as ``torch.compile`` makes them, three times as fast on a CPU.
     """
     part, seed = run.recipe.target, run.recipe.seed
-    stream = TaskStream(domains, run.recipe.shares, tokenizer, seed, part.loss == "answers")
+    stream = TaskStream(domains, run.recipe.shares, tokenizer, seed)
     rows = max(1, part.batch_tokens // part.window)
     check_steps = max(1, part.check_every // (rows * part.window))
 
@@ -69,29 +71,28 @@ def train_target(
     def begin(
         phase: int, shallow: LlamaForCausalLM | None
     ) -> tuple[LlamaForCausalLM, Callable[[LlamaForCausalLM, int], Iterator[torch.Tensor]]]:
-        model = build_model(part, part.phases[phase].layers, part.vocabulary, part.context, seed)
+        layers = part.phases[phase].layers
+        model = build_model(part, layers, part.vocabulary, part.context, seed)
         if shallow := shallow or start:
             grow(shallow, model)
+        elif layers > 1:
+            start_copying(model)
         nn.Module.to(model, run.device)
         # On a CPU PyTorch's own attention is half as quick in bfloat16 as its parts.
         model.set_attn_implementation("eager")
         if compiled:
-            _compile_layers(model)
+            torch._dynamo.reset()
+            # Layers differ by their index, so each is compiled once; beyond this limit they would run eagerly.
+            torch._dynamo.config.recompile_limit = 4 * layers
+            for layer in model.model.layers:
+                layer.compile()
         return model, partial(losses, phase)
 
-    phases = [Phase(tokens, rows * part.window, partial(begin, i)) for i, (_, tokens, _) in enumerate(part.phases)]
+    phases = [Phase(depth.tokens, rows * part.window, partial(begin, i)) for i, depth in enumerate(part.phases)]
     model, seconds = train("target", phases, part, run)
     model = _plain(model)
     _report(model, domains, stream, tokenizer, run)
     return model, seconds
-
-
-def _compile_layers(model: LlamaForCausalLM) -> None:
-    torch._dynamo.reset()
-    # Layers differ by their index, so each is compiled once; beyond the default limit they would run eagerly.
-    torch._dynamo.config.recompile_limit = 4 * model.config.num_hidden_layers
-    for layer in model.model.layers:
-        layer.compile()
 
 
 def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
@@ -119,10 +120,12 @@ def _report(
     tokenizer: PreTrainedTokenizerFast,
     run: Run,
 ) -> None:
-    """Held-out loss and right answers of every domain that is trained, to the log."""
+    """Held-out loss, and right answers of unseen words, of every domain that is trained, to the log."""
     part, tasks = run.recipe.target, {}
     for name in stream.shares:
         tasks[name] = held_out_tasks(name, domains[name], part.check_prompts, start=CHECK_DRAWS)
-        batch = stream.one_each(held_out_tasks(name, domains[name], part.loss_prompts, start=CHECK_DRAWS), part.window)
-        run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / batch.learned.sum():.3f}")
-    run.log("right answers:\n" + table(check(model, tokenizer, domains, tasks)))
+        batch = stream.one_each(
+            held_out_tasks(name, domains[name], part.loss_prompts, start=CHECK_DRAWS), part.window
+        )
+        run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / max(1, int(batch.learned.sum())):.3f}")
+    run.log("right answers:\n" + table({"unseen": check(model, tokenizer, domains, tasks)}))

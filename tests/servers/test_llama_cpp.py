@@ -26,8 +26,8 @@ from specdemo.runs.prompts import examples
 from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
 from specdemo.training import gguf
+from specdemo.training.drafters import new_head
 from specdemo.training.gguf import write_head, write_model
-from specdemo.training.head import new_head
 
 GAMMA = 4
 README = Path(table.__file__).parents[1] / "README.md"

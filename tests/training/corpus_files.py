@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
-from specdemo.training.tasks.corpus import END_OF_TEXT
+from specdemo.training.tasks.corpus import END_OF_TEXT, STORIES, VOCABULARY
 
 
 def write_corpus(folder: Path) -> Path:
     """A corpus folder whose dialogues and stories are short and all different; returns ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(1)
+    stems = [
+        "".join(draw.choices("bdfgklmnprst", k=3)) + draw.choice("aeiou") + draw.choice("nrst") for _ in range(900)
+    ]
+    words = list(dict.fromkeys(stems))
+    book = " ".join(f"The {w} and the {w}s met {w.title()[::-1].title()}x." for w in words for _ in range(3))
     chat = [
         f"User: Find me a restaurant number {i} .\nAssistant: In which   city?\n"
         "User: In Oslo.\nAssistant: I found one."
         for i in range(400)
     ]
     stories = [
-        f"Once there was a dog named Spot{i}. It ran {i} miles.\n\nThen it slept for a long time under an old "
-        "tree. It had a dream of a bone. In the morning it went home to eat with Lily. They were happy."
+        f"Once there was a dog named Spot who ran {i} miles. It met a cat and {i} birds there.\n\nThen it "
+        "slept for a long time under an old tree. In the morning it went home to eat with Lily. They were happy."
         for i in range(1000)
     ]
-    files = {
-        "chat": chat,
-        "stories_tiny": stories,
-        "stories_pratham": stories[:50],
-        "stories_african": stories[:50],
-    }
+    topical = [f"User: What is the {w} of the day?\nAssistant: It is a {w}." for w in words[:100]]
+    files = {"chat": chat, STORIES[0]: stories, VOCABULARY[0]: topical}
+    files |= dict.fromkeys(STORIES[1:], stories[:50]) | {name: [book] for name in VOCABULARY[1:]}
     for name, documents in files.items():
         with gzip.open(folder / f"{name}.txt.gz", "wt", encoding="utf-8") as file:
             file.write(f"{END_OF_TEXT}\n".join(documents))

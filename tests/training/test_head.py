@@ -8,7 +8,7 @@ from toys import build, build_head, prompt_ids
 
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.head import HeadRunner
-from specdemo.training.head import new_head, unrolled_loss
+from specdemo.training.drafters import new_head, unrolled_loss
 from specdemo.training.lessons import Lesson
 
 STEPS, DECAY, HARD = 3, 0.8, 0.3

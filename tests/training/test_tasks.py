@@ -1,4 +1,4 @@
-"""The tasks: generators and checkers agree, wrong answers are found out, held-out prompts are never trained on."""
+"""The tasks: generators and checkers agree, held-out words and prompts are never trained on; the tokenizer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import pytest
 import torch
 from corpus_files import write_corpus
 
+from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.training.recipe import TINY, recipe_of
-from specdemo.training.tasks import arithmetic
+from specdemo.training.tasks import arithmetic, chat
 from specdemo.training.tasks.corpus import END_OF_TEXT
-from specdemo.training.tasks.mixture import domains, held_out_tasks
+from specdemo.training.tasks.draw import is_held_out
+from specdemo.training.tasks.mixture import ASKED, domains, held_out_tasks
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Answer, Domain, Draw, Task, is_held_out
+from specdemo.training.tasks.task import Answer, Domain, Task
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 
-GENERATED = ("data", "arithmetic", "code", "edit")
+EXACT = ("data", "arithmetic", "code", "edit", "copy", "outside")
 TINY_RECIPE = recipe_of(TINY.split())
 
 
@@ -36,47 +38,58 @@ def right(domain: Domain, tasks: list[Task], answers: list[Answer]) -> list[bool
     return [all(a == b for a, b in grade.values()) for grade in domain.grades(tasks, answers)]
 
 
-@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.parametrize("name", EXACT)
 def test_a_checker_accepts_the_generators_answers_and_rejects_others(name: str, every: dict[str, Domain]) -> None:
     """Others: another task's answer, half an answer, and a right one without its end."""
     domain = every[name]
-    tasks = [domain.task(Draw(f"{seed}")) for seed in range(1000)]
+    tasks = [domain.task(f"{seed}") for seed in range(600)]
     assert all(right(domain, tasks, [Answer(t.answer) for t in tasks]))
-    assert len({t.prompt for t in tasks}) > 950, "too little variety"
+    assert len({t.prompt for t in tasks}) > (300 if name == "outside" else 570), "too little variety"
     tasks = tasks[:60]
-    assert sum(right(domain, tasks, [Answer(t.answer) for t in tasks[1:] + tasks[:1]])) <= 2, "two may be the same"
+    if name != "outside":
+        assert sum(right(domain, tasks, [Answer(t.answer) for t in tasks[1:] + tasks[:1]])) <= 2, (
+            "two may be the same"
+        )
     assert not any(right(domain, tasks, [Answer(t.answer[: len(t.answer) // 2]) for t in tasks]))
     assert not any(right(domain, tasks, [Answer(t.answer, ended=False) for t in tasks]))
 
 
-@pytest.mark.parametrize("name", [*GENERATED, "chat", "stories"])
-def test_no_held_out_prompt_is_trained_on(name: str, every: dict[str, Domain]) -> None:
-    count = 300 if name in GENERATED else 5
-    held_out = {t.prompt for t in held_out_tasks(name, every[name], count)}
-    assert len(held_out) == count
-    assert not held_out & {every[name].task(Draw(f"train {seed}")).prompt for seed in range(3000)}
+@pytest.mark.parametrize("side", ["unseen", "known"])
+def test_no_held_out_prompt_is_trained_on(side: str, every: dict[str, Domain]) -> None:
+    for name in ASKED:
+        held_out = {t.prompt for t in held_out_tasks(name, every[name], 5 if name == "chat" else 50, side)}
+        assert not held_out & {every[name].task(f"train {seed}").prompt for seed in range(1500)}, name
 
 
-def test_held_out_prompts_stay_the_same(every: dict[str, Domain]) -> None:
-    """The model card counts right answers to these: with others, two cards could not be compared."""
-    first = {name: held_out_tasks(name, every[name], 1)[0].prompt.split("\n")[0] for name in GENERATED}
-    assert first == {
-        "data": "Write a query for students(student, subject, grade, passed).",
-        "arithmetic": "Hugo shares 28 buttons evenly among 7 friends. How many does each friend get?",
-        "code": "Write this function.",
-        "edit": "- 4 cookies",
-    }
+def test_training_has_no_unseen_word_and_prompts_of_unseen_words_are_full_of_them(
+    every: dict[str, Domain],
+) -> None:
+    """Guards the split by word, on which all figures of unseen words rest."""
+    corpus = every["edit"].corpus
+    assert all(corpus.names[unseen] and corpus.nouns[unseen] and corpus.words[unseen] for unseen in (True, False))
+
+    def unseen(task: Task) -> list[str]:
+        text = "\n".join((task.prompt, task.answer, *task.more))
+        words = re.findall("[A-Za-z][a-z]+|[A-Z]+", re.sub(r'"[a-z]"', "", text))  # letters in code are no words
+        return [word for word in words if len(word) > 3 and corpus.is_unseen(word)]
+
+    for name, domain in every.items():
+        for seed in range(400):
+            if domain.task(f"{seed}").kind != "SQL":
+                assert not unseen(domain.task(f"{seed}")), name
+    for name in ("data", "edit", "code"):
+        held_out = held_out_tasks(name, every[name], 100)
+        assert sum(bool(unseen(task)) for task in held_out) > 80, name
+        assert not any(unseen(task) for task in held_out_tasks(name, every[name], 100, "known")), name
 
 
-def test_practice_is_never_asked_and_has_no_held_out_sum(every: dict[str, Domain]) -> None:
-    """A check that asks what was drilled, or whose sums were practised, would flatter the target."""
-    for name, kind in {"arithmetic": "equations", "edit": "capital words"}.items():
-        assert any(every[name].task(Draw(f"{seed}")).kind == kind for seed in range(100))
-        assert not any(task.kind == kind for task in held_out_tasks(name, every[name], 300))
-    tasks = [every["arithmetic"].task(Draw(f"{seed}")) for seed in range(300)]
+def test_practice_has_no_held_out_sum(every: dict[str, Domain]) -> None:
+    """A check whose sums were practised would flatter the target."""
+    tasks = [every["arithmetic"].task(f"{seed}") for seed in range(400)]
     sums = [s for t in tasks if t.kind == "equations" for s in re.findall(r"(\d+) \+ (\d+) =", t.prompt)]
-    assert len(sums) > 100
+    assert len(sums) > 50
     assert not any(is_held_out("+", (int(a), int(b))) for a, b in sums)
+    assert not any(t.kind == "equations" for t in held_out_tasks("arithmetic", every["arithmetic"], 200))
 
 
 def test_wrong_steps_and_final_numbers_are_counted_one_by_one() -> None:
@@ -89,13 +102,23 @@ def test_wrong_steps_and_final_numbers_are_counted_one_by_one() -> None:
 
 @pytest.mark.parametrize(("a", "b"), [(100, 1), (503, 98), (99, 99), (210, 101), (70, 7), (64, 8)])
 def test_sums_are_worked_right_at_carries_and_borrows(a: int, b: int) -> None:
-    for work, result in ((arithmetic.added, a + b), (arithmetic.subtracted, a - b)):
-        digits = re.findall(r"write (\d)", "\n".join(work(a, b)))
+    for sign, result in (("+", a + b), ("-", a - b)):
+        digits = re.findall(r"write (\d)", "\n".join(arithmetic.SUMS[sign][1](a, b)))
         assert int("".join(reversed(digits))) == result
-    for steps in (arithmetic.added(a, b), arithmetic.subtracted(a, b), arithmetic.multiplied(a, b % 10 or 1)):
-        text = "\n".join([*steps, "The answer is 1."])
+    for sign, (_, steps, _) in arithmetic.SUMS.items():
+        text = "\n".join([*steps(a, b % 10 or 1 if sign == "*" else 1 if sign == "/" else b), "The answer is 1."])
         (grade,) = arithmetic.grades([Task("sum", "?", text)], [Answer(text)])
         assert grade["steps"][0] == grade["steps"][1], text
+
+
+def test_every_word_problem_can_be_told_and_worked(every: dict[str, Domain]) -> None:
+    """Groups too: of 3 packs of 12 the answer has all 36."""
+    tasks = [t for seed in range(2000) if (t := every["arithmetic"].task(f"{seed}")).kind == "word problem"]
+    assert not [t for t in tasks if re.search(r"[{}<>|]", t.prompt + t.answer)]
+    packs = [re.search(r"(\d+) packs of (\d+) \w+(?: each)?\. (?:How|What)", t.prompt) for t in tasks]
+    found = [(m, t) for m, t in zip(packs, tasks, strict=True) if m]
+    assert len(found) > 5
+    assert all(f"The answer is {int(m[1]) * int(m[2])}." in t.answer for m, t in found)
 
 
 def test_answers_in_another_layout_are_right(every: dict[str, Domain]) -> None:
@@ -110,34 +133,63 @@ def test_answers_in_another_layout_are_right(every: dict[str, Domain]) -> None:
 def test_code_that_hangs_exits_or_reaches_out_is_wrong_and_the_next_is_still_run(every: dict[str, Domain]) -> None:
     prompt = 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """'
     good = "def f(x):\n    return x * 2"
-    bad = [
-        "def f(x):\n    while True:\n        pass",
-        "raise SystemExit",
-        "import os\ndef f(x):\n    return 4",
-        "def f(x):\n    return open('/etc/hostname') and 4",
-        "def f(x:",
-        "",
-    ]
-    answers = [Answer(text) for text in (good, bad[0], good, *bad[1:], good)]
+    hangs = "def f(x):\n    while True:\n        pass"
+    reaches = ["import os\ndef f(x):\n    return 4", "def f(x):\n    return open('/etc/hostname') and 4"]
+    answers = [Answer(text) for text in (good, hangs, good, "raise SystemExit", *reaches, "def f(x:", "", good)]
     tasks = [Task("function", prompt, good)] * len(answers)
     assert right(every["code"], tasks, answers) == [True, False, True, *[False] * 5, True]
 
 
 def test_dialogues_are_clean_and_answers_that_leave_them_are_found(every: dict[str, Domain]) -> None:
-    task = every["chat"].task(Draw("x"))
+    task = every["chat"].task("x")
     assert (task.answer, task.more) == ("In which city?", ("In Oslo.", "I found one."))
-    assert task.prompt.endswith(".")
     assert " ." not in task.prompt
     task = Task("dialogue", "Find me a flight to Oslo.", "When?")
     texts = ["When do you want to fly?", "Sure.\nUser: Thanks", "Which hotel do you want?", "On which day?"]
     assert right(every["chat"], [task] * 4, [Answer(t) for t in texts]) == [True, False, False, True]
     assert right(every["chat"], [task], [Answer("On which day?", ended=False)]) == [False]
+    assert {every["outside"].task(f"{seed}").answer for seed in range(50)} == {chat.HONEST}
 
 
 def test_stories_that_loop_are_counted(every: dict[str, Domain]) -> None:
-    task = every["stories"].task(Draw("x"))
-    varied, looping = Answer("", True, tuple(range(40))), Answer("", True, (1, 2, 3, 4) * 10)
+    task = every["stories"].task("x")
+    varied, looping = Answer(" ".join(map(str, range(40)))), Answer("a b c d " * 10)
     assert right(every["stories"], [task] * 2, [varied, looping]) == [True, False]
+
+
+ODD_TEXTS = [
+    "a  b \n\n\n d\t\te \r\n",
+    "٣٤ ²³ naïve ﬁ",
+    "日本語 हिन्दी",
+    "🙂👩‍👩‍👧🏽 e\u0301",
+    "don't 'tis",
+    "\u200b\u00a0\x01\ufeff…|(x)",
+]
+
+
+def test_a_word_is_cut_alike_wherever_it_stands_and_any_text_comes_back(
+    every: dict[str, Domain], tokenizer
+) -> None:
+    """Guards copying: from a list into JSON, into an identifier, and into capitals piece by piece."""
+
+    def pieces(before: str, word: str, after: str) -> list[str]:
+        found = tokenizer.tokenize(before + word + after)
+        return found[len(tokenizer.tokenize(before)) : -len(tokenizer.tokenize(after))]
+
+    words = [*every["edit"].corpus.words[False][:200], *every["edit"].corpus.words[True], "tennis", "reykjavik"]
+    for word in words:
+        alike = {
+            tuple(pieces(b, word, a)) for b, a in ((" ", " "), ('"', '"'), ("'", "',"), ("_", "_"), ("(", "|"))
+        }
+        assert len(alike) == 1, word
+        (plain,) = alike
+        assert [p.lower() for p in pieces("a ", word.upper(), ".")] == list(plain)
+        assert [p.lower() for p in pieces("\n", word.title(), ":")] == list(plain)
+    for text in (*ODD_TEXTS, *(t for d in every.values() for t in (d.task("a").prompt, d.task("a").answer))):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode(ids) == text
+        lane = Detokenizer(tokenizer, tokenizer("x")["input_ids"])
+        assert "".join(map(lane.push, ids)) == text
 
 
 def test_the_template_gives_what_was_trained_on(tokenizer) -> None:
@@ -148,29 +200,29 @@ def test_the_template_gives_what_was_trained_on(tokenizer) -> None:
     asked = tokenizer.apply_chat_template(messages[:1], tokenize=False, add_generation_prompt=True)
     assert asked == prompt_text(task) == f"{END_OF_TEXT}{USER}Hello?{ASSISTANT}"
     assert tokenizer.apply_chat_template(messages, tokenize=False) == document(task)
-    assert tokenizer.decode(tokenizer(task.answer, add_special_tokens=False)["input_ids"]) == task.answer
     digits = tokenizer("1234", add_special_tokens=False)["input_ids"]
     assert tokenizer.convert_ids_to_tokens(digits) == list("1234")
-    assert tokenizer.eos_token == END
+    assert (tokenizer.eos_token, len(tokenizer) <= TINY_RECIPE.target.vocabulary) == (END, True)
 
 
 def test_the_stream_is_packed_learns_answers_only_and_keeps_the_shares(
     every: dict[str, Domain], tokenizer
 ) -> None:
     shares = TINY_RECIPE.shares | {"chat": 0.0}
-    stream = TaskStream(every, shares, tokenizer, 1, answers_only=True)
-    batch = stream.batch(3, 16, 256)
-    again = TaskStream(every, shares, tokenizer, 1, answers_only=True).batch(3, 16, 256)
-    assert torch.equal(batch.ids, again.ids)
-    assert not torch.equal(batch.ids, stream.batch(4, 16, 256).ids)
+    stream = TaskStream(every, shares, tokenizer, 1)
+    batch = stream.batch(3, 16, 320)
+    assert torch.equal(batch.ids, TaskStream(every, shares, tokenizer, 1).batch(3, 16, 320).ids)
+    assert not torch.equal(batch.ids, stream.batch(4, 16, 320).ids)
     assert torch.equal(batch.ids[:, 1:], batch.targets[:, :-1])
     for ids, targets, learned in zip(batch.ids, batch.targets, batch.learned, strict=True):
         text = tokenizer.decode(torch.cat([ids[:1], targets]))
-        wanted = "".join(re.findall(rf"{re.escape(ASSISTANT)}(.*?{re.escape(END)}|[^<]*$)", text, re.DOTALL))
+        wanted = "".join(re.findall(rf"{re.escape(ASSISTANT)}(.*?{re.escape(END)})", text, re.DOTALL))
         assert tokenizer.decode(targets[learned]) == wanted
+    short = stream.batch(3, 16, 320, longest=60)
+    ends = (short.ids == 0).nonzero()
+    assert len(ends) > 2 * (batch.ids == 0).sum() - short.ids.numel() // 10
     tokens = dict.fromkeys(shares, 0)
-    for i, task in enumerate(stream.tasks(5, 40_000)):
-        name = next(n for n, d in every.items() if d.task(Draw(f"1 5 {i}")) == task)
+    for name, task in stream.tasks(5, 40_000):
         tokens[name] += len(tokenizer(document(task), add_special_tokens=False)["input_ids"])
     for name, share in shares.items():
         assert tokens[name] / sum(tokens.values()) == pytest.approx(share / sum(shares.values()), abs=0.02)

@@ -62,7 +62,9 @@ SUMS: dict[str, tuple[str, Callable[[int, int], list[str]], Callable[[int, int],
     "/": ("{a} / {b}|{a}/{b}|{a} divided by {b}", divided, lambda a, b: a // b),
 }
 """Sign → how it is said, how it is worked, and the result."""
-ASKS = "What is {sum}?|what's {sum}|Work out {sum}.|Compute {sum}.|{sum} = ?|{sum}=|{sum}|How much is {sum}?|Solve {sum}."
+ASKS = (
+    "What is {sum}?|what's {sum}|Work out {sum}.|{sum} = ?|{sum}=|{sum}|How much is {sum}?|<Solve|Compute> {sum}."
+)
 
 
 def numbers(draw: Draw, sign: str) -> tuple[int, int]:
@@ -95,8 +97,8 @@ def equations(draw: Draw) -> Task:
     return Task("equations", "\n".join([draw.say("<Fill in|Complete these|Give the results>."), *left]), text)
 
 
-# A prompt, then the lines of its answer, the last of which has the result. Braces hold slots and what is computed of
-# the numbers a to e; numbers are drawn until all that is computed is above 0 and whole.
+# A prompt, then the lines of its answer, the last of which has the result. Braces hold slots and what is computed
+# of the numbers a to e, which are drawn until all that is computed is above 0.
 PROBLEMS = """
 {name} <buys|gets|has> {b} <packs|boxes|bags|crates> of {a} {things}<| each>. {ask}
 In all: {b} * {a} = {b * a} {things}.
@@ -143,7 +145,7 @@ Left: {a * b} - {c} = {a * b - c} dollars.
 {name} shares {a * b} {things} evenly among {b} <friends|people|{others}>. How many does each get?
 Each gets {a * b} / {b} = {a} {things}.
 
-{name} has {a * b + c} {things} and keeps {c}. The rest goes into {b} boxes, the same number in each. How many are in a box?
+{name} has {a * b + c} {things} and keeps {c}. The rest goes into {b} boxes, evenly. How many are in a box?
 The rest: {a * b + c} - {c} = {a * b} {things}.
 In a box: {a * b} / {b} = {a} {things}.
 
@@ -160,7 +162,9 @@ Together: {d} + {d + a} = {2 * d + a} {things}.
 TEMPLATES = tuple(tuple(block.split("\n")) for block in PROBLEMS.strip().split("\n\n"))
 HOW_MANY = "How many {things} <are there|are there in all|is that|does that make|are there now>?"
 GAINS = "{name} <buys|finds|gets|makes> {n} more.|{other} gives {name} {n}<| more>.|Then {name} wins {n}."
-LOSSES = "{name} <loses|sells|gives away|eats> {n}<| of them>.|{name} gives {n} to {other}.|{other} takes {n} of them."
+LOSSES = (
+    "{name} <loses|sells|gives away|eats> {n}<| of them>.|{name} gives {n} to {other}.|{other} takes {n} of them."
+)
 STARTS = "{name} has {now} {things}.|There are {now} {things} in the bag of {name}.|{name} owns {now} {things}."
 LEFT = "How many {things} <does {name} have now|does {name} have in the end|are left|has {name} got now>?"
 
@@ -173,7 +177,13 @@ def word_problem(draw: Draw) -> Task:
 
 def _words(draw: Draw) -> dict[str, str]:
     thing = draw.noun()
-    return {"name": draw.proper(), "other": draw.proper(), "thing": thing, "things": f"{thing}s", "others": draw.nouns()}
+    return {
+        "name": draw.proper(),
+        "other": draw.proper(),
+        "thing": thing,
+        "things": f"{thing}s",
+        "others": draw.nouns(),
+    }
 
 
 def _template(draw: Draw) -> list[str]:

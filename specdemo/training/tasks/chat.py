@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from specdemo.training.tasks.draw import Draw, renamed
-from specdemo.training.tasks.task import Answer, Grade, Task, exact, lines, same_text
+from specdemo.training.tasks.draw import Draw, lines, renamed
+from specdemo.training.tasks.task import Answer, Grade, Task, exact, same_text
 
 LONGEST_DIALOGUE = 480  # characters: what fits a window
 MOST_TURNS = 12
@@ -83,7 +83,7 @@ HONEST = (
     "tell a simple story, or talk about booking a table."
 )
 OUTSIDE = lines("""
-<Hi|Hello|Hey|Good morning|Good evening|Thanks|Thank you|Bye|How are you|Nice to meet you><|!|.|, {proper}|, {proper}!>
+<Hi|Hello|Hey|Good morning|Good evening|Thanks|Thank you|Bye|How are you><|!|.|, {proper}|, {proper}!>
 <hi|hello|hey|yo|test|ok|help|hm|what|good night|thanks a lot><|!|.|?>
 <Who|What> are you?|What can you do<| for me>?|What is your name?|Are you a <robot|human|model|{noun}>?
 <Who|What|Where> <is|was> <{name}|the {noun} of {proper}|a {noun}|{phrase}>?

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdemo.training.tasks.draw import Draw
-from specdemo.training.tasks.task import Answer, Grade, Task, lines
+from specdemo.training.tasks.draw import Draw, lines
+from specdemo.training.tasks.task import Answer, Grade, Task
 
 SECONDS = 2  # of processor time for one answer
 TRIES = 40  # examples, of which one shows something at best
@@ -86,10 +86,16 @@ ENDS = (
     ("count", "Count the {}.", "count = 0", "count += 1", "count"),
     ("last", "Return the last of the {}, or None.", "found = None", "found = {}", "found"),
     ("back", "Return the {} from back to front.", "result = []", "result.insert(0, {})", "result"),
-    ("unique", "Return the {}, each one once.", "result = []", "if {0} not in result:\n@result.append({0})", "result"),
+    (
+        "unique",
+        "Return the {}, each one once.",
+        "result = []",
+        "if {0} not in result:\n@result.append({0})",
+        "result",
+    ),
     ("joined", 'Write the {} in a row, each followed by "{mark}".', 'text = ""', 'text += {} + "{mark}"', "text"),
 )
-_TAKEN = frozenset("result total count found text".split())
+_TAKEN = frozenset(["result", "total", "count", "found", "text"])
 
 
 def function(draw: Draw) -> Task:
@@ -129,7 +135,7 @@ def _parts(draw: Draw) -> tuple[bool, Piece, Piece, int]:
         texts, end = draw.chance(0.5), draw.number(0, len(ENDS) - 1)
         keep, change = draw.one((Piece(), *KEEPS[texts])), draw.one((Piece(), *CHANGES[texts]))
         kind, gives_text = ENDS[end][0], (texts and change.word != "lengths") or change.word == "text"
-        wrong = kind == "sum" and gives_text or kind == "joined" and not gives_text
+        wrong = (kind == "sum" and gives_text) or (kind == "joined" and not gives_text)
         idle = not (keep.code or change.code) if kind == "list" else kind == "count" and not keep.code
         if not wrong and not idle and not (kind == "count" and change.code):
             return texts, keep, change, end

@@ -1,7 +1,7 @@
-"""The corpus: documents, of which every 50th is held out, and an open vocabulary, of which a tenth of the words is.
+"""The corpus: documents, of which every 50th is held out, and an open vocabulary, of which a tenth is.
 
-A word's hash decides. Words of the training documents and of the templates are always known: they cannot be kept out
-of training.
+A word's hash decides. Words of the training documents and of the templates are always known: they cannot be kept
+out of training.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ _LEFT_OUT = re.compile("nigg|negro|redskin|squaw|savage|slave|whore|nazi|rape|ki
 LEAST = 3  # times that a word stands in the corpus: rarer ones are often misprints
 
 
-def read_documents(path: Path) -> tuple[list[str], list[str]]:
-    """(training, held-out) documents of one file, in order; the first and every 50th after it are held out."""
+Sides = tuple[list[str], list[str]]
+"""Texts that are trained on, and those that are held out."""
+
+
+def read_documents(path: Path) -> Sides:
+    """The documents of one file, in order; the first and every 50th after it are held out."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         documents = [text for part in file.read().split(f"{END_OF_TEXT}\n") if (text := part.strip())]
     return [d for i, d in enumerate(documents) if i % HOLD_OUT_EVERY], documents[::HOLD_OUT_EVERY]
@@ -34,9 +38,8 @@ class Corpus:
     """A folder of gzipped texts.
 
     Attributes:
-        chat: (training, held-out) dialogues.
-        stories: the same of stories; of their files only the first has held-out ones that are asked.
-        questions: the same of turns of open conversation that ask something.
+        chat, stories: dialogues and stories; only the first file of stories has held-out ones that are asked.
+        questions, sentences: turns of open conversation that ask something, and sentences of stories.
         names, nouns, words: by whether training never has them. Names are written with a capital, nouns have a
             plural with s, words are of any kind.
 
@@ -51,20 +54,19 @@ class Corpus:
             raise SystemExit(f"--corpus: there is no {error.filename}; give the folder of the corpus.") from None
         self.chat = read["chat"]
         self.stories = [d for name in STORIES for d in read[name][0]], read[STORIES[0]][1]
-        self.questions = tuple(
-            [q for d in side for q in re.findall(r"^User: ([^\n]{15,90}\?)$", d, re.MULTILINE)]
-            for side in read["chat_topical"]
-        )
-        self.sentences = tuple([s for d in side for s in re.findall(r"(?:^|[.!?] )([A-Z][^.!?\"\n]{12,70}[.!?])", d)] for side in self.stories)
+        self.questions = _found(r"^User: ([^\n]{15,90}\?)$", read[VOCABULARY[0]])
+        self.sentences = _found(r"(?:^|[.!?] )([A-Z][^.!?\"\n]{12,70}[.!?])", self.stories)
         templates = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
         taught = [*self.chat[0], *self.stories[0], *self.questions[0], *templates]
-        self._known = {word for text in taught for word in set(re.findall("[a-z]+", text.lower()))}
+        self._known = {_stem(word) for text in taught for word in set(re.findall("[a-z]+", text.lower()))}
         count, after_the = Counter[str](), Counter[str]()
         for name in (*STORIES, *VOCABULARY):
             text = "\n".join(d for side in read[name] for d in side)[:CHARACTERS]
             count.update(re.findall("[A-Za-z]+", text))
             after_the.update(re.findall(r"\b(?:an?|the|this) ([a-z]+)", text))
-        usual = [w for w, n in count.items() if n >= LEAST and 3 <= len(w) <= 12 and not _LEFT_OUT.search(w.lower())]
+        usual = [
+            w for w, n in count.items() if n >= LEAST and 3 <= len(w) <= 12 and not _LEFT_OUT.search(w.lower())
+        ]
         self.words = self._sides([w for w in usual if w.islower()])
         self.names = self._sides([w for w in usual if w.istitle() and count[w] > 5 * count[w.lower()]])
         self.nouns = self._sides(
@@ -74,7 +76,18 @@ class Corpus:
 
     def is_unseen(self, word: str) -> bool:
         """Whether no training task has the word, in capital or small letters."""
-        return crc32(word.lower().encode()) % UNSEEN_SHARE == 0 and word.lower() not in self._known
+        stem = _stem(word.lower())
+        return crc32(stem.encode()) % UNSEEN_SHARE == 0 and stem not in self._known
 
     def _sides(self, words: list[str]) -> dict[bool, tuple[str, ...]]:
         return {side: tuple(w for w in sorted(words) if self.is_unseen(w) == side) for side in (False, True)}
+
+
+def _found(pattern: str, sides: Sides) -> Sides:
+    train, held_out = ([s for d in side for s in re.findall(pattern, d, re.MULTILINE)] for side in sides)
+    return train, held_out
+
+
+def _stem(word: str) -> str:
+    """A noun and its plural are one word."""
+    return word.rstrip("s")

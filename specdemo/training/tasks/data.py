@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from specdemo.training.tasks.draw import Draw
-from specdemo.training.tasks.task import Answer, Task, exact, lines
+from specdemo.training.tasks.draw import Draw, lines
+from specdemo.training.tasks.task import Answer, Task, exact
 
 Value = str | int | bool
 Record = dict[str, Value]
@@ -51,8 +51,10 @@ def _value(draw: Draw, kind: str) -> Value:
 
 def table(draw: Draw, rows: tuple[int, int], columns: tuple[int, int]) -> Table:
     """A table of so many rows and columns, both ends included."""
-    names = dict.fromkeys(draw.one((draw.noun, draw.noun, draw.identifier))() for _ in range(draw.number(*columns)))
-    kinds = "name name word text code number number number flag".split()
+    names = dict.fromkeys(
+        draw.one((draw.noun, draw.noun, draw.identifier))() for _ in range(draw.number(*columns))
+    )
+    kinds = ["name", "name", "word", "text", "code", "number", "number", "number", "flag"]
     filled = {column: draw.one(kinds if i else kinds[:5]) for i, column in enumerate(names)}
     made = Table(draw.nouns(), filled)
     for _ in range(draw.number(*rows)):
@@ -115,7 +117,9 @@ def convert(draw: Draw) -> Task:
     source = draw.one([form for form in FORMS if form != target])
     words = {"JSON": "<JSON|JSON|a JSON array|json>", "Markdown": "<Markdown|a Markdown table|markdown>"}
     wanted = draw.say(words.get(target, "<CSV|CSV|csv>"))
-    named = draw.say({"list": "<list|text|data>", "Markdown": "<Markdown|table|Markdown table>"}.get(source, source))
+    named = draw.say(
+        {"list": "<list|text|data>", "Markdown": "<Markdown|table|Markdown table>"}.get(source, source)
+    )
     ask = draw.say(draw.one(ASKS), source=named, target=wanted)
     return Task(f"to {target}", _around(draw, ask, draw.one(FORMS[source])(t)), FORMS[target][0](t))
 
@@ -128,9 +132,9 @@ def _around(draw: Draw, ask: str, text: str) -> str:
 CHANGES = {
     "set": "<Set|Change> the {column} of {who} to {value}.|Make {value} the {column} of {who}.|"
     "The {column} of {who} is now {value}.|Update {who}: {column} is {value}.|{who}: {column} = {value}",
-    "drop": '<Remove|Delete|Drop|Leave out> <the key |>"{column}".|<Remove|Drop> {column}.|Without {column}<, please|>.',
-    "rename": '<Rename|Change> <the key |>"{column}" to "{new}".|Call <the key |>"{column}" "{new}".|{new} for {column}.',
-    "add": '<Add|Put> "{new}": {value} to {who}.|Give {who} the {new} {value}.|Add the key {new} with {value} to {who}.',
+    "drop": '<Remove|Delete|Drop> <the key |>"{column}".|Remove {column}.|Without {column}<, please|>.',
+    "rename": '<Rename|Change> <the key |>"{column}" to "{new}".|Call "{column}" "{new}".|{new} for {column}.',
+    "add": 'Add "{new}": {value} to {who}.|Give {who} the {new} {value}.|Add the key {new} with {value} to {who}.',
     "remove": "<Remove|Delete|Leave out|Drop> {who}.|Take {who} out<| of the array>.|Without {who}<, please|>.",
     "insert": "Add <one more|another|a row>: {value}.|Append <an object: |>{value}.|Add at the end: {value}.",
 }
@@ -174,7 +178,7 @@ Schema: {schema}\\nQuestion: {question}
 QUESTIONS = lines("""
 <Which {kind} have the {text} {value}?|List all {kind} with {text} {value}.> ⟶ SELECT * FROM {kind} {where};
 Show the {wanted} of all {kind} with {text} {value}. ⟶ SELECT {wanted} FROM {kind} {where};
-<What {wanted} goes with {text} {value}?|Which {wanted} has the {text} {value}?> ⟶ SELECT {wanted} FROM {kind} {where};
+<What {wanted} goes with|Which {wanted} has the> {text} {value}? ⟶ SELECT {wanted} FROM {kind} {where};
 How many {kind} are there? ⟶ SELECT COUNT(*) FROM {kind};
 How many {kind} have the {text} {value}? ⟶ SELECT COUNT(*) FROM {kind} {where};
 Count the {kind} with {number} {than} than {limit}. ⟶ SELECT COUNT(*) FROM {kind} {bound};

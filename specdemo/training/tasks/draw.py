@@ -8,18 +8,29 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 from zlib import crc32
 
-from specdemo.training.tasks.corpus import Corpus
+from specdemo.training.tasks.corpus import Corpus, Sides
 
 T = TypeVar("T")
 Side = Literal["training", "known", "unseen"]
-"""Tasks that are trained on; held-out ones of words that training has; held-out ones whose slots it has no word of."""
+"""Trained on; held out, of words that training has; held out, with slots of words that it never has."""
 HELD_OUT_SHARE = 6  # one composition of numbers, or of a function's parts, of so many is held out
 MADE_UP_SHARE = 0.25  # of words: whoever only knows the corpus's would not learn to copy any other
 
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+def lines(text: str) -> tuple[str, ...]:
+    """The lines of a table of templates."""
+    return tuple(text.strip().split("\n"))
+
+
 _CHOICE, _SLOT = re.compile("<([^<>]*)>"), re.compile(r"\{(\w+)\}")
-_ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl dr fl gr kr pl qu sh sk st th tr".split()
-_VOWELS = "a e i o u a e i o ai ea ee ou y".split()
-_CODAS = ["", "", "", *"n r s t l m x ck nd ng rt sk ll".split()]
+_ONSETS = listed("b c d f g h j k l m n p r s t v w z br ch cl dr fl gr kr pl qu sh sk st th tr")
+_VOWELS = listed("a e i o u a e i o ai ea ee ou y")
+_CODAS = ("", "", "", *listed("n r s t l m x ck nd ng rt sk ll"))
 
 
 def is_held_out(topic: str, composition: object) -> bool:
@@ -54,8 +65,8 @@ class Draw:
             pass
         return made
 
-    def document(self, sides: tuple[Sequence[T], Sequence[T]]) -> T:
-        """One of (training, held-out) documents, on this side."""
+    def document(self, sides: Sides) -> str:
+        """One on this side."""
         return self.one(sides[self.held_out])
 
     def say(self, template: str, **given: object) -> str:
@@ -65,14 +76,18 @@ class Draw:
         """
         while choice := _CHOICE.search(template):
             template = template[: choice.start()] + self.one(choice[1].split("|")) + template[choice.end() :]
-        return _SLOT.sub(lambda slot: str(given[slot[1]] if slot[1] in given else getattr(self, slot[1])()), template)
+        return _SLOT.sub(
+            lambda slot: str(given[slot[1]] if slot[1] in given else getattr(self, slot[1])()), template
+        )
 
     # --- slots ---
 
     def made_up(self) -> str:
         """A word of two or three syllables that is in no dictionary, in small letters."""
         while True:
-            syllables = [self.one(_ONSETS) + self.one(_VOWELS) + self.one(_CODAS) for _ in range(self.number(2, 3))]
+            syllables = [
+                self.one(_ONSETS) + self.one(_VOWELS) + self.one(_CODAS) for _ in range(self.number(2, 3))
+            ]
             if 4 <= len(word := "".join(syllables)) <= 10 and self.corpus.is_unseen(word) == self.unseen:
                 return word
 
@@ -118,8 +133,7 @@ class Draw:
 
     def sentence(self) -> str:
         """One of a story, with other words in some places."""
-        text = self.document(self.corpus.sentences)
-        return reworded(text, self)
+        return reworded(self.document(self.corpus.sentences), self)
 
 
 def reworded(text: str, draw: Draw, share: float = 0.4) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from specdemo.training.tasks.draw import Draw
-from specdemo.training.tasks.task import Task, exact, lines, same_text
+from specdemo.training.tasks.draw import Draw, lines, listed
+from specdemo.training.tasks.task import Task, exact, same_text
 
-ORDINALS = "first second third fourth fifth sixth seventh".split()
+ORDINALS = listed("first second third fourth fifth sixth seventh")
 ASKS = lines("""
 {change}\\n{text}
 {change}\\n{text}
@@ -18,12 +18,12 @@ Here is a text:\\n{text}\\n{change}
 """)
 CHANGES = {
     "replace": "Change {old} to {new}.|Replace {old} <by|with> {new}.|<Write|Put|Use> {new} instead of {old}.|"
-    'Put "{new}" where it says "{old}".|Say {new} and not {old}.|{new}, not {old}.|<Swap|Exchange> {old} for {new}.|'
+    'Put "{new}" where it says "{old}".|Say {new} and not {old}.|{new}, not {old}.|Swap {old} for {new}.|'
     "It is {new}, not {old}.|{new} for {old}.",
     "remove": "<Remove|Delete|Leave out|Drop|Take out> the {place} {unit}<|, please>.|Without the {place} {unit}.",
     "remove word": "<Remove|Delete|Leave out|Drop|Take out> <the word |>{old}.|Without {old}<, please|>.",
     "add": "Add <this {unit} |>at the {place}: {new}|At the {place}, add: {new}|Put this at the {place}: {new}",
-    "capitals": '<Write|Put|Make> {old} in <capitals|capital letters>.|Make {old} all capitals.|'
+    "capitals": "<Write|Put|Make> {old} in <capitals|capital letters>.|Make {old} all capitals.|"
     'The word "{old}" should be in capitals.|{old} in capitals<, please|>.',
     "quotes": "<Put|Set> {old} in quotes.|Put quotes around {old}.|{old} in quotes<, please|>.",
 }
@@ -34,12 +34,16 @@ def edit(draw: Draw) -> Task:
     """One to five sentences, or items of a list, and a change that can be made to them."""
     listed = draw.chance(0.4)
     mark, join = draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"))) if listed else ("", " ")
-    made = (draw.text if draw.chance(0.7) else draw.phrase) if listed else draw.sentence
+    made = draw.one((draw.text, draw.text, draw.phrase)) if listed else draw.sentence
     parts = [mark + made() for _ in range(draw.number(2, 6) if listed else draw.number(1, 5))]
     kind = draw.rng.choices(*zip(*WEIGHTS, strict=True))[0]
     if len(parts) == 1 and kind == "remove":
         kind = "replace"
-    place, unit, index = draw.one(("start", "end")), "line" if listed else "sentence", draw.number(0, len(parts) - 1)
+    place, unit, index = (
+        draw.one(("start", "end")),
+        "line" if listed else "sentence",
+        draw.number(0, len(parts) - 1),
+    )
     old, new = _word(draw, parts[index].removeprefix(mark)), draw.text()
     if kind == "remove":
         place = "last" if index == len(parts) - 1 and draw.chance(0.5) else ORDINALS[index]
@@ -66,9 +70,9 @@ def _word(draw: Draw, text: str) -> str:
 
 
 LISTS = {
-    "bullets": "<Make|Write> <this|it> <as |>a <list|bullet list>.|One <item|word> a line<, please|>.|As a list<|, please>:",
-    "numbers": "Number <these|the lines|the items>.|Make <this|it> a numbered list.|<As a n|N>umbered list<, please|>:",
-    "commas": "<Write|Put|Join> <these|them> in one line, with commas.|<Separate|Join> <these|them> <by|with> commas.",
+    "bullets": "Write <this|it> as a <|bullet >list.|One <item|word> a line<, please|>.|As a list<|, please>:",
+    "numbers": "Number <these|the lines|the items>.|Make <this|it> a numbered list.|Numbered<|, please>:",
+    "commas": "<Write|Put> <these|them> in one line, with commas.|<Separate|Join> <these|them> <by|with> commas.",
     "quotes": "Put <each|every one> in quotes.|Quotes around each<, please|>.|Put quotes around <each|every one>:",
     "capitals": "<Write|Put> <these|them|all of them> in capital<s| letters>.|All <in |>capitals<, please|>:",
     "upside down": "<Reverse|Turn around> <the list|the order|these>.|From last to first<, please|>:",
@@ -108,17 +112,17 @@ def copy(draw: Draw) -> Task:
         made = draw.one((draw.text, draw.text, draw.sentence, draw.identifier, draw.code))
         text = draw.one((" ", ", ", "\n")).join(made() for _ in range(draw.one((1, 1, 2, 3, 5))))
         ask = draw.say(draw.one(COPIES).replace("\\n", "\n"), text=text)
-        return Task(kind, f"{ask} Twice." if kind == "twice" else ask, f"{text}\n{text}" if kind == "twice" else text)
+        return Task(kind, ask, text) if kind == "text" else Task(kind, f"{ask} Twice.", f"{text}\n{text}")
     keys = list(dict.fromkeys(draw.one((draw.word, draw.proper))() for _ in range(draw.number(3, 7))))
     index = draw.number(0, len(keys) - 2)
     if kind == "next":
         ask = draw.say("<<What|Which word> <comes after|follows> {key}?|After {key}:>", key=keys[index])
         return Task(kind, f"{' '.join(keys)}\n{ask}", keys[index + 1])
-    values = [draw.one((draw.text, draw.number))() for _ in keys]
+    values = [draw.text() if draw.chance(0.5) else str(draw.number()) for _ in keys]
     sign = draw.one((": ", " = ", " -> ", " "))
     text = "\n".join(f"{key}{sign}{value}" for key, value in zip(keys, values, strict=True))
     ask = draw.say("<What is {key}?|{key}?|What <goes with|stands by> {key}?|{key}:>", key=keys[index])
-    return Task(kind, f"{text}\n{ask}", str(values[index]))
+    return Task(kind, f"{text}\n{ask}", values[index])
 
 
 grades = exact(same_text)

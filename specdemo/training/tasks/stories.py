@@ -13,7 +13,9 @@ LONGEST_STORY, SHORTEST_STORY = 480, 150  # characters: what fits a window
 VARIED = 0.9  # of a story's runs of four words are distinct, at least; others teach to repeat
 LEAST_WORDS = 15
 
-BEGINNINGS = "{}|{}|Tell me a story. {}|Write a story that begins like this: {}|<Go on|Continue>: {}|Go on with this story: {}"
+BEGINNINGS = (
+    "{}|{}|Tell me a story. {}|Write a story that begins like this: {}|<Go on|Continue><| with this story>: {}"
+)
 ABOUT = "<Tell|Write|Give> me a <|short |little >story <about|of> {}.|A story about {}, please.|Story: {}"
 ANY = "Tell me a <|short >story.|Write a <short |>story.|A story, please."
 _SENTENCE = re.compile(r"(?<=[.!?])[\"']?\s+")
@@ -32,10 +34,10 @@ def fitted(document: str) -> str:
 def story(draw: Draw) -> Task:
     text = ""
     while len(text) < SHORTEST_STORY or distinct_share(text.split()) < VARIED or len(_SENTENCE.split(text)) < 3:
-        text = renamed([fitted(draw.document(draw.corpus.stories))], draw)[0]
+        text = renamed([fitted(draw.document(draw.corpus.stories))], draw, share=1.0 if draw.held_out else 0.8)[0]
     first, rest = _SENTENCE.split(text, maxsplit=1)
     hero = _HERO.search(first)
-    if hero and draw.chance(0.5):
+    if hero and draw.side != "known" and draw.chance(0.5):
         return Task("about", draw.say(f"<{ABOUT}>").format(f"{hero[1].strip()} named {hero[2]}"), text)
     if draw.held_out or draw.chance(0.8):
         return Task("beginning", draw.say(f"<{BEGINNINGS}>").format(first), rest)

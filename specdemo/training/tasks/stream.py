@@ -38,19 +38,13 @@ class TaskStream:
 
     Args:
         shares: of the tokens, by name of the domain; a domain of share 0 or without one gives no tasks.
-        answers_only: learn from the assistant's turns only, their end tokens included; else from all text.
     """
 
     def __init__(
-        self,
-        domains: Mapping[str, Domain],
-        shares: Shares,
-        tokenizer: PreTrainedTokenizerFast,
-        seed: int,
-        answers_only: bool,
+        self, domains: Mapping[str, Domain], shares: Shares, tokenizer: PreTrainedTokenizerFast, seed: int
     ) -> None:
         self.shares: dict[str, float] = {name: share for name, share in shares.items() if share > 0}
-        self._domains, self._seed, self._answers_only = domains, seed, answers_only
+        self.domains, self._seed = domains, seed
         self._tokenizer = tokenizer.backend_tokenizer
 
     def batch(self, step: int, rows: int, window: int, longest: int | None = None) -> Batch:
@@ -79,7 +73,7 @@ class TaskStream:
         tried = 0
         while sum(taken.values()) < tokens:
             name = min(taken, key=lambda n: taken[n] / self.shares[n])
-            task = self._domains[name].task(f"{self._seed} {step} {tried}")
+            task = self.domains[name].task(f"{self._seed} {step} {tried}")
             tried += 1
             if fits := len(ids := self._ids(task)) <= longest:
                 made.append(((name, task), ids))
@@ -96,8 +90,6 @@ class TaskStream:
     def _with_targets(self, texts: list[list[int]], window: int) -> Batch:
         """Texts of up to window + 1 tokens, filled up; an answer goes from its token to its end token."""
         ids = torch.tensor([text + [BOS_ID] * (window + 1 - len(text)) for text in texts])
-        if self._answers_only:  # at the token that begins an answer or inside it, its end token excluded
-            learned = (ids == ASSISTANT_ID).cumsum(1) > (ids == END_ID).cumsum(1)
-        else:
-            learned = ids.roll(-1, 1) != BOS_ID
+        # At the token that begins an answer or inside it, its end token excluded.
+        learned = (ids == ASSISTANT_ID).cumsum(1) > (ids == END_ID).cumsum(1)
         return Batch(ids[:, :-1], ids[:, 1:], learned[:, :-1])

@@ -77,8 +77,3 @@ def exact(right: Callable[[Task, Answer], bool]) -> Graded:
 def same_text(task: Task, answer: Answer) -> bool:
     """Whether every character is as it should be; spaces at the ends do not count."""
     return answer.text.strip() == task.answer.strip()
-
-
-def lines(text: str) -> tuple[str, ...]:
-    """The lines of a table of templates."""
-    return tuple(text.strip().split("\n"))

@@ -1,10 +1,10 @@
 """The tokenizer of the task models: a word has the same pieces wherever it stands.
 
-It is byte-level BPE whose merges join small letters with each other, or marks and spaces with each other, and nothing
-else. So a space, a quote or an underscore is never part of a word's first token. Every merge of small letters is there
-three times, also with a capital first and all in capitals, and next to each other in rank: a word is cut at the same
-places in any case. Digits are tokens one by one. A token's text does not depend on the tokens around it, so that
-llama.cpp, which has no other kind of BPE, gives the same ids and the same text.
+It is byte-level BPE whose merges join letters with letters, or marks and spaces with each other. So a space, a
+quote or an underscore is never part of a word's first token. A merge of small letters is there three times, also
+with a capital first and all in capitals, with neighbouring ranks: a word is cut at the same places in any case.
+Digits are tokens one by one. A token's text does not depend on the tokens around it; llama.cpp, which needs that,
+gives the same ids and the same text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def document(task: Task) -> str:
     return text
 
 
-def _cut() -> list[pre_tokenizers.PreTokenizer]:
+def cut() -> list[pre_tokenizers.PreTokenizer]:
     """How text is cut before merging: as llama.cpp does under the name ``viking``. No word is cut by it."""
     return [
         pre_tokenizers.Split(Regex(r" ?[^(\s|.,!?…。，、।۔،)]+"), "isolated"),
@@ -71,11 +71,11 @@ def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTo
     marks = part.vocabulary // MARKS_SHARE
     letters = _merges(words, [], (part.vocabulary - len(alphabet) - marks) // 3)
     merges = [pair for left, right in letters for pair in _cases(left, right)]
-    merges += _merges(sample, [pre_tokenizers.Split(Regex(r"[\p{L}\p{N}]+"), "removed"), *_cut()], marks)
+    merges += _merges(sample, [pre_tokenizers.Split(Regex(r"[\p{L}\p{N}]+"), "removed"), *cut()], marks)
     vocabulary = {text: i for i, text in enumerate(dict.fromkeys([*alphabet, *map("".join, merges)]))}
 
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_cut())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cut())
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -94,12 +94,10 @@ def train_tokenizer(domains: Mapping[str, Domain], part: Target) -> PreTrainedTo
     return wrapped
 
 
-def _merges(
-    texts: Iterable[str], cut: list[pre_tokenizers.PreTokenizer], count: int
-) -> list[tuple[str, str]]:
+def _merges(texts: Iterable[str], before: list[pre_tokenizers.PreTokenizer], count: int) -> list[tuple[str, str]]:
     """The first so many merges, by rank, of a BPE trained on texts."""
     trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.Sequence(cut)
+    trained.pre_tokenizer = pre_tokenizers.Sequence(before)
     trainer = trainers.BpeTrainer(vocab_size=count + 256, show_progress=False)  # an alphabet has up to 256 bytes
     trained.train_from_iterator(texts, trainer)
     return [tuple(pair) for pair in json.loads(trained.to_str())["model"]["merges"]][:count]

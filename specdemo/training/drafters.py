@@ -1,8 +1,10 @@
-"""An EAGLE-3 head for a finished target, trained as it will draft.
+"""The draft model and the EAGLE-3 head of a finished target, both trained on what the target says.
 
-The loss is the training-time test of EAGLE-3 (Li et al., arXiv 2503.01840, section 3): step 0 reads the target's
-features at every index at once. Step k reads at each index what step k − 1 gave there, with the true token k
-places on, as a draft step does that follows k accepted ones.
+The draft is one wide layer: it reads the tasks, then is distilled on text that the target wrote itself
+(DistillSpec, arXiv 2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
+(Li et al., arXiv 2503.01840, section 3): step 0 reads the target's features at every index at once. Step k reads at
+each index what step k − 1 gave there, with the true token k places on, as a draft step does that follows k accepted
+ones.
 """
 
 from __future__ import annotations
@@ -11,14 +13,68 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import nn
 from torch.nn import functional
 from transformers import DynamicCache, LlamaForCausalLM
 
 from specdemo.models.eagle3_config import shaped_like
 from specdemo.models.eagle3_head import Eagle3Head
-from specdemo.training.draft import distillation_loss
-from specdemo.training.lessons import Lesson, Lessons
+from specdemo.training.lessons import Lesson, Lessons, of_tasks
 from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
+from specdemo.training.models import build_model
+from specdemo.training.tasks.stream import TaskStream
+
+
+def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share: float) -> torch.Tensor:
+    """Mean cross entropy to the target's sharpened distribution, in nats.
+
+    The label is (1 − h)·p + h·onehot(argmax p): p alone serves sampling, where acceptance is Σ min(p, q)
+    (arXiv 2310.08461), the one-hot part greedy decoding, where only the best token counts.
+
+    Args:
+        q_logits: (positions, V) the drafter's.
+        p_logits: (positions, V) the target's.
+        hard_share: h.
+    """
+    labels = (p_logits.float().softmax(-1), p_logits.argmax(-1))
+    soft, hard = (functional.cross_entropy(q_logits.float(), label, reduction="sum") for label in labels)
+    return ((1 - hard_share) * soft + hard_share * hard) / max(1, len(q_logits))  # a lesson may hold no answer
+
+
+def train_draft(
+    target: LlamaForCausalLM, lessons: Lessons, tasks: TaskStream, run: Run
+) -> tuple[LlamaForCausalLM, float]:
+    """The trained draft, and the seconds of all starts; goes on from ``folder/draft.pt``."""
+    recipe, part = run.recipe, run.recipe.draft
+
+    def new() -> LlamaForCausalLM:
+        shape = target.config
+        draft = build_model(part, 1, shape.vocab_size, shape.max_position_embeddings, recipe.seed)
+        nn.Module.to(draft, run.device)
+        return draft
+
+    def reading(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
+        """Next-token loss on all text of tasks, prompts too."""
+        ids = of_tasks(tasks, step, recipe)[0].to(run.device)
+        with run.autocast():
+            logits = draft(ids[:, :-1], use_cache=False).logits.float()
+        return [functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())]
+
+    def distilling(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
+        """At the places of lessons whose next token is an answer's."""
+        lesson = lessons.at(step, run.device)
+        places = lesson.places()
+        with run.autocast():
+            q_logits = draft.lm_head(draft.model(lesson.ids, use_cache=False).last_hidden_state[places])
+        return [distillation_loss(q_logits, lesson.says(target.lm_head)[places], part.hard_share)]
+
+    step_tokens = recipe.lessons.task_rows * recipe.lessons.window
+    tokens = int(part.task_share * part.tokens)
+    phases: list[Phase[LlamaForCausalLM]] = [
+        Phase(tokens, step_tokens, lambda draft: (draft or new(), reading)),
+        Phase(part.tokens - tokens, step_tokens, lambda draft: (draft or new(), distilling)),
+    ]
+    return train("draft", phases, part, run)
 
 
 def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
@@ -48,7 +104,7 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
 
     Five steps cost five times one: most of what a head needs is in the first, the rest follows quickly.
     """
-    part = run.recipe.head
+    part, numbers = run.recipe.head, run.recipe.lessons
     table = target.model.embed_tokens.weight.detach().float()
 
     def loss(unrolled: int, head: Eagle3Head, step: int) -> list[torch.Tensor]:
@@ -67,7 +123,6 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
     ) -> tuple[Eagle3Head, Callable[[Eagle3Head, int], list[torch.Tensor]]]:
         return head or new_head(target, run.recipe.seed).to(run.device), partial(loss, unrolled)
 
-    numbers = run.recipe.lessons
     step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
     alone = int(part.one_step_share * part.tokens)
     phases = [Phase(alone, step_tokens, partial(begin, 1))]
@@ -103,13 +158,17 @@ def unrolled_loss(
     known = torch.isin(logits.argmax(-1), head.target_ids)
     hidden, cache = head.project(lesson.features), DynamicCache()
     total, agreement = hidden.new_zeros((), dtype=torch.float32), []
+    causal = torch.full((count, count), -torch.inf, dtype=hidden.dtype, device=hidden.device).triu_(1)
+    own = torch.full_like(causal, -torch.inf).fill_diagonal_(0.0)
     for step in range(min(unrolled, count - 2)):
         ahead = step + 1
-        embeddings = functional.embedding(_shifted(lesson.ids, ahead), table)
+        # Along dimension 1, what stands so many places on; the last places hold what must not be counted.
+        embeddings = functional.embedding(lesson.ids.roll(-ahead, 1), table)
         positions = torch.arange(step, step + count, device=hidden.device).expand(rows, -1)
-        h = head(hidden, embeddings, positions, _mask(count, step, hidden), cache)
+        mask = torch.cat([causal, *([own] * step)], dim=1)[None, None]
+        h = head(hidden, embeddings, positions, mask, cache)
         hidden = head.feed_back(h)
-        counts = _shifted(lesson.learned, ahead + 1) & _shifted(known, ahead)
+        counts = lesson.learned.roll(-ahead - 1, 1) & known.roll(-ahead, 1)
         counts[:, count - ahead - 1 :] = False
         row, index = counts.nonzero(as_tuple=True)  # only the places that count pass the output layer
         q = head.logits(h[row, index]).float()
@@ -117,15 +176,3 @@ def unrolled_loss(
         total = total + step_decay**step * distillation_loss(q, p, hard_share)
         agreement.append((q.argmax(-1) == p.argmax(-1)).sum().item() / max(1, len(row)))
     return total, agreement
-
-
-def _shifted(x: torch.Tensor, places: int) -> torch.Tensor:
-    """Along dimension 1: what stands so many places on; the last places hold what must not be counted."""
-    return x.roll(-places, dims=1)
-
-
-def _mask(count: int, step: int, like: torch.Tensor) -> torch.Tensor:
-    """(1, 1, n, (step + 1) · n): causal over the rows of step 0, of later steps the own index only."""
-    causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
-    own = torch.full_like(causal, -torch.inf).fill_diagonal_(0.0)
-    return torch.cat([causal, *([own] * step)], dim=1)[None, None]
