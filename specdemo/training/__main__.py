@@ -16,7 +16,7 @@ from torch import nn
 from transformers import LlamaConfig
 
 from specdemo.errors import SettingsError
-from specdemo.models.eagle3_files import save_head
+from specdemo.models.eagle3_head import save_head
 from specdemo.models.pair import checked_threads
 from specdemo.training.answers import table
 from specdemo.training.card import checked_sides, write_card

@@ -2,9 +2,9 @@
 
 The draft is one wide layer: it reads the tasks, then is distilled on text that the target wrote itself
 (DistillSpec, arXiv 2310.08461). The head is trained as it will draft, by the training-time test of EAGLE-3
-(Li et al., arXiv 2503.01840, section 3): step 0 reads the target's features at every index at once. Step k reads at
-each index what step k − 1 gave there, with the true token k places on, as a draft step does that follows k accepted
-ones.
+(Li et al., arXiv 2503.01840, section 3): step 0 reads the target's features at every index at once. Step k reads
+at each index what step k − 1 gave there, with the true token k places on, as a draft step does that follows k
+accepted ones.
 """
 
 from __future__ import annotations

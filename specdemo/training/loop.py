@@ -120,6 +120,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
                 saved = now
                 place = {"recipe": run.recipe.of(name), "phase": index, "step": done, "seconds": now - began}
                 states = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
+                path.parent.mkdir(parents=True, exist_ok=True)
                 with written_whole(path) as partial:
                     torch.save(place | states, partial)
     assert model is not None

@@ -8,6 +8,15 @@ from pathlib import Path
 
 from specdemo.training.tasks.corpus import END_OF_TEXT, STORIES, VOCABULARY
 
+ODD_TEXTS = [
+    "a  b \n\n\n d\t\te \r\n",
+    "٣٤ ²³ naïve ﬁ",
+    "日本語 हिन्दी",
+    "🙂👩‍👩‍👧🏽 e\u0301",
+    "don't 'tis",
+    "\u200b\u00a0\x01\ufeff…|(x)",
+]
+
 
 def write_corpus(folder: Path) -> Path:
     """A corpus folder whose dialogues and stories are short and all different; returns ``folder``."""

@@ -41,7 +41,7 @@ def test_a_grown_model_repeats_the_trained_layers() -> None:
 
 
 def test_a_new_target_copies_before_it_is_trained() -> None:
-    """Of random tokens said twice, it gives most of the second time; without that start it gives none."""
+    """Of random tokens said twice, it gives more than half the second time; without that start it gives none."""
     model = build_model(Target(), 2, 3072, 1024, 1).eval()
     text = torch.randint(4, 3072, (4, 40))
     rates = []
@@ -51,7 +51,7 @@ def test_a_new_target_copies_before_it_is_trained() -> None:
         rates.append((best[:, 45:-1] == text[:, 6:]).float().mean().item())
         start_copying(model)
     assert rates[0] < 0.02
-    assert rates[1] > 0.8
+    assert rates[1] > 0.5
 
 
 def test_distillation_has_its_minimum_at_the_target_and_a_hard_part() -> None:
