@@ -177,7 +177,7 @@ TINY = """
 target.phases=[[1,2048],[2,2048,100]] target.width=32 target.heads=2 target.feed_forward=64 target.vocabulary=400
 target.context=512 target.batch_tokens=640 target.part_tokens=320 target.warmup_steps=2 target.check_every=2048
 target.sample_tasks=20 target.check_prompts=2 target.loss_prompts=2
-lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.rows=4
+lessons.parts=1 lessons.texts=8 lessons.task_batches=2 lessons.task_rows=2 lessons.rows=4 lessons.window=160
 lessons.answer_tokens=24 lessons.longest_prompt=24 draft.tokens=1920 draft.width=32 draft.heads=2
 draft.feed_forward=64 draft.warmup_steps=2 head.tokens=1920 head.unrolled=3 head.warmup_steps=2
 """

@@ -64,7 +64,7 @@ def start_copying(model: LlamaForCausalLM) -> None:
         out[codes[j], :code] = scale * torch.eye(code)
 
     mixers = [MATCH * _orthogonal(len(still), code) for _ in range(back)]
-    places = _orthogonal(width - told, width - told).chunk(back)
+    places = _orthogonal(width - told, width - told)[: back * size].chunk(back)
     for place, head in zip(places, _heads(back, size), strict=True):
         query, key, value, out = _empty(layers[1], head)
         query[still, told:] = mixers[0] @ coder

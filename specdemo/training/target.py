@@ -75,7 +75,7 @@ def train_target(
         model = build_model(part, layers, part.vocabulary, part.context, seed)
         if shallow := shallow or start:
             grow(shallow, model)
-        elif layers > 1:
+        elif layers > 1 and not phase:
             start_copying(model)
         nn.Module.to(model, run.device)
         # On a CPU PyTorch's own attention is half as quick in bfloat16 as its parts.
