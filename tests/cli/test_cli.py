@@ -241,7 +241,7 @@ def test_advise_prints_advice_and_lines_and_writes_its_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved, table = tmp_path / "report.json", tmp_path / "rows.csv"
-    words = ["advise", PROMPT, "--budget", "3", "--methods", "prompt_lookup", "--max-new-tokens", "6"]
+    words = ["advise", PROMPT, "--budget", "8", "--methods", "prompt_lookup", "--max-new-tokens", "6"]
     assert main([*words, "--code", "vllm", "--json", str(saved), "--csv", str(table)]) == 0
     out = capsys.readouterr().out
     assert re.search("^plain( decoding)? ", out, re.MULTILINE)  # a wide table breaks the name

@@ -47,7 +47,7 @@ from specdemo.ui.jobs.worker import WorkerCrash, gathered, in_thread
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 PROMPT = "Write a story about a lighthouse keeper."
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS, QUIT_SECONDS = 180, 10
+START_SECONDS, QUIT_SECONDS = 180, 20
 SETTINGS = Settings(max_new_tokens=8)
 
 
