@@ -25,7 +25,7 @@ from specdemo.ui.links.page import connect_links, connect_use, link_head
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
 from specdemo.ui.panel.panel import create_panel
-from specdemo.ui.state.pairs import pair_request
+from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import PageState
 from specdemo.ui.tabs.batch import create_batch_tab
 from specdemo.ui.tabs.examples import learn_example

@@ -11,8 +11,8 @@ from panels import panel
 from specdemo import Settings, SpecDemoError
 from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
-from specdemo.ui.state.lanes import OPTIONS
 from specdemo.ui.state.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
+from specdemo.ui.state.request import OPTIONS
 from specdemo.ui.tabs.batch import batch_job, sizes_job
 from specdemo.ui.tabs.losslessness import check_job
 from specdemo.ui.tabs.sweep import USED, setting_job, used

@@ -16,7 +16,7 @@ from specdemo.ui.panel import panel
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_card import card, checked, loaded, working
 from specdemo.ui.panel.panel import create_pair_controls
-from specdemo.ui.state.pairs import named, pair_request, parts_of
+from specdemo.ui.state.request import named, pair_request, parts_of
 from specdemo.ui.state.state import CUSTOM, PairChoice
 from specdemo.view.progress_text import describe
 

@@ -21,7 +21,7 @@ from specdemo.servers.probe import Health, probe
 from specdemo.ui.links.links import from_query
 from specdemo.ui.panel import pair_card
 from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
-from specdemo.ui.state.pairs import pair_request
+from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import METHOD_PARAMETERS
 from specdemo.ui.tabs.sweep import setting_job
 from specdemo.view.lane_headers import trace_headers

@@ -20,8 +20,8 @@ from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.race import RaceJob, race_job
-from specdemo.ui.state.lanes import whole
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.methods import server_of
+from specdemo.ui.state.request import whole
 
 SWEEP_TOKENS = 64
 

@@ -12,7 +12,7 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
 from specdemo.servers.catalog import ServerEntry, offered
-from specdemo.ui.state.server_choice import pair_name
+from specdemo.ui.state.methods import pair_name
 from specdemo.view.headline import headline_text
 from specdemo.view.race_value import replay_value
 

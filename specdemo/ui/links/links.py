@@ -19,7 +19,6 @@ from specdemo.models.source import is_network_path, shorten
 from specdemo.recording import Recording
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace
-from specdemo.ui.state.lanes import OPTIONS, lane_table, option_values, shown_options
 from specdemo.ui.state.methods import (
     FIRST_LANES,
     NO_LANE,
@@ -28,11 +27,11 @@ from specdemo.ui.state.methods import (
     method_choices,
     method_of,
     methods_on,
+    pair_name,
     server_method,
+    server_of,
 )
-from specdemo.ui.state.pairs import chats, parts_of
-from specdemo.ui.state.request import SHARED
-from specdemo.ui.state.server_choice import pair_name, server_of
+from specdemo.ui.state.request import OPTIONS, SHARED, chats, lane_table, option_values, parts_of, shown_options
 from specdemo.ui.state.state import (
     CUSTOM,
     GREEDY,

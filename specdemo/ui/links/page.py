@@ -18,9 +18,8 @@ from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.links.links import choices_left, from_query, query_of, table
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import LOOKS
-from specdemo.ui.state.methods import NO_LANE, runs_here, wish_of
-from specdemo.ui.state.pairs import pair_request
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.methods import NO_LANE, runs_here, server_of, wish_of
+from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, PAGE, TABS, PairChoice
 from specdemo.ui.tabs.recordings_panel import GONE
 from specdemo.view.export import script_json

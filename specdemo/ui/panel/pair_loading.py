@@ -22,9 +22,8 @@ from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.panel import PairCard
-from specdemo.ui.state.methods import runs_here
-from specdemo.ui.state.pairs import named, pair_request
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.methods import runs_here, server_of
+from specdemo.ui.state.request import named, pair_request
 from specdemo.ui.state.state import PairChoice
 
 UPDATE_SECONDS = 0.25

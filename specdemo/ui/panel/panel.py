@@ -17,7 +17,6 @@ from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.event_options import QUIET
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.run_row import create_run_row
-from specdemo.ui.state.lanes import OPTIONS, shown_options
 from specdemo.ui.state.methods import (
     FIRST_LANES,
     NOTES,
@@ -25,10 +24,10 @@ from specdemo.ui.state.methods import (
     method_choices,
     methods_on,
     nearest_method,
+    server_of,
     wish_of,
 )
-from specdemo.ui.state.pairs import chats, parts_of
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.request import OPTIONS, chats, parts_of, shown_options
 from specdemo.ui.state.state import NONE, held_as, of_lanes, pairs, parameter_of
 
 TREE_CHOICES = [

@@ -1,4 +1,4 @@
-"""The methods: ways for a lane to decode, as links and the panel's lists name them.
+"""What decodes, as links and lists name it: servers in place of a pair of models, and the methods of lanes.
 
 Methods of this machine are read from the table of drafters whenever they are needed, so that a drafter that is
 registered shows up everywhere. A configured server adds one method for each of its deployments.
@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, PARTS, DrafterInfo, first_choice, offered_with
-from specdemo.servers.catalog import offered
-from specdemo.ui.state.server_choice import PREFIX
+from specdemo.servers.catalog import label_of, offered
 
+PREFIX = "server:"
+"""Begins a server's value among the pairs, which no pair of models can have, and the names of its methods."""
 PLAIN = "plain"
 UNQUANTIZED = "plain_unquantized"
 NO_LANE = "none"
@@ -34,6 +35,22 @@ def method_of(drafter: str, strategy: str = "speculative") -> str:
 
 FIRST_LANES = (PLAIN, method_of(first_choice(PARTS).name), NO_LANE, NO_LANE)
 """The methods with which the page begins, where the pair has what they need."""
+
+
+def pair_name(server: str) -> str:
+    """A server's value among the pairs."""
+    return PREFIX + server
+
+
+def server_of(pair: str | None) -> str | None:
+    """The id of the server that a value of the pair's control names; None for models."""
+    return pair.removeprefix(PREFIX) if isinstance(pair, str) and pair.startswith(PREFIX) else None
+
+
+def needs_models(server: str) -> str:
+    """Why something does not run on a server, and what to do."""
+    instead = "choose a pair of models in the panel. Races and sweeps run on servers."
+    return f"{label_of(server)} is a server, and this needs the models here; {instead}"
 
 
 @dataclass(frozen=True, slots=True)

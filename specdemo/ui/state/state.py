@@ -37,8 +37,7 @@ from specdemo.settings import (
     Settings,
 )
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, local_methods, server_choices
-from specdemo.ui.state.server_choice import pair_name
+from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, local_methods, pair_name, server_choices
 from specdemo.view.assets import SPEEDS
 
 CUSTOM = "custom"

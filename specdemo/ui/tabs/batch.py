@@ -17,8 +17,7 @@ from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
-from specdemo.ui.state.pairs import parts_of
-from specdemo.ui.state.request import PanelRequest
+from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
 from specdemo.ui.tabs.examples import example_sizes, show_example
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as

@@ -19,9 +19,7 @@ from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.state.lanes import whole
-from specdemo.ui.state.pairs import parts_of
-from specdemo.ui.state.request import PanelRequest
+from specdemo.ui.state.request import PanelRequest, parts_of, whole
 from specdemo.ui.state.state import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
 from specdemo.ui.tabs.plans import Announcement, Plan

@@ -20,8 +20,8 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.controls import Controls
+from specdemo.ui.state.methods import needs_models
 from specdemo.ui.state.request import PanelLane, PanelRequest
-from specdemo.ui.state.server_choice import needs_models
 from specdemo.ui.state.state import TABS
 
 

@@ -17,10 +17,8 @@ from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
-from specdemo.ui.state.lanes import OPTIONS, option_values
-from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of
-from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of, server_of
+from specdemo.ui.state.request import OPTIONS, PanelRequest, option_values
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
 from specdemo.ui.tabs.examples import example_sweep, show_example
 from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as

@@ -20,8 +20,8 @@ from specdemo.ui.jobs.queue import visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.run_row import RunRow
-from specdemo.ui.state.lanes import whole
-from specdemo.ui.state.server_choice import server_of
+from specdemo.ui.state.methods import server_of
+from specdemo.ui.state.request import whole
 
 REFUSED = "{refused}"
 """Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""
