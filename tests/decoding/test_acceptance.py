@@ -28,7 +28,7 @@ from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import LOSSLESS_RULES, LOSSY_RULES
 
-DRAWS = 60_000
+DRAWS = 100_000
 START = 0
 CPU = torch.device("cpu")
 
