@@ -1,15 +1,30 @@
-"""Whether two models can work together, judged from their tokenizers before any weight is read."""
+"""Whether a model can decode here and two models can work together, before any weight is read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from transformers import PreTrainedTokenizerBase
+import torch
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from specdemo.errors import PairError
+from specdemo.models.pair import check_can_decode
+from specdemo.models.source import ModelSource
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
 ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
+COUNTED = re.compile(r"(?:.*_)?(layer|expert|block|label)s?")
+"""Fields of a config.json that count what the library builds one by one, in its configuration or its modules."""
+MOST_COUNTED, MOST_EXPERTS = 1024, 2**16
+"""Of layers, of experts in a layer and the like; and of experts in all layers. No model comes near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +41,22 @@ class TokenizerMatch:
     text: str
 
 
-def match_tokenizers(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase | None = None, *, widths: Sequence[int]
-) -> TokenizerMatch:
+def match_tokenizers(models: Sequence[tuple[PreTrainedTokenizerBase, int]]) -> TokenizerMatch:
     """Compare two tokenizers by what they do: ids of shared tokens, and one probe text in several scripts.
 
     Args:
-        target, draft: the tokenizers; no draft leaves nothing to compare.
-        widths: of the models' logits, which padding may make wider than the vocabulary.
+        models: of the target, and of the draft if there is one: the tokenizer, and the width of the logits, which
+            padding may make wider than the vocabulary.
     """
-    if draft is None:
+    if len(models) == 1:
         return TokenizerMatch("alone", "no draft model")
+    (target, width), (draft, other_width) = models
     ours, theirs = target.get_vocab(), draft.get_vocab()
     differing = {token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)}
     added = target.get_added_vocab().keys() | draft.get_added_vocab().keys()
     probes = [tokenizer(PROBE, add_special_tokens=False)["input_ids"] for tokenizer in (target, draft)]
     if differing <= added and probes[0] == probes[1]:
-        padding = "" if widths[0] == widths[1] else f"; logits padded to {widths[0]:,} and {widths[1]:,}"
+        padding = "" if width == other_width else f"; logits padded to {width:,} and {other_width:,}"
         if not differing:
             return TokenizerMatch("same", f"same tokenizer{padding}")
         count = f"{len(differing)} special token" + ("s" if len(differing) > 1 else "")
@@ -63,3 +77,66 @@ def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
     ids = tokenizer(ROUND_TRIP, add_special_tokens=False)["input_ids"]
     text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return str(text).strip() == ROUND_TRIP.strip()
+
+
+def check_counts(source: ModelSource, data: Mapping[str, Any]) -> None:
+    """Refuse a configuration that would take minutes to build, before it is built."""
+    most = {"layer": 1, "expert": 1, "block": 1, "label": 1}
+    for kind, count in _counts(data):
+        most[kind] = max(most[kind], count)
+    if max(most.values()) > MOST_COUNTED or most["layer"] * most["expert"] > MOST_EXPERTS:
+        counts = ", ".join(f"{count:,} {kind}s" for kind, count in most.items() if count > 1)
+        raise PairError(
+            f"{source.name}: its config.json asks for {counts}, more than any model has; "
+            "choose another repository."
+        )
+
+
+def _counts(data: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """What a configuration and those inside it count, and how many."""
+    for name, value in data.items():
+        counted = COUNTED.fullmatch(name)
+        if isinstance(value, dict):
+            yield from _counts(value)
+        elif counted and isinstance(value, int):
+            yield counted[1], value
+
+
+def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:
+    """The model on the meta device, without memory for its weights; refused if it cannot decode."""
+    stored = getattr(config, "quantization_config", None)
+    if stored is not None:  # by other packages: it would fail only after the download
+        method = stored.get("quant_method", "unknown") if isinstance(stored, dict) else type(stored).__name__
+        raise PairError(
+            f"{source.name} is stored quantised (by {method}), which needs packages that are not used here; "
+            "choose the repository it was made from, and quantise it here to float8, int8 or int4."
+        )
+    named = config.architectures[0] if config.architectures else None
+    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
+        raise PairError(
+            f"{role}: {source.name} is a {named or type(config).__name__}, which is no causal language model; "
+            "choose one that continues text."
+        )
+    # Not by from_config: it sets torch's default dtype for the whole process, and a pair that another thread is
+    # loading at that moment would take weights of that dtype.
+    with torch.device("meta"):
+        kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        skeleton = kind(config)
+    check_can_decode(role, skeleton)
+    return skeleton
+
+
+def read_tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # the library raises whatever its many loaders raise
+        raise PairError(
+            f"{source.name} has no tokenizer that can be read ({str(error).strip().splitlines()[0]}); "
+            "add its tokenizer.json, or choose a repository that has one."
+        ) from error
+    if not tokenizer(PROBE)["input_ids"]:  # the library makes an empty one up for some architectures
+        raise PairError(
+            f"{source.name} has no tokenizer files; add its tokenizer.json, or choose a repository that has it."
+        )
+    return tokenizer

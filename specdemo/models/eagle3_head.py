@@ -26,7 +26,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import ONE_FILE, Checkpoint
 from specdemo.models.eagle3_config import (
     AUX_LAYERS_KEY,
     LAYER_KEYS,
@@ -37,6 +36,7 @@ from specdemo.models.eagle3_config import (
     read_config,
 )
 from specdemo.models.failures import explained
+from specdemo.models.hub import ONE_FILE, open_checkpoint
 from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
@@ -123,7 +123,7 @@ class Eagle3Head(nn.Module):
         if not place.is_dir():
             raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
         with explained(source):
-            checkpoint, progress = Checkpoint(source, place), LoadProgress()
+            checkpoint, progress = open_checkpoint(source), LoadProgress()
             config = fitted(read_config(config_data(checkpoint.describe(progress)), source.name), target.config)
             return read_head(place, checkpoint.weights(progress, CONVERT), config, target)
 

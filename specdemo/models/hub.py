@@ -1,17 +1,18 @@
-"""Repositories of the model hub: listed, downloaded with progress, resumed, and checked.
+"""The files of one model: in a folder, or in a repository of the hub, from where they are fetched and checked.
 
-Files go into the hub library's own cache, so that other programs do not fetch them again. The library's download
-(``hf_hub_download`` of huggingface_hub 2.4) is not used for the content: it deletes an unfinished file, compares
-no hash, and a ``tqdm_class`` could stop it only every 10 MB. This one keeps the part and goes on from there.
+Fetched files go into the hub library's own cache, so that other programs do not fetch them again. The library's
+download (``hf_hub_download`` of huggingface_hub 2.4) is not used for the content: it deletes an unfinished file,
+compares no hash, and a ``tqdm_class`` could stop it only every 10 MB. This one keeps the part and goes on from it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +23,17 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
 
 from specdemo.errors import PairError
-from specdemo.models.checkpoint import Checkpoint
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import LoadProgress
 from specdemo.models.source import ModelSource
 
+ONE_FILE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+DESCRIPTIONS = (".json", ".txt", ".jinja", ".model")
+SAVE = "transformers' save_pretrained"
+LARGEST_DESCRIPTION = 64 * 2**20
+"""Bytes; tokenizers are the largest of these files, a few MB to 20 MB."""
 CHUNK = 256 * 2**10
 ATTEMPTS = 4
 """Tries in a row that bring nothing before a download gives up."""
@@ -34,25 +41,102 @@ PAUSE_SECONDS = 1.0
 OFFLINE = (httpx2.TransportError, OfflineModeIsEnabled)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
-    """Size in bytes, and the digest the hub knows the content by: SHA-256, or git's SHA-1 for small files."""
+@dataclass
+class Checkpoint:
+    """The files of one model in a folder of this machine; the hub's subclass fetches them into it.
 
-    size: int
-    digest: str
+    Attributes:
+        source: where it comes from.
+        folder: where the files lie once :meth:`read` was called.
+        sizes: bytes of every file, by name.
+        commit: of the repository; None for a folder.
+        licence: as its card states it; None if it does not.
+        gated: whether the hub asks for consent.
+        cached: it is what an earlier download left, where the hub cannot be reached.
+    """
+
+    source: ModelSource
+    folder: Path
+    sizes: dict[str, int]
+    commit: str | None = None
+    licence: str | None = None
+    gated: bool = False
+    cached: bool = False
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Which of these files would have to be fetched."""
+        return []
+
+    def remaining(self, names: Sequence[str]) -> int:
+        """Bytes still to be fetched for these files."""
+        return sum(self.sizes[name] for name in self.missing(names))
+
+    def read(self, names: Sequence[str], progress: LoadProgress) -> Path:
+        """The folder that holds these files, after fetching what is missing."""
+        return self.folder
+
+    def describe(self, progress: LoadProgress) -> Path:
+        """The folder with configuration and tokenizer, fetched if need be.
+
+        Raises:
+            PairError: no config.json.
+        """
+        if "config.json" not in self.sizes:
+            raise PairError(
+                f"{self.source.name} holds no config.json, so it is no model of transformers; "
+                "give the repository or folder that has one."
+            )
+        return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
+
+    def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
+        """Names of the files with the weights.
+
+        Args:
+            progress: of the load.
+            convert: what turns a pickle of this kind into safetensors, for the message.
+
+        Raises:
+            PairError: none in the safe format, or an index that cannot be read.
+        """
+        if ONE_FILE in self.sizes:
+            return [ONE_FILE]
+        if INDEX in self.sizes:
+            return self._shards(self.read([INDEX], progress) / INDEX)
+        if self.cached:
+            raise unreachable(self.source)
+        if any(name.endswith(PICKLES) for name in self.sizes):
+            raise PairError(
+                f"{self.source.name} holds its weights as pickles only, which can run code when they are opened; "
+                f"choose a repository with safetensors, or convert this one with {convert}."
+            )
+        raise PairError(
+            f"{self.source.name} holds no weights (no {ONE_FILE}); choose the repository that has them."
+        )
+
+    def _shards(self, index: Path) -> list[str]:
+        try:
+            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PairError(f"{self.source.name}: {INDEX} cannot be read; fetch the model again.") from error
+        lost = [name for name in shards if name not in self.sizes]
+        if lost:
+            raise PairError(
+                f"{self.source.name} is incomplete: {lost[0]} is missing"
+                + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+                + "; fetch it again where there is a network."
+            )
+        return shards
 
 
+@dataclass
 class HubCheckpoint(Checkpoint):
-    """Files of a repository at one commit, in the hub library's cache once they were read."""
+    """Files of a repository at one commit, in the hub library's cache once they were read.
 
-    def __init__(
-        self, source: ModelSource, files: dict[str, RemoteFile], commit: str, licence: str | None, gated: bool
-    ) -> None:
-        self._files = files
-        self._cache = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
-        sizes = {name: file.size for name, file in files.items()}
-        folder = self._cache / "snapshots" / commit
-        super().__init__(source, folder, sizes, commit=commit, licence=licence, gated=gated)
+    Attributes:
+        digests: what the hub knows each file by: SHA-256, or git's SHA-1 for small files.
+    """
+
+    digests: dict[str, str] = field(default_factory=dict)
 
     def missing(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if not (self.folder / name).is_file()]
@@ -64,34 +148,30 @@ class HubCheckpoint(Checkpoint):
     def read(self, names: Sequence[str], progress: LoadProgress) -> Path:
         for name in self.missing(names):
             self._download(name, progress)
-        self._remember_revision()
+        # Note which commit a branch or tag is, as the library does, to find it without a network.
+        revision = self.source.revision or constants.DEFAULT_REVISION
+        ref = self.folder.parents[1] / "refs" / revision
+        if revision != self.folder.name and not (ref.exists() and ref.read_text() == self.folder.name):
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            ref.write_text(self.folder.name)
         return self.folder
 
-    def _remember_revision(self) -> None:
-        """Note which commit a branch or tag is, as the library does, to find it without a network."""
-        revision = self.source.revision or constants.DEFAULT_REVISION
-        ref = self._cache / "refs" / revision
-        commit = self.folder.name
-        if revision != commit and not (ref.exists() and ref.read_text() == commit):
-            ref.parent.mkdir(parents=True, exist_ok=True)
-            ref.write_text(commit)
-
     def _blob(self, name: str) -> Path:
-        return self._cache / "blobs" / self._files[name].digest
+        return self.folder.parents[1] / "blobs" / self.digests[name]
 
     def _part(self, name: str) -> Path:
         """Where a download is kept until it is whole."""
         return self._blob(name).with_suffix(".part")
 
     def _download(self, name: str, progress: LoadProgress) -> None:
-        file, blob = self._files[name], self._blob(name)
+        blob = self._blob(name)
         blob.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(blob.with_suffix(".lock")):
             if not blob.exists():
                 part = self._part(name)
                 self._stream(name, part, progress)
                 progress.check()
-                if _digest(part, file) != file.digest:
+                if _digest(part, sha256=len(blob.name) == 64) != blob.name:
                     part.unlink()
                     raise PairError(
                         f"{self.source.name}: {name} arrived damaged (its hash is not the hub's) and was thrown "
@@ -103,7 +183,7 @@ class HubCheckpoint(Checkpoint):
 
     def _stream(self, name: str, part: Path, progress: LoadProgress) -> None:
         """Fill ``part`` to the file's size, going on where an earlier try ended."""
-        size = self._files[name].size
+        size = self.sizes[name]
         if not part.exists() or part.stat().st_size > size:
             part.write_bytes(b"")
         progress.skip(part.stat().st_size)
@@ -146,7 +226,7 @@ def open_checkpoint(source: ModelSource) -> Checkpoint:
         HfHubHTTPError: the hub's other refusals, see :mod:`specdemo.models.failures`.
     """
     if source.folder is not None:
-        return Checkpoint(source, source.folder)
+        return Checkpoint(source, source.folder, _sizes_in(source.folder))
     try:
         info = HfApi(token=_token()).model_info(
             source.name, revision=source.revision, files_metadata=True, timeout=10
@@ -155,15 +235,21 @@ def open_checkpoint(source: ModelSource) -> Checkpoint:
         if _refused(error):
             raise
         return _from_cache(source, error)
-    files = {
-        s.rfilename: RemoteFile(s.size or 0, (s.lfs.sha256 if s.lfs else s.blob_id) or "")
-        for s in info.siblings or []
-    }
+    files = info.siblings or []
     licence = info.card_data.get("license") if info.card_data else None
     if isinstance(licence, list):  # a card may state several
         licence = ", ".join(map(str, licence))
     assert info.sha is not None, "a repository has a commit"
-    return HubCheckpoint(source, files, info.sha, licence, bool(info.gated))
+    cache = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
+    return HubCheckpoint(
+        source,
+        cache / "snapshots" / info.sha,
+        sizes={f.rfilename: f.size or 0 for f in files},
+        commit=info.sha,
+        licence=licence,
+        gated=bool(info.gated),
+        digests={f.rfilename: (f.lfs.sha256 if f.lfs else f.blob_id) or "" for f in files},
+    )
 
 
 def _token() -> str | bool:
@@ -176,7 +262,12 @@ def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     if not isinstance(config, str):
         raise unreachable(source) from error
     folder = Path(config).parent
-    return Checkpoint(source, folder, commit=folder.name, cached=True)
+    return Checkpoint(source, folder, _sizes_in(folder), commit=folder.name, cached=True)
+
+
+def _sizes_in(folder: Path) -> dict[str, int]:
+    """Without subfolders: a model's files lie side by side, and this may be a home folder."""
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 
 def _refused(error: Exception) -> bool:
@@ -185,9 +276,13 @@ def _refused(error: Exception) -> bool:
     return status < 500 and status != httpx2.codes.TOO_MANY_REQUESTS
 
 
-def _digest(path: Path, file: RemoteFile) -> str:
-    """The content's hash, of the kind that the hub gave."""
-    sha256 = len(file.digest) == 64
-    begin = hashlib.sha256 if sha256 else partial(hashlib.sha1, b"blob %d\0" % file.size, usedforsecurity=False)
+def _digest(path: Path, *, sha256: bool) -> str:
+    """The content's hash, by SHA-256 or as a git object's."""
+    git = b"blob %d\0" % path.stat().st_size
+    begin = hashlib.sha256 if sha256 else partial(hashlib.sha1, git, usedforsecurity=False)
     with path.open("rb") as content:
         return hashlib.file_digest(content, begin).hexdigest()
+
+
+def _describes(name: str, size: int) -> bool:
+    return "/" not in name and name.endswith(DESCRIPTIONS) and size <= LARGEST_DESCRIPTION

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,14 @@ from transformers.utils import logging as library
 
 from specdemo.errors import PairError
 from specdemo.models.eagle3_config import Eagle3Config
-from specdemo.models.eagle3_head import Eagle3Head, read_head
+from specdemo.models.eagle3_head import read_head
 from specdemo.models.failures import explained
 from specdemo.models.memory import release_memory
 from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight
+from specdemo.models.preflight import ModelReport, Preflight
 from specdemo.models.progress import LoadProgress
-from specdemo.models.request import DTYPES, PairRequest, is_zero_gpu
-from specdemo.models.source import ModelSource
+from specdemo.models.request import DTYPES, is_zero_gpu
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,94 +31,79 @@ if TYPE_CHECKING:
 _hook_lock = RLock()
 
 
-def check(report: Preflight) -> None:
-    """
+def fetch(report: Preflight, progress: LoadProgress) -> None:
+    """Download the missing weights of all models, as one step.
+
     Raises:
-        PairError: the report's first problem.
+        PairError: the report's first problem, or what went wrong.
+        LoadCancelled: in between.
     """
     if not report.ok:
         raise PairError(report.problems[0])
-
-
-def fetch(found: list[Examined], progress: LoadProgress) -> None:
-    """Download the missing weights of all models, as one step."""
-    files = [(e, name) for e in found for name in e.checkpoint.missing(e.weights)]
-    total = sum(e.checkpoint.sizes[name] for e, name in files)
+    files = [(model, name) for model in report.models for name in model.checkpoint.missing(model.files)]
+    total = sum(model.checkpoint.sizes[name] for model, name in files)
     if not total:
         return
     progress.begin("Downloading", total, in_bytes=True)
-    for number, (examined, name) in enumerate(files, start=1):
-        source = examined.checkpoint.source
-        progress.advance(
-            0, f"Downloading the {examined.report.role} ({source.title}), file {number} of {len(files)}"
-        )
+    for number, (model, name) in enumerate(files, start=1):
+        source = model.checkpoint.source
+        progress.advance(0, f"Downloading the {model.role} ({source.title}), file {number} of {len(files)}")
         with explained(source):
-            examined.checkpoint.read([name], progress)
+            model.checkpoint.read([name], progress)
 
 
 def assemble(
-    report: Preflight,
-    found: list[Examined],
-    progress: LoadProgress,
-    prepare: Callable[[ModelPair], None] | None = None,
+    report: Preflight, progress: LoadProgress, prepare: Callable[[ModelPair], None] | None = None
 ) -> ModelPair:
     """Read the weights into memory, then ``prepare`` the pair; if anything goes wrong, no model stays there."""
     try:
-        return _assemble(report, found, progress, prepare)
+        return _assemble(report, progress, prepare)
     except BaseException as error:
         _forget(error)
         raise
 
 
-def _assemble(
-    report: Preflight, found: list[Examined], progress: LoadProgress, prepare: Callable[[ModelPair], None] | None
-) -> ModelPair:
-    by_role = {examined.report.role: examined for examined in found}
-    draft, head = by_role.get("draft"), by_role.get("head")
+def _assemble(report: Preflight, progress: LoadProgress, prepare: Callable[[ModelPair], None] | None) -> ModelPair:
+    parts: dict[str, Any] = {}
+    for model in report.models:
+        source = model.checkpoint.source
+        progress.begin(f"Loading the {model.role} ({source.title})")
+        folder = model.checkpoint.read(model.files, progress)
+        with explained(source):
+            if isinstance(model.config, Eagle3Config):
+                loaded: Any = read_head(folder, model.files, model.config, parts["target"])
+            else:
+                loaded = _load_model(model, folder, report.device, progress)
+        if unpackable_reason(loaded, report.device, loaded.dtype) is None:
+            pack(loaded)
+        parts[model.role] = loaded
+    tokenizers = {model.role: model.tokenizer for model in report.models}
     reencoded = report.tokenizers is not None and report.tokenizers.relation == "reencoded"
-    target = _load_model(by_role["target"], report.request, progress)
     pair = ModelPair(
-        target,
-        _load_model(draft, report.request, progress) if draft else None,
-        by_role["target"].tokenizer,
-        report.request.name,
-        draft_tokenizer=draft.tokenizer if draft and reencoded else None,
-        head=_load_head(head, target, progress) if head else None,
+        **parts,
+        tokenizer=tokenizers["target"],
+        name=report.request.name,
+        draft_tokenizer=tokenizers["draft"] if reencoded else None,
     )
     if prepare is not None:
         prepare(pair)
-    if any(examined.report.quantization for examined in found):
+    if any(model.quantization for model in report.models):
         release_memory()  # of the weights as they were before
     return pair
 
 
-def _load_head(examined: Examined, target: PreTrainedModel, progress: LoadProgress) -> Eagle3Head:
-    source = examined.checkpoint.source
-    progress.begin(f"Loading the head ({source.title})")
-    folder = examined.checkpoint.read(examined.weights, progress)
-    assert isinstance(examined.config, Eagle3Config), "a head has one"
-    with explained(source):
-        head = read_head(folder, examined.weights, examined.config, target)
-    if unpackable_reason(head, head.device.type, head.dtype) is None:
-        pack(head)
-    return head
-
-
-def _load_model(examined: Examined, request: PairRequest, progress: LoadProgress) -> PreTrainedModel:
-    report, source = examined.report, examined.checkpoint.source
-    progress.begin(f"Loading the {report.role} ({source.title})")
-    folder = examined.checkpoint.read(examined.weights, progress)
-    options: dict[str, Any] = {"dtype": DTYPES[report.dtype]}
-    if report.quantization is not None:
-        options["quantization_config"] = QuantoConfig(weights=report.quantization)
-    if request.device == "auto":
+def _load_model(model: ModelReport, folder: Path, device: str, progress: LoadProgress) -> PreTrainedModel:
+    options: dict[str, Any] = {"dtype": DTYPES[model.dtype]}
+    if model.quantization is not None:
+        options["quantization_config"] = QuantoConfig(weights=model.quantization)
+    if device == "auto":
         options["device_map"] = "auto"
     # Straight onto the device: main memory need not hold what goes to a GPU. ZeroGPU's stand-in for CUDA belongs
     # to the thread that imported it, and the library reads weights in threads of its own.
     elif is_accelerate_available() and not is_zero_gpu():
-        options["device_map"] = {"": request.device}
-    with explained(source), _reporting(progress):
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        options["device_map"] = {"": device}
+    with _reporting(progress):
+        found: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             use_safetensors=True,
             local_files_only=True,
@@ -127,29 +112,22 @@ def _load_model(examined: Examined, request: PairRequest, progress: LoadProgress
             ignore_mismatched_sizes=True,  # to name them instead
             **options,
         )
-        model, info = loaded
-        if "device_map" not in options:
-            model = model.to(request.device)
-    _check_whole(source, model, info)
-    if unpackable_reason(model, request.device, model.dtype) is None:
-        pack(model)
-    return model.eval()
-
-
-def _check_whole(source: ModelSource, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """Refuse weights that lack tensors, which the library would fill with random numbers, or that do not fit."""
+    loaded, info = found
+    if "device_map" not in options:
+        loaded = loaded.to(device)
     lacking = sorted(info["missing_keys"], key=len)  # the weight before the scales quanto gives it
     misshapen = [key for key, *_ in info["mismatched_keys"]] + [
         f"{name}.weight"
-        for name, layer in model.named_modules()
+        for name, layer in loaded.named_modules()
         if isinstance(layer, nn.Linear) and layer.weight.shape != (layer.out_features, layer.in_features)
     ]
-    if lacking or misshapen:
+    if lacking or misshapen:  # the library would fill what is lacking with random numbers
         wrong = f"lack {lacking[0]}, which" if lacking else f"hold {min(misshapen)} in another shape than"
         raise PairError(
-            f"{source.name}: its weight files {wrong} the configuration asks for; "
+            f"{model.name}: its weight files {wrong} the configuration asks for; "
             "they are incomplete or belong to another model."
         )
+    return loaded.eval()
 
 
 @contextmanager

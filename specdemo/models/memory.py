@@ -49,11 +49,11 @@ def measure(model: nn.Module) -> Footprint:
     )
 
 
-def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None) -> Footprint:
-    """What :func:`measure` will give, computed from a model without weights (on the meta device)."""
+def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | None, packing: int) -> Footprint:
+    """What :func:`measure` will give, from a model on the meta device; ``packing`` is what packing adds."""
     width = dtype.itemsize
     unquantized = sum(p.numel() * width for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
-    nbytes = unquantized
+    nbytes = unquantized = unquantized + packing
     if quantization is None:
         return Footprint(nbytes, unquantized)
     for layer in _quantised_layers(model):

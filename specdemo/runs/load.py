@@ -7,11 +7,11 @@ from functools import partial
 import torch
 
 from specdemo.models.failures import explained
-from specdemo.models.loading import assemble, check, fetch
+from specdemo.models.loading import assemble, fetch
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight, examine
+from specdemo.models.preflight import Preflight, examine
 from specdemo.models.progress import LoadProgress
-from specdemo.models.request import request_pair
+from specdemo.models.request import PairRequest, request_pair
 from specdemo.runs.warm_up import warm_up
 
 
@@ -39,26 +39,19 @@ def load_pair(
         PairError: unknown names, models that cannot be had, cannot work together or do not fit; the message
             says what to do. Nothing stays half-loaded.
     """
-    progress = LoadProgress()
-    report, found = examine(request_pair(name, device, dtype, target_quantization, draft_quantization), progress)
-    return load(report, found, progress)
+    return load(request_pair(name, device, dtype, target_quantization, draft_quantization), LoadProgress())
 
 
-def load(report: Preflight, found: list[Examined], progress: LoadProgress) -> ModelPair:
-    """Fetch and load what :func:`specdemo.models.preflight.examine` found.
-
-    Raises:
-        PairError: the report's first problem, or what went wrong.
-        LoadCancelled: in between.
-    """
-    check(report)
-    fetch(found, progress)
-    return assemble_warm(report, found, progress)
+def load(request: PairRequest, progress: LoadProgress) -> ModelPair:
+    """Examine, fetch and load a pair; the errors are those of :func:`load_pair`, and LoadCancelled."""
+    report = examine(request, progress)
+    fetch(report, progress)
+    return assemble_warm(report, progress)
 
 
-def assemble_warm(report: Preflight, found: list[Examined], progress: LoadProgress) -> ModelPair:
+def assemble_warm(report: Preflight, progress: LoadProgress) -> ModelPair:
     """Read the weights into memory and run them once; if anything goes wrong, none stays there."""
-    return assemble(report, found, progress, partial(_warm_up, report, progress))
+    return assemble(report, progress, partial(_warm_up, report, progress))
 
 
 def _warm_up(report: Preflight, progress: LoadProgress, pair: ModelPair) -> None:

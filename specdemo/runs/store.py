@@ -13,10 +13,10 @@ from threading import RLock, Semaphore, Thread
 from typing import Any
 
 from specdemo.errors import PairError
-from specdemo.models.loading import check, fetch
+from specdemo.models.loading import fetch
 from specdemo.models.memory import Footprint, free_memory, release_memory
 from specdemo.models.pair import ModelPair, checked_threads
-from specdemo.models.preflight import Examined, Preflight, examine, gigabytes
+from specdemo.models.preflight import Preflight, examine, gigabytes
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import BUDGET, PairRequest
 from specdemo.runs.load import assemble_warm
@@ -141,7 +141,7 @@ class PairStore:
 
     def look(self, request: PairRequest) -> Preflight:
         """The preflight of loading the pair into this store, where idle pairs can be evicted."""
-        return examine(request, LoadProgress(), partial(self._possible_memory, request))[0]
+        return examine(request, LoadProgress(), partial(self._possible_memory, request))
 
     def _join(self, request: PairRequest) -> Load:
         with self._lock:
@@ -167,25 +167,23 @@ class PairStore:
         try:
             with self._downloads:
                 free = partial(self._possible_memory, load.request)
-                report, found = examine(load.request, load.progress, free)
-                load.report = report
-                check(report)
-                fetch(found, load.progress)
-            self._finish(load, report, found)
+                load.report = report = examine(load.request, load.progress, free)
+                fetch(report, load.progress)
+            self._finish(load, report)
         except BaseException as error:
             with self._lock:
                 self._drop(load)
             load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
 
-    def _finish(self, load: Load, report: Preflight, found: list[Examined]) -> None:
+    def _finish(self, load: Load, report: Preflight) -> None:
         """Load the downloaded weights in the models' thread."""
         load.progress.begin("Waiting for a run to end")
-        self.thread.submit(self._assemble, load, report, found).result()
+        self.thread.submit(self._assemble, load, report).result()
 
-    def _assemble(self, load: Load, report: Preflight, found: list[Examined]) -> None:
+    def _assemble(self, load: Load, report: Preflight) -> None:
         load.progress.check()  # before other pairs are evicted for one that nobody wants any more
         self._evict_until_it_fits(load, report)
-        pair = assemble_warm(report, found, load.progress)
+        pair = assemble_warm(report, load.progress)
         load.progress.begin("Finding out how many threads run it the fastest")
         pair.threads = self._threads or quickest_threads(pair)
         load.finish(pair)  # in this thread, so that the next load counts its memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specdemo.models.loading import assemble
 from specdemo.models.pair import ModelPair
-from specdemo.models.preflight import Examined, Preflight
+from specdemo.models.preflight import Preflight
 from specdemo.models.request import PairRequest
 from specdemo.runs.store import Load, PairStore
 
@@ -37,9 +37,9 @@ class ZeroGpuStore(PairStore):
         load.future.result()
         return load
 
-    def _finish(self, load: Load, report: Preflight, found: list[Examined]) -> None:
+    def _finish(self, load: Load, report: Preflight) -> None:
         if load is self._here:
-            pair = assemble(report, found, load.progress)
+            pair = assemble(report, load.progress)
             _before_launch[load.request] = pair
             load.finish(pair)
         else:

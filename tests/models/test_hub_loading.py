@@ -20,10 +20,11 @@ from toys import build, generate, living_models, raced
 import specdemo
 from specdemo import LoadCancelled, PairError, Settings
 from specdemo.losslessness.compare import compare
+from specdemo.models.loading import fetch
 from specdemo.models.preflight import examine
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import request_pair
-from specdemo.runs.load import load
+from specdemo.runs.load import assemble_warm, load
 
 Folders = Callable[[str], tuple[Path, Path]]
 
@@ -401,7 +402,7 @@ def test_a_cancelled_load_ends_and_leaves_nothing_but_what_was_fetched(
     name = hub.add_pair(folders("llama"))
     request, before, progress = request_pair(name, "cpu"), living_models(), Impatient(text, done)
     with pytest.raises(LoadCancelled, match=r"stopped.*goes on with what was downloaded") as caught:
-        load(*examine(request, progress), progress)
+        load(request, progress)
     assert living_models() == before
     assert text in progress.step.text
     kept = [size for size in parts(tmp_path) if size]
@@ -422,9 +423,10 @@ def test_progress_counts_bytes_and_files_of_both_models(hub: Hub, folders: Folde
             seen.append(self.step)
 
     progress = Watched()
-    report, found = examine(request_pair(name, "cpu"), progress)
+    report = examine(request_pair(name, "cpu"), progress)
     seen.clear()
-    load(report, found, progress)
+    fetch(report, progress)
+    assemble_warm(report, progress)
     fetching = [step for step in seen if step.in_bytes]
     assert {step.total for step in fetching} == {report.download}
     counts = [step.done for step in fetching]
