@@ -145,7 +145,7 @@ def reworded(text: str, draw: Draw, share: float = 0.4) -> str:
             return word
         return draw.proper() if word[0].isupper() else draw.word()
 
-    return re.sub(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b", other, text)
+    return re.sub(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b(?!')", other, text)
 
 
 def renamed(texts: Sequence[str], draw: Draw, share: float = 0.8) -> list[str]:
