@@ -26,7 +26,7 @@ def write_corpus(folder: Path) -> Path:
         "".join(draw.choices("bdfgklmnprst", k=3)) + draw.choice("aeiou") + draw.choice("nrst") for _ in range(900)
     ]
     words = list(dict.fromkeys(stems))
-    book = " ".join(f"The {w} and the {w}s met {w.title()[::-1].title()}x." for w in words for _ in range(3))
+    book = " ".join(f"Here the {w} and the {w}s met {w.title()[::-1].title()}x." for w in words for _ in range(3))
     chat = [
         f"User: Find me a restaurant number {i} .\nAssistant: In which   city?\n"
         "User: In Oslo.\nAssistant: I found one."

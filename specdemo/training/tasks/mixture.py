@@ -52,7 +52,7 @@ def held_out_tasks(name: str, domain: Domain, count: int, side: Side = "unseen",
     """
     found: dict[str, Task] = {}
     for index in range(start, start + 100 * count):
-        task = domain.task(f"held-out {name} {index}", side)
+        task = domain.task(f"ask {name} {index}", side)
         found.setdefault(task.prompt, task)
         if len(found) == count:
             return list(found.values())
