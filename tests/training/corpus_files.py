@@ -33,8 +33,8 @@ def write_corpus(folder: Path) -> Path:
         for i in range(400)
     ]
     stories = [
-        f"Once a dog named Spot ran {i} miles. It met a cat there. They saw {i} birds fly.\n\nThen it slept. In the "
-        "morning it ate with Lily. It had a bone. It went home again. They were happy. It was a good day."
+        f"Once a dog named Spot ran {i} miles. It met a cat there. They saw {i} birds fly.\n\nThen it slept. "
+        "In the morning it ate with Lily. It had a bone. It went home again. They were happy. It was a good day."
         for i in range(1000)
     ]
     topical = [f"User: What is the {w} of the day?\nAssistant: It is a {w}." for w in words[:100]]
