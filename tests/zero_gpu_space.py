@@ -52,7 +52,7 @@ from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import PairRequest, request_pair  # noqa: E402
 from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402
 from specdemo.settings import Settings  # noqa: E402
-from specdemo.ui.jobs import gpu_time, zero_gpu  # noqa: E402
+from specdemo.ui.jobs import durations, zero_gpu  # noqa: E402
 from specdemo.ui.jobs.batch import BatchJob  # noqa: E402
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest  # noqa: E402
 from specdemo.ui.jobs.limits import PRIVATE  # noqa: E402
@@ -71,7 +71,7 @@ PLAIN = Settings(strategy="autoregressive", max_new_tokens=24)
 
 
 def main() -> None:
-    gpu_time.SHORTEST = gpu_time.LONGEST  # this is a CPU, and perhaps a busy one
+    durations.SHORTEST = durations.LONGEST  # this is a CPU, and perhaps a busy one
     store = ZeroGpuStore()
     page = build(store)
     found: dict[str, Any] = {"ready_before_launch": [load.request.name for load in store.resident()]}
@@ -90,9 +90,9 @@ def main() -> None:
     *_, ended = states(MeasureJob([PROMPT], LaneRequest(SETTINGS, pair), gammas=(2, 3)))
     runs = [[r.gamma, sum(s.emitted for s in r.steps)] for r in ended.result.runs]
     found["sweep"] = [ended.phase, ended.message, runs]
-    *_, ended = states(BatchJob(pair, [PROMPT], 2, SETTINGS))
+    *_, ended = states(BatchJob([PROMPT], LaneRequest(SETTINGS, pair), 2))
     found["batch"] = [ended.phase, tokens_of(ended.result, 2)]
-    *_, ended = states(CheckJob(pair, PROMPT, SETTINGS, 1, TOKENS))
+    *_, ended = states(CheckJob(PROMPT, LaneRequest(SETTINGS, pair), 1, TOKENS))
     found["check"] = [ended.phase, ended.result.outcome if ended.result else ended.message]
     stop, long = Stop(), Settings(strategy="autoregressive", max_new_tokens=900, ignore_eos=True)
     for ended in states(race(long, long), stop):
@@ -103,10 +103,10 @@ def main() -> None:
     while not next(left).result.value["rounds"]:
         pass
     left.close()
-    gpu_time.SHORTEST = gpu_time.LONGEST = zero_gpu.MARGIN_SECONDS + 2
+    durations.SHORTEST = durations.LONGEST = zero_gpu.MARGIN_SECONDS + 2
     *_, ended = states(race(long, long))
     found["over"] = [ended.phase, len(tokens_of(ended.result.value, 0)) < 900, ended.message]
-    gpu_time.SHORTEST = gpu_time.LONGEST = 120
+    durations.SHORTEST = durations.LONGEST = 120
     other = request_pair("builtin-target")
     *_, ended = states(race(PLAIN, PLAIN, on=other))
     found["other"] = [ended.phase, tokens_of(ended.result.value, 0), store.find(other).place]

@@ -17,8 +17,8 @@ from specdemo.ui.api.endpoints import add_endpoints
 from specdemo.ui.api.gate import KEPT_SECONDS, Gate
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.api.visitors import Visitors
+from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.jobs.queue import JobQueue
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.links.page import connect_links, connect_use, link_head

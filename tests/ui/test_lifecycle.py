@@ -200,9 +200,9 @@ def test_the_app_goes_on_after_crashes(app: App) -> None:
 BUILTIN = request_pair("builtin")
 JOBS = [
     RaceJob(PROMPT, (LaneRequest(SETTINGS, BUILTIN),)),
-    BatchJob(BUILTIN, [PROMPT], 2, SETTINGS),
+    BatchJob([PROMPT], LaneRequest(SETTINGS, BUILTIN), 2),
     MeasureJob([PROMPT], LaneRequest(SETTINGS, BUILTIN), gammas=(2,)),
-    CheckJob(BUILTIN, PROMPT, SETTINGS, 1, 2),
+    CheckJob(PROMPT, LaneRequest(SETTINGS, BUILTIN), 1, 2),
 ]
 
 

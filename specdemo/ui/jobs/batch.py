@@ -11,18 +11,17 @@ from itertools import count, cycle, islice
 from threading import Event
 from typing import Any
 
-from specdemo.analysis.batch_metrics import BatchMetrics, measure_batch
+from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
-from specdemo.models.request import PairRequest
 from specdemo.rounds import Round
 from specdemo.runs.batch import Batch, check_batch, row_settings
 from specdemo.runs.encode import encode_all, models_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.jobs.gpu_time import Work
-from specdemo.ui.jobs.job import Job, JobState
+from specdemo.ui.jobs.durations import Work
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
 from specdemo.view.figures import batch_figures
@@ -61,36 +60,26 @@ class BatchJob(Job):
     """Rows that begin with the prompts in turn.
 
     Attributes:
-        pair: what decodes them.
         prompts: may be more or fewer than rows.
+        lane: how the drafted rows are decoded.
         rows: how many.
-        settings: of the drafted rows.
     """
 
-    pair: PairRequest
     prompts: list[str]
+    lane: LaneRequest
     rows: int
-    settings: Settings
 
     kind = "batch"
     noun = "batch"
-    retry = "Run it again."
-    memory_advice = "Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
-
-    @property
-    def pairs(self) -> Sequence[PairRequest]:
-        """One."""
-        return [self.pair]
 
     @property
     def work(self) -> Sequence[Work]:
-        """Both contenders."""
         return [Work(settings, rows=self.rows) for settings in self.contenders]
 
     @property
     def contenders(self) -> tuple[Settings, Settings]:
         """Plain first, then drafted."""
-        return replace(self.settings, strategy="autoregressive"), self.settings
+        return replace(self.lane.settings, strategy="autoregressive"), self.lane.settings
 
     @property
     def used(self) -> list[str]:
@@ -110,9 +99,9 @@ class BatchJob(Job):
         pair = models_here(pairs[0])
         shown = [prompt[:SHOWN_PROMPT] for prompt in islice(cycle(self.used), self.rows)]
         view = BatchView(shown, lane_headers(self.contenders))
-        ids = list(islice(cycle(encode_all(pair, self.used, self.settings.chat)), self.rows))
+        ids = list(islice(cycle(encode_all(pair, self.used, self.lane.settings.chat)), self.rows))
         # What the second of the two cannot do is said before the first runs; the models may be tried for it.
-        in_thread(thread, check_batch, pair, row_settings(self.settings, len(ids)))
+        in_thread(thread, check_batch, pair, row_settings(self.lane.settings, len(ids)))
         batches: list[list[Trace]] = []
         for number, settings in enumerate(self.contenders):
             message = f"{view.contenders[number]['title']}: {counted(self.rows, 'row')}{self.prompts_text}…"
@@ -142,11 +131,9 @@ class BatchJob(Job):
             view.speedup = drafted.tokens_per_second / plain.tokens_per_second
         view.verdict = _verdict(*batches)
         view.why = explain_batch(plain, drafted)
-        return view.state(self._done_text(plain, drafted))
-
-    def _done_text(self, *figures: BatchMetrics) -> str:
-        plain, drafted = (counted(f.emitted + f.rows, "token") for f in figures)
-        return f"Done: {counted(self.rows, 'row')}{self.prompts_text}, {plain} plain and {drafted} drafted."
+        tokens = [counted(f.emitted + f.rows, "token") for f in figures]
+        rows = f"{counted(self.rows, 'row')}{self.prompts_text}"
+        return view.state(f"Done: {rows}, {tokens[0]} plain and {tokens[1]} drafted.")
 
 
 def _share(rounds: list[list[Round]], length: int) -> float:

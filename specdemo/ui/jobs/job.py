@@ -16,8 +16,9 @@ from specdemo.models.failures import out_of_memory
 from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.runs.store import PairStore
+from specdemo.servers.catalog import shares_machine
 from specdemo.settings import Settings
-from specdemo.ui.jobs.gpu_time import Work, gpu_seconds_of
+from specdemo.ui.jobs.durations import Work, gpu_seconds_of
 from specdemo.ui.jobs.worker import named
 from specdemo.view.progress_text import await_load
 
@@ -53,8 +54,9 @@ class Job(ABC):
 
     kind: str  # names the queue in which it waits
     noun: str  # what people call it, for messages
-    retry: str  # a sentence on how to run it again
-    memory_advice: str  # a sentence on what to do where memory ran out
+    retry = "Run it again."  # a sentence on how
+    memory_advice = "Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
+    lane: LaneRequest  # what it measures; a race has several, and says its pairs itself
 
     @property
     def first(self) -> Any:
@@ -64,12 +66,12 @@ class Job(ABC):
     @property
     def on_server_here(self) -> bool:
         """Whether a server that computes on this machine decodes any of it."""
-        return False
+        return any(shares_machine(each.settings) for each in self.work)
 
     @property
-    @abstractmethod
     def pairs(self) -> Sequence[PairRequest | None]:
         """The pairs that it runs on; None where a server decodes. Without any it needs no models here."""
+        return [self.lane.pair]
 
     @property
     @abstractmethod

@@ -14,12 +14,11 @@ from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import Certifier
 from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.models.pair import ModelPair
-from specdemo.models.request import PairRequest
 from specdemo.runs.encode import models_here
 from specdemo.runs.single import open_run
 from specdemo.settings import Settings
-from specdemo.ui.jobs.gpu_time import Work
-from specdemo.ui.jobs.job import WAITING, Job, JobState
+from specdemo.ui.jobs.durations import Work
+from specdemo.ui.jobs.job import WAITING, Job, JobState, LaneRequest
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import in_thread
 
@@ -31,15 +30,13 @@ class CheckJob(Job):
     """What is checked: greedy settings by one run, others by many pairs of runs.
 
     Attributes:
-        pair: what decodes.
         prompt: of all runs.
-        settings: of the drafted runs.
+        lane: how the drafted runs are decoded.
         runs, tokens: as :func:`specdemo.certify` takes them.
     """
 
-    pair: PairRequest
     prompt: str
-    settings: Settings
+    lane: LaneRequest
     runs: int
     tokens: int
 
@@ -49,9 +46,9 @@ class CheckJob(Job):
     memory_advice = "Choose fewer tokens, a smaller pair or a quantisation, and check again."
 
     @property
-    def pairs(self) -> Sequence[PairRequest]:
-        """One."""
-        return [self.pair]
+    def settings(self) -> Settings:
+        """Of the drafted runs."""
+        return self.lane.settings
 
     @property
     def work(self) -> Sequence[Work]:
@@ -69,23 +66,23 @@ class CheckJob(Job):
         yield JobState("running", WAITING)
         # In the models' thread, since the models may be tried for what they can do.
         certifier = in_thread(thread, Certifier, pair, self.prompt, self.settings, self.runs, self.tokens)
-        told = 0.0
+        updated = 0.0
         while not certifier.done and not stop.is_set():
             in_thread(thread, certifier.step)
-            if time.monotonic() - told >= UPDATE_SECONDS and not certifier.done:
-                told = time.monotonic()
+            if time.monotonic() - updated >= UPDATE_SECONDS and not certifier.done:
+                updated = time.monotonic()
                 found = certifier.certificate()
                 yield JobState("running", fraction=found.runs / found.budget, result=found)
         yield _ended(certifier.done, certifier.certificate(), stop)
 
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
-        emitted, told = 0, time.monotonic()
+        emitted, updated = 0, time.monotonic()
         yield JobState("running", "Decoding…")
         with closing(in_thread(thread, open_run, pair, self.prompt, self.settings, stop)) as decoding:
             while not stop.is_set() and (round_ := in_thread(thread, next, decoding, None)) is not None:
                 emitted += len(round_.emitted)
-                if time.monotonic() - told >= UPDATE_SECONDS:
-                    told = time.monotonic()
+                if time.monotonic() - updated >= UPDATE_SECONDS:
+                    updated = time.monotonic()
                     yield JobState("running", f"Decoding: {emitted} of {self.settings.max_new_tokens} tokens…")
         if not emitted:
             raise LoadCancelled("Stopped before the first token. Press Check to start again.")
@@ -95,5 +92,6 @@ class CheckJob(Job):
         yield _ended(trace.complete, result, stop)
 
 
-def _ended(whole: bool, result: Certificate | GreedyCheck, stop: Event) -> JobState:
-    return JobState("done" if whole else "stopped", "" if whole else reason_of(stop, "Stopped."), result=result)
+def _ended(complete: bool, result: Certificate | GreedyCheck, stop: Event) -> JobState:
+    phase, message = ("done", "") if complete else ("stopped", reason_of(stop, "Stopped."))
+    return JobState(phase, message, result=result)

@@ -11,13 +11,11 @@ from typing import Any
 
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
-from specdemo.models.request import PairRequest
 from specdemo.runs.advise import LONGEST_BUDGET, stream_advice
 from specdemo.runs.batch_sizes import stream_batch_sizes
 from specdemo.runs.measuring import Progress
 from specdemo.runs.sweep import GAMMAS, stream_sweep
-from specdemo.servers.catalog import shares_machine
-from specdemo.ui.jobs.gpu_time import Work, gpu_seconds_of
+from specdemo.ui.jobs.durations import Work, gpu_seconds_of
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
 from specdemo.ui.jobs.stops import reason_of
@@ -56,18 +54,7 @@ class MeasureJob(Job):
     kind: str = "sweep"
 
     noun = "measurement"
-    retry = "Run it again."
     memory_advice = "Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
-
-    @property
-    def pairs(self) -> Sequence[PairRequest | None]:
-        """One, or None on a server."""
-        return [self.lane.pair]
-
-    @property
-    def on_server_here(self) -> bool:
-        """Of the drafted runs or of the plain ones they are compared with."""
-        return any(shares_machine(work.settings) for work in self.work)
 
     @property
     def work(self) -> Sequence[Work]:
@@ -114,14 +101,14 @@ class MeasureJob(Job):
         """As :meth:`Job.states`; results are reports, and each task of the thread is one run."""
         state = JobState("running", "Warming up…")
         yield state
-        told = time.monotonic()
+        shown = time.monotonic()
         runs: Any = in_thread(thread, self.start, pairs[0], stop)
         try:
             while not stop.is_set() and (progress := in_thread(thread, next, runs, None)) is not None:
                 fraction = progress.done / max(progress.total, 1)
                 state = JobState("running", measurement_progress(progress), fraction, progress.report)
-                if time.monotonic() - told > UPDATE_SECONDS:
-                    told = time.monotonic()
+                if time.monotonic() - shown > UPDATE_SECONDS:
+                    shown = time.monotonic()
                     yield state
         except Exception:
             yield state  # so that what was measured stays beside the message

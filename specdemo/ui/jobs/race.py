@@ -1,4 +1,4 @@
-"""A race as a job: lanes become rounds, rounds become the value of the race view."""
+"""A race as a job: lanes become rounds, rounds become the value of the race view; and its repetition."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from specdemo.recording import Hardware, Recording
 from specdemo.runs.encode import pieces
 from specdemo.runs.race import race
 from specdemo.runs.record import record
-from specdemo.servers.catalog import label_of, shares_machine
+from specdemo.runs.repeats import REPEATS, repeat_race
+from specdemo.servers.catalog import label_of
 from specdemo.trace import Trace
-from specdemo.ui.jobs.gpu_time import Work
+from specdemo.ui.jobs.durations import Work
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
-from specdemo.ui.jobs.limits import check_lanes, check_prompts
+from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
 from specdemo.view.lane_headers import lane_headers
+from specdemo.view.progress_text import counted
 from specdemo.view.race_value import RaceView, question
 
 STOPPED = "Stopped. Press Run to start again."
+FEWEST = 3
+"""Runs of which a median and a range are shown."""
 BROKEN_OFF = "An answer broke off; what came until then is kept, and its lane says why. Press Run to try again."
 
 
@@ -56,22 +60,17 @@ class RaceJob(Job):
     kind = "race"
     noun = "run"
     retry = "Press Run to try again."
-    memory_advice = "Choose fewer lanes, a shorter length, a smaller pair or a quantisation, and press Run."
 
     @property
     def pairs(self) -> Sequence[PairRequest | None]:
         return [lane.pair for lane in self.lanes]
 
     @property
-    def on_server_here(self) -> bool:
-        return any(shares_machine(lane.settings) for lane in self.lanes)
-
-    @property
     def work(self) -> Sequence[Work]:
         return [Work(lane.settings) for lane in self.lanes]
 
     @property
-    def first(self) -> RaceResult:
+    def first(self) -> Any:
         return RaceResult(self._view().value())
 
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
@@ -114,6 +113,52 @@ class RaceJob(Job):
         return RaceView(lane_headers([lane.settings for lane in self.lanes], weights))
 
 
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What was repeated, by its run's name in the race view, and the lanes' tokens a second in each run so far."""
+
+    run: str
+    speeds: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatJob(RaceJob):
+    """*Repeat ×5*: a race again without its tokens, for its speed-up’s range; results are :class:`Repeats`."""
+
+    run: str
+    repeats: int = REPEATS
+
+    noun = "repetition"
+    retry = "Press Repeat to try again."
+
+    @property
+    def work(self) -> Sequence[Work]:
+        return [Work(lane.settings, self.repeats) for lane in self.lanes]
+
+    @property
+    def first(self) -> Any:
+        return Repeats(self.run)
+
+    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
+        """As :meth:`Job.states`; each task of the thread is one run."""
+        done: tuple[tuple[float, ...], ...] = ()
+        settings = [lane.settings for lane in self.lanes]
+        with closing(repeat_race(pairs, self.prompt, settings, self.repeats, stop)) as runs:
+            while True:
+                text = f"Repeating: run {min(len(done) + 1, self.repeats)} of {self.repeats}…"
+                yield JobState("running", text, len(done) / self.repeats, Repeats(self.run, done))
+                speeds = in_thread(thread, next, runs, None)
+                if speeds is None:
+                    break
+                done = (*done, speeds)
+        if len(done) == self.repeats:
+            yield JobState("done", result=Repeats(self.run, done))
+            return
+        shown = done if len(done) >= FEWEST else ()
+        found = f"the range is that of {counted(len(done), 'run')}" if shown else "too few runs for a range"
+        yield JobState("stopped", reason_of(stop, f"Stopped: {found}."), result=Repeats(self.run, shown))
+
+
 def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
     """A race within the limits.
 
@@ -123,6 +168,13 @@ def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
     check_prompts([prompt])
     check_lanes([lane.settings for lane in lanes])
     return RaceJob(prompt, tuple(lanes))
+
+
+def repeat_job(race: RaceJob, run: str) -> RepeatJob:
+    """The race again, within the limits; ``run`` names it in the race view. Raises what :func:`race_job` does."""
+    job = RepeatJob(race.prompt, race.lanes, run)
+    check_runs(len(job.lanes) * job.repeats)
+    return job
 
 
 def _ended(traces: Sequence[Trace], stop: Event) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.request import is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import worker_store
-from specdemo.ui.jobs.gpu_time import gpu_seconds
+from specdemo.ui.jobs.durations import gpu_seconds
 from specdemo.ui.jobs.job import Job, JobState, load_pairs, until_the_end
 from specdemo.ui.jobs.stops import Stop, reason_of
 from specdemo.ui.jobs.worker import gathered

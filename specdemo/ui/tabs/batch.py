@@ -52,16 +52,14 @@ def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
     check_length(settings)
     prompts = [prompt for prompt, _ in chosen_prompts(request.prompt, state.batch, file, mixed=True)]
     check_prompts(prompts)
-    return BatchJob(pair, prompts, bounded("rows", state.batch.rows, MOST_ROWS), settings)
+    return BatchJob(prompts, LaneRequest(settings, pair), bounded("rows", state.batch.rows, MOST_ROWS))
 
 
 def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     """Batches of 1, 2, 4, … rows up to those asked for. Raises what :func:`batch_job` does."""
     batch, times = batch_job(request, file), bounded("repeats", request.state.batch.repeats, MOST_REPEATS)
     sizes = tuple(sorted({2**i for i in range(batch.rows.bit_length())} | {batch.rows}))
-    return MeasureJob(
-        batch.prompts, LaneRequest(batch.settings, batch.pair), times, sizes=sizes, kind="batch"
-    ).checked()
+    return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
 
 
 def sizes_plan(request: PanelRequest) -> Plan:

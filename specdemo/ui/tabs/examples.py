@@ -26,7 +26,7 @@ from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
 from specdemo.runs.sweep import sweep
 from specdemo.settings import Settings
-from specdemo.ui.jobs.pace import Paces
+from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.tabs.results import Results
 
 FOLDER = ASSETS / "examples"

@@ -14,7 +14,7 @@ from specdemo.drafters import first_choice, offered_with
 from specdemo.files import write_whole
 from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.runner import JobRunner
@@ -112,7 +112,7 @@ def check_job(request: PanelRequest) -> CheckJob:
     check_prompts([request.prompt])
     check_lanes([settings])
     counts: Any = whole("runs", tab.runs), whole("tokens", tab.tokens)  # what is not whole, certify refuses
-    job = CheckJob(pair, request.prompt, settings, *counts)
+    job = CheckJob(request.prompt, LaneRequest(settings, pair), *counts)
     if tab.mode == DISTRIBUTION:
         check_runs(2 * job.runs)
     return job

@@ -15,9 +15,9 @@ from specdemo.errors import PairError, SpecDemoError
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.job import Job
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.pace import Paces
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.methods import needs_models

@@ -12,11 +12,10 @@ from fastapi import Response
 from specdemo.errors import SpecDemoError
 from specdemo.recording import Recording
 from specdemo.ui.event_options import QUIET
+from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.pace import Paces
-from specdemo.ui.jobs.race import RaceJob, race_job, race_value
-from specdemo.ui.jobs.repeats import RepeatJob, repeat_job
+from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.panel.controls import Controls
