@@ -76,12 +76,22 @@ class Connection:
             times.append(time.perf_counter() - began)
         return median(times)
 
-    def get(self, path: str, seconds: float | None = None, *, alone: bool = False) -> httpx2.Response:
-        """A small request to a path below the server's root, with its own time limit.
+    def get(self, path: str, seconds: float | None = None) -> httpx2.Response:
+        """A small request to a path below the server's root, with its own time limit."""
+        return self._small("GET", path, seconds)
 
-        ``alone``: over a connection of its own, since a server that fails at a page may cut the connection.
+    def page(self, path: str) -> Any:
+        """The JSON at a path; None if there is none.
+
+        Raises:
+            httpx2.HTTPError: nobody is there.
         """
-        return self._small("GET", path, seconds, headers={"Connection": "close"} if alone else {})
+        # Over a connection of its own, since a server that fails at a page may cut the connection.
+        response = self._small("GET", path, headers={"Connection": "close"})
+        try:
+            return parsed(response.content) if response.is_success else None
+        except Malformed:
+            return None
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON of the response to a small request with a JSON body.

@@ -54,30 +54,32 @@ def parsed(data: bytes) -> Any:
         raise Malformed("it is no JSON") from error
 
 
+REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (
+        httpx2.ConnectTimeout,
+        "took no connection; see its address and port, and whether it is https:// or http://.",
+    ),
+    (
+        httpx2.TimeoutException,
+        "did not answer within {seconds:g} s; see whether it is busy, or give the pair a longer timeout.",
+    ),
+    (httpx2.ConnectError, "cannot be reached; see that it runs, and that its address and port are right."),
+    (Unending, "{said}; see whether it is busy, or ask for fewer tokens."),
+    (Malformed, "sent what is no piece of an answer ({said}); see that the address is that of its API."),
+    (EndedByServer, "ended with an error: {said}; its log says more."),
+    (Exception, "broke off its answer; see its log, and run again."),
+)
+"""What to say of each kind of failure but a refusal, the first that fits."""
+
+
 def explained(error: Exception, pair: ServerPair, strategy: str) -> ServerError:
     """The error for people; what the server said is quoted without the key."""
-    return ServerError(f"{pair.name!r} {_reason(error, pair, strategy)}")
-
-
-def _reason(error: Exception, pair: ServerPair, strategy: str) -> str:
     if isinstance(error, Refused):
-        return _status_reason(error, pair.model_of(strategy), pair.api_key)
-    if isinstance(error, httpx2.ConnectTimeout):
-        return "took no connection; see its address and port, and whether it is https:// or http://."
-    if isinstance(error, httpx2.TimeoutException):
-        return (
-            f"did not answer within {pair.timeout:g} s; see whether it is busy, or give the pair a longer timeout."
-        )
-    if isinstance(error, httpx2.ConnectError):
-        return "cannot be reached; see that it runs, and that its address and port are right."
-    if isinstance(error, Unending):
-        return f"{error}; see whether it is busy, or ask for fewer tokens."
-    if isinstance(error, Malformed):
-        detail = _quoted(str(error), pair.api_key)
-        return f"sent what is no piece of an answer ({detail}); see that the address is that of its API."
-    if isinstance(error, EndedByServer):
-        return f"ended with an error: {_quoted(str(error), pair.api_key)}; its log says more."
-    return "broke off its answer; see its log, and run again."
+        reason = _status_reason(error, pair.model_of(strategy), pair.api_key)
+    else:
+        text = next(text for kind, text in REASONS if isinstance(error, kind))
+        reason = text.format(seconds=pair.timeout, said=_quoted(str(error), pair.api_key))
+    return ServerError(f"{pair.name!r} {reason}")
 
 
 def _status_reason(error: Refused, model: str, key: str | None) -> str:

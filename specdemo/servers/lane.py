@@ -50,19 +50,17 @@ class ServerLane(Iterator[Round]):
     def __init__(self, pair: Any, prompt: str | Sequence[int], settings: Settings) -> None:
         self.pair: ServerPair = server_of(pair, settings)
         self.settings = settings
-        self._wanted = wanted_of(self.pair, prompt, settings)
+        wanted = wanted_of(self.pair, prompt, settings)
         self._connection = Connection(self.pair, settings.strategy)
         try:
             self._network_seconds = self._connection.network_seconds()
-            self._engine = detected(self._connection)
-            request = self._engine.request(self._connection, self._wanted)
+            self._engine = detected(self._connection)(self._connection, wanted)
+            self._reader = Reader(self.pair, self._engine, self._engine.request())
         except BaseException as error:
             self._connection.close()
             if isinstance(error, FAILURES):
                 raise explained(error, self.pair, settings.strategy) from None
             raise
-        self._prompt_ids = request.prompt_ids
-        self._reader = Reader(self._connection, self.pair, self._engine, self._wanted, request)
         self._rounds: list[Round] = []
         self._waiting: deque[Round] = deque()  # those of the rounds that were not taken yet
         self._started = self._ended = False
@@ -152,7 +150,7 @@ class ServerLane(Iterator[Round]):
             name=self.pair.name,
             model=self.pair.model_of(self.settings.strategy),
             engine=self._engine.name,
-            chat=self._wanted.chat,
+            chat=self._engine.wanted.chat,
             completion_tokens=counted,
             prompt_tokens=response.usage[0],
             token_ids=response.has_ids,
@@ -165,12 +163,12 @@ class ServerLane(Iterator[Round]):
         elif not self._ended:
             record = replace(record, incomplete="it has not ended yet")
         else:
-            rounds, record = conclude(response, self._engine.counters, self.settings, rounds, record)
+            rounds, record = conclude(response, self.settings, rounds, record)
         if self.in_turn:
             record = replace(record, notes=(*record.notes, IN_TURN))
         return Trace(
             self.settings,
-            response.prompt_ids or self._prompt_ids,
+            response.prompt_ids,
             rounds,
             pair=self.pair.name,
             dtype="unknown",

@@ -9,15 +9,13 @@ from threading import Thread
 import httpx2
 
 from specdemo.errors import ServerError
-from specdemo.servers.connection import Connection, events
-from specdemo.servers.counters import CounterNames, settled
-from specdemo.servers.engines.base import CompletionRequest, Engine, Wanted
+from specdemo.servers.connection import events
+from specdemo.servers.engines.base import CompletionRequest, Engine
 from specdemo.servers.failures import FAILURES, Malformed, Refused, explained
 from specdemo.servers.pair import ServerPair
-from specdemo.servers.response import Chunk, Response
+from specdemo.servers.response import Chunk
 
 REFUSED_PARAMETERS = (400, 422)
-COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
 CHUNKS_A_TOKEN = 8  # at most
 CHARACTERS_A_TOKEN = 256  # on average, at most
 SECONDS_A_TOKEN = 10.0  # on average, at most, beside one timeout for the first
@@ -29,17 +27,15 @@ class Reader(Thread):
 
     Attributes:
         queue: chunks as they come; at last None, or the ServerError if not even one chunk came.
-        response: what was read; complete once the last item is in the queue.
+        response: what was read, of the engine; complete once the last item is in the queue.
     """
 
-    def __init__(
-        self, connection: Connection, pair: ServerPair, engine: Engine, wanted: Wanted, request: CompletionRequest
-    ) -> None:
+    def __init__(self, pair: ServerPair, engine: Engine, request: CompletionRequest) -> None:
         super().__init__(name=f"reader of {pair.name}", daemon=True)
         self.queue: SimpleQueue[Chunk | ServerError | None] = SimpleQueue()
-        self.response = Response()
-        self._connection, self._pair, self._engine = connection, pair, engine
-        self._wanted, self._request = wanted, request
+        self.response = engine.response
+        self._connection, self._settings = engine.connection, engine.wanted.settings
+        self._pair, self._engine, self._request = pair, engine, request
         self._began: float | None = None
 
     @property
@@ -50,10 +46,12 @@ class Reader(Thread):
     def run(self) -> None:
         response, error = self.response, None
         try:
-            self._read_all()
+            self._engine.begin()
+            self._read_stream()
+            self._engine.finish()  # no clock runs any more
         except FAILURES as failure:
             if not self._connection.aborted:
-                error = explained(failure, self._pair, self._wanted.settings.strategy)
+                error = explained(failure, self._pair, self._settings.strategy)
         except Exception as failure:  # whatever ends this thread, the lane that waits for it must go on
             kind = type(failure).__name__
             error = ServerError(f"{self._pair.name!r} sent what cannot be read ({kind}); see its log.")
@@ -62,25 +60,14 @@ class Reader(Thread):
                 response.incomplete, error = str(error).removeprefix("server: "), None
             self.queue.put(error)
 
-    def _read_all(self) -> None:
-        response, names = self.response, self._engine.counters
-        counts = names is not None and self._wanted.settings.strategy == "speculative"
-        before = self._metrics_page() if counts else None
-        self._read_stream()
-        # From here on no clock runs.
-        self._engine.finish(self._connection, self._wanted, response)
-        if names is not None and before is not None and response.speculation.counts is None:
-            after = self._settled_page(names, before)
-            response.metrics_pages = None if after is None else (before, after)
-
     def _read_stream(self) -> None:
-        limit = self._wanted.settings.max_new_tokens + EXTRA_TOKENS
+        limit = self._settings.max_new_tokens + EXTRA_TOKENS
         tokens = characters = 0
-        seconds = self._pair.timeout + SECONDS_A_TOKEN * self._wanted.settings.max_new_tokens
+        seconds = self._pair.timeout + SECONDS_A_TOKEN * self._settings.max_new_tokens
         response, stream = self.response, self._open_stream()
         try:
             for event in events(stream, self._pair.timeout, seconds):
-                chunks = self._engine.read(response, event, self.elapsed)
+                chunks = self._engine.read(event, self.elapsed)
                 tokens += sum(len(chunk.ids or ()) for chunk in chunks)
                 characters += sum(len(chunk.text) for chunk in chunks)
                 pieces = len(response.chunks) + len(chunks)
@@ -116,19 +103,3 @@ class Reader(Thread):
                 note = f"the server does not take all of {', '.join(left_out)}, so none was sent."
                 self.response.notes.append(note)
             return stream
-
-    def _metrics_page(self) -> str | None:
-        try:
-            page = self._connection.get("/metrics")
-        except httpx2.HTTPError:
-            return None  # if nobody is there at all, the request itself will say so
-        return page.text if page.is_success else None
-
-    def _settled_page(self, names: CounterNames, before: str) -> str | None:
-        """The page after the request; the counters may follow the end of the response with a short delay."""
-        for _ in range(COUNTER_TRIES):
-            page = self._metrics_page()
-            if page is None or self._connection.aborted or settled(names, before, page):
-                break
-            time.sleep(COUNTER_SECONDS)
-        return page

@@ -28,6 +28,7 @@ class Speculation:
     counts: Counts | None = None  # its totals; None if it says nothing, or nothing that can be used
     steps: tuple[Step, ...] | None = None  # every verify step in order; None if only totals are known
     complaints: tuple[str, ...] = ()  # what in its report contradicts itself
+    by_counters: bool = False  # whether the totals are a difference of its counters, not its record of the request
 
 
 def totals(counts: Counts) -> Speculation:
@@ -78,12 +79,8 @@ class Response:
     finish_reason: str | None = None  # why the output ended, in the words of OpenAI's API; None before its end
     usage: tuple[int | None, int | None] = (None, None)  # prompt and completion tokens as the server counted them
     speculation: Speculation = field(default_factory=Speculation)  # what the server told of it
-    # for each chunk the text of each of its tokens; None if the server cannot tell
-    token_texts: list[tuple[str, ...]] | None = None
     prefill_seconds: float | None = None  # as the server's own clock measured them; None if it does not say
     decode_seconds: float | None = None
-    # the server's ``/metrics`` before and after the request, where both were needed and read
-    metrics_pages: tuple[str, str] | None = None
     incomplete: str | None = None  # why the response broke off; None if it did not
     notes: list[str] = field(default_factory=list)  # sentences for people on what the server does not know
 

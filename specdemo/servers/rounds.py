@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from dataclasses import replace
+from itertools import accumulate, pairwise, product
+from typing import NamedTuple
 
 from specdemo.rounds import Kind, Round, Stop, Token
 from specdemo.servers.response import Chunk, Step
@@ -23,8 +24,7 @@ State = tuple[int, int]  # drafted steps done, and tokens emitted
 START: State = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputToken:
+class OutputToken(NamedTuple):
     """One token of the output as it arrived, or a piece of text where there are no ids."""
 
     id: int | None
@@ -32,9 +32,9 @@ class OutputToken:
     seconds: float
 
 
-def output_tokens(chunk: Chunk, texts: Sequence[str] | None = None) -> list[OutputToken]:
+def _output_tokens(chunk: Chunk) -> list[OutputToken]:
     """The tokens of a chunk; unless the texts of its tokens are known, its whole text stands with the last."""
-    ids, texts = chunk.ids or (None,), texts or chunk.texts
+    ids, texts = chunk.ids or (None,), chunk.texts
     if len(texts) != len(ids):
         texts = (*[""] * (len(ids) - 1), chunk.text)
     return [OutputToken(i, text, chunk.seconds) for i, text in zip(ids, texts, strict=True)]
@@ -46,7 +46,7 @@ def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
     Unless the chunk tells what made it, its tokens are of the kind given. Tokens of kind ``target`` are a round
     each, since each took a forward of its own.
     """
-    tokens, made_by = output_tokens(chunk), chunk.made_by or kind
+    tokens, made_by = _output_tokens(chunk), chunk.made_by or kind
     if isinstance(made_by, Step):
         return [_round(index, tokens, made_by)]
     groups = [[t] for t in tokens] if made_by == "target" else [tokens[:1], tokens[1:]] if index == 0 else [tokens]
@@ -54,21 +54,18 @@ def streamed(chunk: Chunk, index: int, kind: Kind) -> list[Round]:
 
 
 def reconstructed(
-    tokens: Sequence[OutputToken],
-    ends: Sequence[int],
-    steps: Sequence[Step],
-    max_new_tokens: int,
-    stop: Stop | None,
+    chunks: Sequence[Chunk], steps: Sequence[Step], max_new_tokens: int, stop: Stop | None
 ) -> tuple[Round, ...] | None:
     """The rounds that these steps made of an output; None if the steps do not fit it.
 
     Args:
-        tokens: the output.
-        ends: for each chunk, how many tokens had arrived with it and before.
+        chunks: the output, every token with its id.
         steps: the server's verify steps, in order.
         max_new_tokens: of the request.
         stop: why the output ends.
     """
+    tokens = [token for chunk in chunks for token in _output_tokens(chunk)]
+    ends = list(accumulate(len(chunk.ids or ()) for chunk in chunks))  # tokens up to the end of each chunk
     # Under load a chunk holds several steps, and some servers draft past the requested length. But an arrangement
     # that needs neither is preferred to one that does.
     for holds, limit in product((ONE_STEP, WHOLE_STEPS, ANY), (max_new_tokens, None)):
@@ -123,17 +120,16 @@ def _parts(
     """The tokens of each round, with the step that drafted for it, or else the kind of the tokens."""
     state = START
     yield tokens[:1], "target"
-    while choices := after[state]:
-        front = {*choices}
-        if len(front) == 1:
-            (end,) = front
+    while front := {*after[state]}:
+        certain = len(front) == 1
+        while len(front) > 1:  # until all paths from here meet
+            behind = min(front, key=lambda s: s[1])
+            front.remove(behind)
+            front.update(after[behind] or [behind])
+        (end,) = front
+        if certain:
             yield tokens[state[1] : end[1]], steps[state[0]] if end[0] > state[0] else "target"
         else:
-            while len(front) > 1:  # until all paths from here meet
-                behind = min(front, key=lambda s: s[1])
-                front.remove(behind)
-                front.update(after[behind] or [behind])
-            (end,) = front
             cuts = [state[1], *(e for e in ends if state[1] < e < end[1]), end[1]]
             yield from ((tokens[first:last], "streamed") for first, last in pairwise(cuts))
         state = end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -15,8 +16,8 @@ import specdemo
 from specdemo import Round, ServerPair, Settings, Trace
 from specdemo.rounds import Stop
 from specdemo.servers.engines.vllm import read_record
-from specdemo.servers.response import Step
-from specdemo.servers.rounds import OutputToken, reconstructed
+from specdemo.servers.response import Chunk, Step
+from specdemo.servers.rounds import reconstructed
 
 RUNS = 160
 FEATURES = ("end inside a block", "length inside a block", "plain last step", "drafts of several lengths", "bonus")
@@ -122,8 +123,8 @@ def test_merged_chunks_and_unrecorded_steps_are_never_coloured_wrongly(drafter: 
 def rounds_of(
     steps: list[tuple[int, int]], ends: list[int], stop: Stop, max_new_tokens: int
 ) -> tuple[Round, ...] | None:
-    tokens = [OutputToken(i, "", 0.1 * i) for i in range(ends[-1])]
-    return reconstructed(tokens, ends, [Step(*s) for s in steps], max_new_tokens, stop)
+    chunks = [Chunk(tuple(range(*part)), ("",), 0.1 * part[1]) for part in pairwise([0, *ends])]
+    return reconstructed(chunks, [Step(*s) for s in steps], max_new_tokens, stop)
 
 
 def test_a_server_that_drafts_past_the_length_is_read_as_it_is() -> None:

@@ -1,50 +1,17 @@
-"""What a module of an engine has to provide, and what it is given."""
+"""What an engine has to provide, and what it is given."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.failures import Malformed, parsed
 from specdemo.servers.response import Chunk, Response
 from specdemo.settings import Settings
 
 COUNT_USAGE = "stream_options"
-
-
-class ServerPages:
-    """The pages on which a deployment describes itself; each is requested once, and only if an engine reads it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._pages: dict[str, Any] = {}
-
-    def json(self, path: str) -> Any:
-        """The JSON at a path; None if there is none.
-
-        Raises:
-            httpx2.HTTPError: nobody is there.
-        """
-        if path not in self._pages:
-            response = self._connection.get(path, alone=True)
-            try:
-                self._pages[path] = parsed(response.content) if response.is_success else None
-            except Malformed:
-                self._pages[path] = None
-        return self._pages[path]
-
-    @cached_property
-    def owner(self) -> str:
-        """``owned_by`` of the first model in its list; empty without one. Most engines write their name there."""
-        match self.json("/v1/models"):
-            case {"data": [{"owned_by": str(owner)}, *_]}:
-                return owner
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +24,6 @@ class Wanted:
     settings: Settings  # of the lane
     stop: tuple[str, ...] = ()  # texts that end the output
 
-    @property
-    def prompt_ids(self) -> tuple[int, ...]:
-        """Of the prompt; empty if it is a text."""
-        return () if isinstance(self.prompt, str) else tuple(self.prompt)
-
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
@@ -71,7 +33,6 @@ class CompletionRequest:
     body: dict[str, Any]  # the parameters on which the output depends
     # parameters that are left out if the server refuses them
     optional: dict[str, Any] = field(default_factory=dict)
-    prompt_ids: tuple[int, ...] = ()  # of the prompt, if they are known before; else empty
 
     def attempts(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
         """What to send after each refusal, and the names of the parameters that were left out."""
@@ -85,31 +46,30 @@ class CompletionRequest:
 
 
 class Engine(ABC):
-    """One kind of server, as one lane asks it: an object is made for each lane."""
+    """One kind of server, as one lane asks it: an object is made for each lane, and fills ``response``."""
 
     name: ClassVar[str]  # for people
     owner: ClassVar[str]  # what it writes as ``owned_by`` into its list of models; empty for any
-    # the names of its counters, if the speculation of a request can be read from them
-    counters: ClassVar[CounterNames | None] = None
+    mark: ClassVar[str] = ""  # a page that only it has, if others write the same
 
-    def __init__(self, pages: ServerPages) -> None:  # noqa: B027
-        """The pages are there to be read, such as for the length of the context."""
-
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> bool:
-        """Whether the deployment is one of this engine."""
-        return cls.owner in ("", pages.owner)
+    def __init__(self, connection: Connection, wanted: Wanted) -> None:
+        self.connection, self.wanted = connection, wanted
+        prompt = wanted.prompt
+        self.response = Response(prompt_ids=() if isinstance(prompt, str) else tuple(prompt))
 
     @abstractmethod
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
-        """What to send for a lane. May ask the server small things first, since no clock runs yet.
+    def request(self) -> CompletionRequest:
+        """What to send. May ask the server small things first, since no clock runs yet.
 
         Raises:
             Refused, Malformed, httpx2.HTTPError: the server does not answer these.
         """
 
+    def begin(self) -> None:  # noqa: B027
+        """What is to be known right before the request is sent."""
+
     @abstractmethod
-    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         """The parts of the output in one event of the stream; what else it tells goes into ``response``.
 
         Raises:
@@ -120,5 +80,5 @@ class Engine(ABC):
         """What was held back until now, at the end of the stream or where it broke off."""
         return []
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:  # noqa: B027
+    def finish(self) -> None:  # noqa: B027
         """What can be known once the output has ended, when no clock runs: above all ``response.speculation``."""

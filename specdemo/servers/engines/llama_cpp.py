@@ -11,11 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from specdemo.rounds import Kind
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Engine, Wanted
 from specdemo.servers.failures import Malformed
 from specdemo.servers.response import (
     Chunk,
-    Response,
     Speculation,
     Step,
     count,
@@ -53,21 +52,23 @@ class LlamaCpp(Engine):
     name: ClassVar[str] = "llama.cpp"
     owner: ClassVar[str] = "llamacpp"
 
-    def __init__(self, pages: ServerPages) -> None:
-        self._context = 0
-        match pages.json("/props"):
-            case {"default_generation_settings": {"n_ctx": int(context)}}:
-                self._context = context
+    def __init__(self, connection: Connection, wanted: Wanted) -> None:
+        super().__init__(connection, wanted)
         self._done = _Progress()  # at the end of the last step that was given on
         self._step = _Progress()  # of the step whose tokens are pending
         self._pending: list[tuple[int | None, str]] = []
         self._seconds = 0.0
-        self._counts_drafts = False
         self._kind = ""
 
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
-        ids = wanted.prompt if isinstance(wanted.prompt, list) else _encoded(connection, wanted)
-        settings = wanted.settings
+    def request(self) -> CompletionRequest:
+        settings = self.wanted.settings
+        ids = list(self.response.prompt_ids) or self._encoded()
+        self.response.prompt_ids = tuple(ids)
+        match self.connection.page("/props"):
+            case {"default_generation_settings": {"n_ctx": int(context)}} if context:
+                pass
+            case _:
+                context = settings.max_new_tokens + len(ids)
         body = {
             **OWN_DEFAULTS,
             "prompt": ids,
@@ -77,30 +78,28 @@ class LlamaCpp(Engine):
             "top_k": settings.top_k,
             "top_p": settings.top_p,
             "repeat_penalty": settings.repetition_penalty,
-            "repeat_last_n": self._context or settings.max_new_tokens + len(ids),
+            "repeat_last_n": context,
             "seed": settings.seed % 2**32,
-            "stop": list(wanted.stop),
+            "stop": list(self.wanted.stop),
             "stream": True,
             "timings_per_token": True,
             "cache_prompt": False,  # a prompt that was read before would have no prefill
         }
-        return CompletionRequest("/completion", body, prompt_ids=tuple(ids))
+        return CompletionRequest("/completion", body)
 
-    def read(self, response: Response, event: dict[str, Any], seconds_: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         timings = entry(event, "timings", dict) or {}
         text, ids = entry(event, "content", str), token_ids(event, "tokens")
         if text is None or ids is None or not timings:
             raise Malformed("an event has no content, tokens or timings")
-        drafted = count(timings, "draft_n")
-        self._counts_drafts |= drafted is not None
         now = _Progress(
             count(timings, "predicted_n") or 0,
             entry(timings, "predicted_ms", int | float) or 0.0,
-            drafted or 0,
+            count(timings, "draft_n") or 0,
             count(timings, "draft_n_accepted") or 0,
         )
         if entry(event, "stop", bool):
-            self._end(response, event, timings)
+            self._end(event, timings)
             return self._give(now.predicted)
         given = []
         if now[1:] != self._step[1:]:
@@ -108,7 +107,7 @@ class LlamaCpp(Engine):
             self._step = now
         self._add_unsent(now.predicted - len(ids))
         self._pending += [(i, "") for i in ids[:-1]] + [(i, text) for i in ids[-1:]]
-        self._seconds = seconds_
+        self._seconds = arrived
         if len(self._pending) > self._step.accepted - self._done.accepted:
             given += self._give(now.predicted)
         return given
@@ -116,13 +115,14 @@ class LlamaCpp(Engine):
     def rest(self) -> list[Chunk]:
         return self._give(self._done.predicted + len(self._pending))
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+    def finish(self) -> None:
+        response = self.response
         made_by = [c.made_by for c in response.chunks]
         steps = [m for m in made_by if isinstance(m, Step)]
         counts = summed(steps, max((s.drafted for s in steps), default=None))
         if "streamed" not in made_by:
             response.speculation = Speculation(counts)
-        if self._kind == "none" and wanted.settings.strategy == "speculative":
+        if self._kind == "none" and self.wanted.settings.strategy == "speculative":
             response.notes.append("this server was started without speculation (its flag is --spec-type).")
         waited = response.chunks[0].seconds - (response.prefill_seconds or 0.0)
         if response.prefill_seconds is not None and waited > QUEUED_SECONDS:
@@ -152,7 +152,8 @@ class LlamaCpp(Engine):
             missing = min(missing, most - len(self._pending))
         self._pending += [(None, "")] * missing
 
-    def _end(self, response: Response, event: dict[str, Any], timings: dict[str, Any]) -> None:
+    def _end(self, event: dict[str, Any], timings: dict[str, Any]) -> None:
+        response = self.response
         predicted, requested = count(event, "tokens_predicted"), entry(event, "generation_settings", dict) or {}
         response.usage = (count(event, "tokens_evaluated"), predicted)
         stop = entry(event, "stop_type", str) or ""
@@ -161,16 +162,15 @@ class LlamaCpp(Engine):
         response.decode_seconds = seconds(timings, "predicted_ms", MILLISECOND)
         self._kind = entry(requested, "speculative.types", str) or ""
 
-
-def _encoded(connection: Connection, wanted: Wanted) -> list[int]:
-    """The prompt's token ids, by the server's own tokenizer and chat template."""
-    text = wanted.prompt
-    if wanted.chat:
-        message = {"role": "user", "content": text}
-        # Local lanes switch the thinking of hybrid models off too.
-        body = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
-        text = entry(connection.post("/apply-template", body), "prompt", str)
-    ids = token_ids(connection.post("/tokenize", {"content": text, "add_special": True}), "tokens")
-    if not ids:
-        raise Malformed("it made no tokens of the prompt")
-    return list(ids)
+    def _encoded(self) -> list[int]:
+        """The prompt's token ids, by the server's own tokenizer and chat template."""
+        text = self.wanted.prompt
+        if self.wanted.chat:
+            message = {"role": "user", "content": text}
+            # Local lanes switch the thinking of hybrid models off too.
+            body = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
+            text = entry(self.connection.post("/apply-template", body), "prompt", str)
+        ids = token_ids(self.connection.post("/tokenize", {"content": text, "add_special": True}), "tokens")
+        if not ids:
+            raise Malformed("it made no tokens of the prompt")
+        return list(ids)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from specdemo.errors import PromptError, SettingsError
-from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
-from specdemo.servers.response import Chunk, Response, count, entry, seconds
+from specdemo.servers.engines.base import CompletionRequest, Engine
+from specdemo.servers.response import Chunk, count, entry, seconds
 
 NANOSECOND = 1e-9
 
@@ -20,19 +19,12 @@ class Ollama(Engine):
 
     name: ClassVar[str] = "Ollama"
     owner: ClassVar[str] = "library"
+    mark: ClassVar[str] = "/api/version"
 
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> bool:
-        if pages.owner == cls.owner:
-            match pages.json("/api/version"):
-                case {"version": str()}:
-                    return True
-        return False
-
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+    def request(self) -> CompletionRequest:
+        wanted, settings = self.wanted, self.wanted.settings
         if not isinstance(wanted.prompt, str):
             raise PromptError("Ollama takes no token ids; give text.")
-        settings = wanted.settings
         if settings.ignore_eos:
             raise SettingsError("ignore_eos", "Ollama always ends at the end of an answer; switch it off.")
         options: dict[str, Any] = {
@@ -52,7 +44,8 @@ class Ollama(Engine):
             return CompletionRequest("/api/chat", {**body, "messages": messages}, {"think": False})
         return CompletionRequest("/api/generate", {**body, "prompt": wanted.prompt, "raw": True})
 
-    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
+        response = self.response
         message = entry(event, "message", dict)
         text = entry(event, "response", str) if message is None else entry(message, "content", str)
         if entry(event, "done", bool):

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, ServerPages, Wanted
+from specdemo.servers.engines.base import COUNT_USAGE, CompletionRequest, Engine, Wanted
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import Chunk, Response, count, entry, seconds, totals
+from specdemo.servers.response import Chunk, count, entry, seconds, totals
 
 TEXTS = ("reasoning_content", "reasoning", "content")
 """Where the text of a chat is; a reasoning parser sends thoughts apart, which are output too."""
@@ -21,8 +21,8 @@ class OpenAI(Engine):
     owner: ClassVar[str] = ""
     repetition_penalty: ClassVar[str] = "repetition_penalty"
 
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
-        settings = wanted.settings
+    def request(self) -> CompletionRequest:
+        wanted, settings = self.wanted, self.wanted.settings
         text = {"prompt": wanted.prompt}
         body: dict[str, Any] = {
             "model": wanted.model,
@@ -46,9 +46,10 @@ class OpenAI(Engine):
         path = "/v1/chat/completions" if wanted.chat else "/v1/completions"
         # Local lanes switch the thinking of hybrid models off too.
         optional = {"chat_template_kwargs": {"enable_thinking": False}} if wanted.chat else {}
-        return CompletionRequest(path, body, optional, wanted.prompt_ids)
+        return CompletionRequest(path, body, optional)
 
-    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
+        response = self.response
         usage = entry(event, "usage", dict)
         if usage is not None:
             response.usage = (count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
@@ -59,9 +60,9 @@ class OpenAI(Engine):
             return []
         choice = choices[0]
         response.finish_reason = entry(choice, "finish_reason", str) or response.finish_reason
-        return self.chunk(response, choice, _text(choice), arrived)
+        return self.chunk(choice, _text(choice), arrived)
 
-    def chunk(self, response: Response, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
+    def chunk(self, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
         """The part of the output in a choice, if there is one; without ids it is a piece of text."""
         return [Chunk(None, (text,), arrived)] if text else []
 
@@ -81,24 +82,19 @@ class LMStudio(OpenAI):
 
     name: ClassVar[str] = "LM Studio"
     owner: ClassVar[str] = "organization_owner"
+    mark: ClassVar[str] = "/api/v0/models"
     repetition_penalty: ClassVar[str] = "repeat_penalty"
 
-    def __init__(self, pages: ServerPages) -> None:
+    def __init__(self, connection: Connection, wanted: Wanted) -> None:
+        super().__init__(connection, wanted)
         self._stats: dict[str, Any] = {}
 
-    @classmethod
-    def recognized(cls, pages: ServerPages) -> bool:
-        if pages.owner == cls.owner:
-            match pages.json("/api/v0/models"):
-                case {"data": [{"compatibility_type": _}, *_]}:
-                    return True
-        return False
-
-    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         self._stats = entry(event, "stats", dict) or self._stats
-        return super().read(response, event, arrived)
+        return super().read(event, arrived)
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
+    def finish(self) -> None:
+        response = self.response
         response.prefill_seconds = seconds(self._stats, "time_to_first_token", 1)
         response.decode_seconds = seconds(self._stats, "generation_time", 1)
         names = ("total_draft_tokens_count", "accepted_draft_tokens_count")

@@ -10,32 +10,32 @@ from typing import Any, ClassVar
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import CompletionRequest, Engine, ServerPages, Wanted
+from specdemo.servers.engines.base import CompletionRequest, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import Chunk, Response, count, entry, token_ids, totals
+from specdemo.servers.response import Chunk, count, entry, token_ids, totals
 
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")  # the names of one figure, the newest first
 
 
-class SGLang(Engine):
+class SGLang(OpenAI):
     """Every event holds the whole output so far."""
 
     name: ClassVar[str] = "SGLang"
     owner: ClassVar[str] = "sglang"
 
-    def __init__(self, pages: ServerPages) -> None:
-        self._chat = OpenAI(pages)
+    def __init__(self, connection: Connection, wanted: Wanted) -> None:
+        super().__init__(connection, wanted)
         self._meta: dict[str, Any] = {}
         self._ids: tuple[int, ...] = ()
         self._text = ""
 
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
+    def request(self) -> CompletionRequest:
+        wanted, settings = self.wanted, self.wanted.settings
         if wanted.chat:
-            return self._chat.request(connection, wanted)
-        settings = wanted.settings
+            return super().request()
         sampling: dict[str, Any] = {
             "max_new_tokens": settings.max_new_tokens,
             "temperature": settings.temperature,
@@ -50,11 +50,12 @@ class SGLang(Engine):
             sampling["stop"] = list(wanted.stop)
         kind = "text" if isinstance(wanted.prompt, str) else "input_ids"
         body = {kind: wanted.prompt, "sampling_params": sampling, "stream": True}
-        return CompletionRequest("/generate", body, prompt_ids=wanted.prompt_ids)
+        return CompletionRequest("/generate", body)
 
-    def read(self, response: Response, event: dict[str, Any], seconds: float) -> list[Chunk]:
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         if "choices" in event:
-            return self._chat.read(response, event, seconds)
+            return super().read(event, arrived)
+        response = self.response
         self._meta = entry(event, "meta_info", dict) or {}
         response.usage = (count(self._meta, "prompt_tokens"), count(self._meta, "completion_tokens"))
         reason = entry(self._meta, "finish_reason", dict)
@@ -67,11 +68,11 @@ class SGLang(Engine):
             raise Malformed("an event does not begin with the output so far; start it without incremental output")
         new_ids, new_text = ids[len(self._ids) :], text[len(self._text) :]
         self._ids, self._text = ids, text
-        return [Chunk(new_ids, (new_text,), seconds)] if new_ids or new_text else []
+        return [Chunk(new_ids, (new_text,), arrived)] if new_ids or new_text else []
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
-        if wanted.chat:
-            response.notes.append("SGLang tells its speculation for plain prompts only, not for chats.")
+    def finish(self) -> None:
+        if self.wanted.chat:
+            self.response.notes.append("SGLang tells its speculation for plain prompts only, not for chats.")
             return
         steps, drafted, accepted = (self._figure(names) for names in (("spec_verify_ct",), DRAFTED, ACCEPTED))
         if steps is None or drafted is None or accepted is None:
@@ -79,7 +80,7 @@ class SGLang(Engine):
         histogram = next((h for name in HISTOGRAM if (h := token_ids(self._meta, name))), None)
         # Every step proposes equally many: the total is a product in its source.
         gamma = drafted // steps if steps else None
-        response.speculation = totals(Counts(steps, drafted, accepted, gamma, histogram))
+        self.response.speculation = totals(Counts(steps, drafted, accepted, gamma, histogram))
 
     def _figure(self, names: tuple[str, ...]) -> int | None:
         return next((n for name in names if (n := count(self._meta, name)) is not None), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines.base import Engine, ServerPages
+from specdemo.servers.engines.base import Engine
 from specdemo.servers.engines.llama_cpp import LlamaCpp
 from specdemo.servers.engines.ollama import Ollama
 from specdemo.servers.engines.openai import LMStudio, OpenAI
@@ -14,11 +14,16 @@ ENGINES: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStudio, O
 """In the order in which they are tried; the last one takes every server."""
 
 
-def detected(connection: Connection) -> Engine:
+def detected(connection: Connection) -> type[Engine]:
     """The engine of a deployment, by what it says of itself.
 
     Raises:
         httpx2.HTTPError: nobody is there.
     """
-    pages = ServerPages(connection)
-    return next(kind(pages) for kind in ENGINES if kind.recognized(pages))
+    match connection.page("/v1/models"):
+        case {"data": [{"owned_by": str(owner)}, *_]}:
+            own = [kind for kind in ENGINES if kind.owner == owner]
+            for kind in own:
+                if not kind.mark or connection.page(kind.mark) is not None:
+                    return kind
+    return ENGINES[-1]

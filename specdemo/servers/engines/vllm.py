@@ -14,11 +14,11 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.counters import CounterNames
-from specdemo.servers.engines.base import CompletionRequest, ServerPages, Wanted
+from specdemo.servers.engines import vllm_counters
+from specdemo.servers.engines.base import CompletionRequest, Wanted
 from specdemo.servers.engines.openai import OpenAI
 from specdemo.servers.failures import Refused
-from specdemo.servers.response import Chunk, Response, Speculation, Step, summed, token_ids, totals
+from specdemo.servers.response import Chunk, Speculation, Step, summed, token_ids, totals
 
 UNREADABLE = Speculation(complaints=("the server's record of its speculation cannot be read",))
 MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0  # of ``/detokenize``, for one output
@@ -31,44 +31,47 @@ class VLLM(OpenAI):
 
     name: ClassVar[str] = "vLLM"
     owner: ClassVar[str] = "vllm"
-    counters: ClassVar[CounterNames | None] = CounterNames(
-        steps="vllm:spec_decode_num_drafts_total",
-        drafted="vllm:spec_decode_num_draft_tokens_total",
-        accepted="vllm:spec_decode_num_accepted_tokens_total",
-        accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
-        finished="vllm:request_success_total",
-        generated="vllm:generation_tokens_total",
-        busy=("vllm:num_requests_running", "vllm:num_requests_waiting"),
-    )
 
-    def __init__(self, pages: ServerPages) -> None:
+    def __init__(self, connection: Connection, wanted: Wanted) -> None:
+        super().__init__(connection, wanted)
         self._record: Any = None
+        self._before: str | None = None  # its page of counters
 
-    def request(self, connection: Connection, wanted: Wanted) -> CompletionRequest:
-        made = super().request(connection, wanted)
+    def request(self) -> CompletionRequest:
+        made = super().request()
         # Sampling parameters that are not sent come from the model's own generation config, so all are sent.
         defaults = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         own = {name: value for name, value in defaults.items() if name not in made.body}
         return replace(made, optional={"return_token_ids": True, **own, **made.optional})
 
-    def read(self, response: Response, event: dict[str, Any], arrived: float) -> list[Chunk]:
+    def begin(self) -> None:
+        if self.wanted.settings.strategy == "speculative":
+            self._before = vllm_counters.page(self.connection)
+
+    def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
+        response = self.response
         response.prompt_ids = response.prompt_ids or token_ids(event, "prompt_token_ids") or ()
         metrics = event.get("metrics")
         if isinstance(metrics, dict) and metrics.get("speculative_decoding") is not None:
             self._record = metrics["speculative_decoding"]
-        return super().read(response, event, arrived)
+        return super().read(event, arrived)
 
-    def chunk(self, response: Response, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
+    def chunk(self, choice: dict[str, Any], text: str, arrived: float) -> list[Chunk]:
+        response = self.response
         response.prompt_ids = response.prompt_ids or token_ids(choice, "prompt_token_ids") or ()
         ids = token_ids(choice, "token_ids")
         return [Chunk(ids or None, (text,), arrived)] if ids or text else []
 
-    def finish(self, connection: Connection, wanted: Wanted, response: Response) -> None:
-        response.speculation = read_record(self._record)
-        if response.has_ids and response.speculation.steps:
+    def finish(self) -> None:
+        response, found = self.response, read_record(self._record)
+        if found.counts is None and self._before is not None:
+            counted = vllm_counters.difference(self.connection, self._before, response.usage[1])
+            found = replace(counted, complaints=(*found.complaints, *counted.complaints))
+        response.speculation = found
+        if response.has_ids and found.steps:
             try:
-                texts = _TokenTexts(connection, wanted.model)
-                response.token_texts = [texts.of_chunk(chunk) for chunk in response.chunks]
+                texts = _TokenTexts(self.connection, self.wanted.model)
+                response.chunks = [replace(chunk, texts=texts.of_chunk(chunk)) for chunk in response.chunks]
             except (httpx2.HTTPError, Refused, _Unavailable):
                 return  # the text of each chunk then stands with its last token
 
