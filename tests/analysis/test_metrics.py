@@ -13,7 +13,7 @@ from made_traces import lane_of, plain_lane, round_of
 from toys import endless_pair, prompt_ids
 
 import specdemo
-from specdemo import Metrics, Settings, Trace
+from specdemo import Settings, Trace
 
 durations = st.floats(1e-6, 10.0)
 
@@ -81,50 +81,19 @@ def test_figures_equal_those_recomputed_from_json(trace: Trace) -> None:
         assert getattr(metrics, f"{phase}_share") == share(seconds, math.fsum(spent.values()))
 
 
-def check_identities(metrics: Metrics) -> None:
-    histogram = metrics.accepted_histogram
-    assert sum(histogram) == metrics.rounds
-    assert sum(i * n for i, n in enumerate(histogram)) == metrics.accepted
-    assert metrics.accepted <= metrics.proposed
-    assert all(0.0 <= share_ <= 1.0 for share_ in metrics.per_position)
-    assert metrics.per_position == sorted(metrics.per_position, reverse=True)
-    assert metrics.wasted == metrics.proposed - metrics.accepted
-    kept_so_far = 1.0
-    for kept, of_all in zip(metrics.conditional_per_position, metrics.per_position, strict=True):
-        kept_so_far *= kept or 0.0
-        assert of_all <= kept_so_far + 1e-12, "shorter rounds can only lower the share of all rounds"
-    if metrics.rounds:
-        assert metrics.draft_share + metrics.verify_share + metrics.other_share == pytest.approx(1.0)
-        assert metrics.mean_acceptance_length * metrics.rounds == pytest.approx(metrics.emitted)
-        assert sum(metrics.per_position) * metrics.rounds == pytest.approx(metrics.accepted)
-        assert metrics.tokens_per_second * metrics.tpot == pytest.approx(1.0)
-
-
-@given(lanes())
-def test_identities_hold_for_any_lane(trace: Trace) -> None:
-    """Guards figures that are shown beside each other and must add up."""
-    metrics = trace.metrics()
-    check_identities(metrics)
-    assert metrics.emitted == metrics.accepted + metrics.rounds, "one token of the target's own a round"
-    times = metrics.draft_seconds + metrics.verify_seconds + metrics.other_seconds
-    assert times == pytest.approx(metrics.seconds - metrics.ttft)
-
-
 @pytest.mark.parametrize("strategy", ["autoregressive", "speculative"])
-def test_identities_hold_for_real_lanes(strategy: str) -> None:
+def test_figures_of_real_lanes(strategy: str) -> None:
     """Guards the recorder and the figures together; τ of plain decoding is 1."""
     settings = Settings(strategy=strategy, gamma=4, max_new_tokens=30)
-    trace = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings)
-    metrics = trace.metrics()
-    check_identities(metrics)
-    assert metrics.proposed == sum(r.drafted for r in trace.rounds)
-    assert metrics.emitted == 29
+    metrics = specdemo.run(endless_pair("gpt2"), prompt_ids(5), settings).metrics()
+    assert metrics.emitted == 29 == metrics.accepted + metrics.rounds
+    times = metrics.draft_seconds + metrics.verify_seconds + metrics.other_seconds
+    assert times == pytest.approx(metrics.seconds - metrics.ttft)
     assert json.loads(json.dumps(metrics.as_dict())) == metrics.as_dict(), "tables and exports write them as JSON"
     if strategy == "autoregressive":
         assert metrics.mean_acceptance_length == 1.0
         assert (metrics.proposed, metrics.acceptance_rate, metrics.alpha) == (0, None, None)
-        assert metrics.accepted_histogram == [29]
-        assert metrics.draft_seconds == 0.0
+        assert (metrics.accepted_histogram, metrics.draft_seconds) == ([29], 0.0)
     else:
         assert metrics.mean_acceptance_length > 1.0
 

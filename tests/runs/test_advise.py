@@ -23,7 +23,6 @@ from specdemo.analysis.rows import Run
 from specdemo.metrics import RoundCounts
 from specdemo.models.source import ASSETS
 from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
-from specdemo.runs.prompts import read_with_kinds
 from specdemo.settings import Settings
 from specdemo.view.charts import MOST_IN_FOREST, forest
 from specdemo.view.tables import report_table
@@ -38,34 +37,28 @@ def report() -> AdviceReport:
     return specdemo.advise(endless_pair("llama"), PROMPTS, SHORT, budget_seconds=4, kinds=["code", "chat"])
 
 
-def test_a_report_has_every_method_and_keeps_its_budget(report: AdviceReport) -> None:
+def test_a_report_has_every_method_and_tree_and_keeps_its_budget(report: AdviceReport) -> None:
     assert report.complete
     assert report.seconds <= report.budget_seconds + max(run.wall_seconds for run in report.runs)
-    assert {row.method for row in report.rows} == {
-        "plain decoding",
-        "draft model",
-        "prompt lookup",
-        "early exit",
-        "EAGLE-3 head",
-    }
+    methods = {"plain decoding", "draft model", "prompt lookup", "early exit", "EAGLE-3 head"}
+    assert {row.method for row in report.rows} == methods
     plain = next(row for row in report.rows if row.method == "plain decoding")
-    assert plain.speedup == 1
-    assert plain.mean_acceptance_length == 1
+    assert (plain.speedup, plain.mean_acceptance_length) == (1, 1)
     assert report.rows[0].verdict in ("recommended", "recommended, not proven")  # on a busy machine
     assert report.settings() == replace(report.rows[0].settings, seed=0)
     blocks = {run.repeat for run in report.runs}
     assert {run.repeat for run in report.runs if run.contender == PLAIN} >= blocks - {max(blocks)}
+    trees = [row for row in report.rows if row.method == "draft model" and row.settings.tree_nodes]
+    assert {(row.settings.tree_nodes, row.settings.gamma) for row in trees} == set(TREES.items())
+    assert {row.width for row in trees} == {f"tree of {nodes}, depth {depth}" for nodes, depth in TREES.items()}
 
 
-def test_its_files_hold_its_rows(report: AdviceReport) -> None:
+def test_its_files_hold_its_rows_and_its_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     saved = json.loads(report.to_json())
     lines = list(csv.DictReader(report.to_csv().splitlines()))
     assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in saved["rows"]]
     assert saved["recommendation"] == report.recommendation
     assert sum(len(run["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
-
-
-def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     chosen = Contender("model", 4)
     steps = [s for r in report.counted if r.contender == chosen for s in r.steps]
     row = next(row for row in report.rows if row.method == "draft model" and row.gamma == 4)
@@ -73,15 +66,6 @@ def test_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     traced = specdemo.run(endless_pair("llama"), PROMPTS[0], replace(SHORT, gamma=4)).rounds[1:]
     first = next(r for r in report.runs if r.contender == chosen and r.prompt == 0)
     assert [s.accepted for s in first.steps] == [r.accepted for r in traced]
-
-
-def test_trees_of_several_sizes_are_tried(report: AdviceReport) -> None:
-    """Guards the row that a person takes over: a tree is measured with the settings that its name says."""
-    trees = [row for row in report.rows if row.method == "draft model" and row.settings.tree_nodes]
-    assert {(row.settings.tree_nodes, row.settings.gamma) for row in trees} == set(TREES.items())
-    for row in trees:
-        assert row.width == f"tree of {row.settings.tree_nodes}, depth {row.settings.gamma}"
-        assert row.gamma is None
 
 
 def test_stop_keeps_what_is_known() -> None:
@@ -97,7 +81,6 @@ def test_stop_keeps_what_is_known() -> None:
 def test_answers_that_end_with_their_first_token_end_the_race_and_are_told() -> None:
     target = build("llama", eos=[*range(64)])
     report = specdemo.advise(specdemo.ModelPair(target), PROMPTS, SHORT, budget_seconds=60, methods=["early_exit"])
-    assert report.complete
     assert len(report.runs) == len(PROMPTS) * len(Race(report.contenders).running), "every prompt once"
     assert report.recommendation.startswith("The answers are too short to time: ")
 
@@ -132,10 +115,8 @@ def test_what_is_asked_wrongly_is_refused_at_once(asked: dict, message: str) -> 
 
 
 def test_a_pair_offers_only_what_it_has() -> None:
-    pair = endless_pair("llama")
-    alone = specdemo.ModelPair(pair.target)
+    alone = specdemo.ModelPair(endless_pair("llama").target)
     assert allowed_drafters(alone, SHORT) == ["prompt_lookup", "early_exit"]
-    assert allowed_drafters(pair, SHORT, ["prompt_lookup"]) == ["prompt_lookup"]
     with pytest.raises(specdemo.SettingsError, match="needs a draft model"):
         allowed_drafters(alone, SHORT, ["model"])
 
@@ -161,24 +142,50 @@ def made_up(
     )
 
 
+def without(seconds: dict[Contender, tuple[int, float, float]], *untried: Contender) -> AdviceReport:
+    found = made_up(seconds)
+    return replace(found, runs=tuple(r for r in found.runs if r.contender not in untried))
+
+
 MODEL, LOOKUP = Contender("model", 4), Contender("prompt_lookup", 4)
 
 
-def test_a_draft_as_large_as_the_target_and_a_pair_on_which_nothing_pays_are_told_so() -> None:
-    large = made_up({MODEL: (4, 4.4, 1.05), Contender("model", 2): (2, 2.2, 1.05), LOOKUP: (0, 0.0, 1.1)})
-    assert large.recommendation.startswith("None: plain decoding is fastest; ")
-    told = "A step of draft model costs 1.10 of the target's: with γ 2, 4 it cannot pay even if all were kept."
-    assert told in large.recommendation
-    assert large.pays is False
-    assert large.settings().strategy == "autoregressive"
-    nothing = made_up({MODEL: (0, 0.4, 1.05), LOOKUP: (0, 0.0, 1.1)}, looping=(2, 3))
-    assert nothing.recommendation.startswith("None: plain decoding is fastest; prompt lookup, γ 4 runs at 0.91×")
-    assert "cannot pay" not in nothing.recommendation
-    assert "The plain output of prompts 2, 3 loops" in nothing.recommendation
+DEAR = {LOOKUP: (4, 0.0, 6.0), Contender("prompt_lookup", 2): (2, 0.0, 4.0)}
+GOOD = {MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)}
+LARGE = {MODEL: (4, 4.4, 1.05), Contender("model", 2): (2, 2.2, 1.05), LOOKUP: (0, 0.0, 1.1)}
+LOOPS = made_up({MODEL: (0, 0.4, 1.05), LOOKUP: (0, 0.0, 1.1)}, looping=(2, 3))
+NONE, TOO_DEAR = without(GOOD, *GOOD, PLAIN), "Checking 5 tokens of prompt lookup costs 6.00 steps of the target"
+
+
+@pytest.mark.parametrize(
+    ("found", "pays", "said"),
+    [
+        (made_up(LARGE), False, "A step of draft model costs 1.10 of the target's: with γ 2, 4 it cannot pay"),
+        (LOOPS, False, "None: plain decoding is fastest; prompt lookup, γ 4 runs at 0.91×"),
+        (LOOPS, False, "The plain output of prompts 2, 3 loops"),
+        (made_up(DEAR), False, f"{TOO_DEAR}: with γ 2, 4 it cannot pay"),
+        (made_up({MODEL: (4, 0.4, 1.2), **DEAR}), True, TOO_DEAR),  # also where another method pays
+        (made_up({MODEL: (3, 2.9, 1.15)}, prompts=2), None, "Whether speculation pays here is open: plain deco"),
+        (made_up({MODEL: (3, 0.4, 0.8)}), True, "took 0.80 of a plain step, which no target can do"),
+        (made_up({LOOKUP: (0, 0.0, 1.2)}, prompts=1), None, "Only 10 tokens were timed"),
+        (replace(made_up(GOOD), base=Settings(acceptance="typical")), True, "The rule 'typical' is lossy"),
+        (without(GOOD, LOOKUP), True, "Not tried: prompt lookup; give more seconds."),
+        (NONE, None, "Give more seconds"),
+        (replace(NONE, ended=False), None, "Nothing was measured yet"),
+    ],
+)
+def test_the_advice_says_what_the_runs_show(found: AdviceReport, pays: bool | None, said: str) -> None:
+    assert found.pays is pays
+    assert said in found.recommendation
+    assert found.settings().strategy == ("speculative" if pays else "autoregressive")
+
+
+def test_costs_measured_once_are_not_called_hopeless() -> None:
+    assert "cannot pay" not in made_up(DEAR, prompts=2).recommendation + LOOPS.recommendation
 
 
 def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
-    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
+    found = made_up(GOOD)
     assert found.best.name == "draft model, γ 4"
     assert found.best.speedup == pytest.approx(2.5, rel=0.01)
     low, high = found.best.interval
@@ -187,20 +194,11 @@ def test_the_recommendation_names_the_rival_and_its_certainty() -> None:
     assert "prompt lookup, γ 4 is slower (certainty over 99.9 %)" in found.recommendation
     assert f"{found.best.speedup:.2f}× [{low:.2f}, {high:.2f}]" in found.recommendation
     assert made_up({MODEL: (3, 0.4, 1.2)}, prompts=2).best.interval is None
-    kinds = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)}, kinds=("code", "chat") * 4).by_kind
+    kinds = made_up(GOOD, kinds=("code", "chat") * 4).by_kind
     assert [(row.kind, row.prompts, row.method) for row in kinds] == [
         ("code", 4, "draft model, γ 4"),
         ("chat", 4, "draft model, γ 4"),
     ]
-
-
-def test_a_lead_that_is_not_proven_is_open() -> None:
-    """Plain decoding may lead by chance too."""
-    found = made_up({MODEL: (3, 2.9, 1.15)}, prompts=2)
-    assert found.race.leader == 0
-    assert found.pays is None
-    assert found.recommendation.startswith("Whether speculation pays here is open: plain decoding is ahead; ")
-    assert replace(found, runs=()).pays is None
 
 
 def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
@@ -211,31 +209,6 @@ def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
     assert row.tokens_per_second == pytest.approx(4 / 1.6, rel=0.01)
     assert row.seconds == 80, "its time was spent all the same"
     assert "Measured on 7 of 8 prompts; give more seconds." in cut.recommendation
-    assert "Measured on" not in whole.recommendation
-
-
-def test_only_costs_measured_several_times_are_called_hopeless() -> None:
-    dear = {LOOKUP: (4, 0.0, 6.0), Contender("prompt_lookup", 2): (2, 0.0, 4.0)}
-    told = "Checking 5 tokens of prompt lookup costs 6.00 steps of the target: with γ 2, 4 it cannot pay"
-    assert told in made_up(dear).recommendation
-    assert told in made_up({MODEL: (4, 0.4, 1.2), **dear}).recommendation, "also where another method pays"
-    assert "cannot pay" not in made_up(dear, prompts=2).recommendation
-
-
-def test_what_was_not_tried_is_named() -> None:
-    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
-    alone = replace(found, runs=tuple(r for r in found.runs if r.contender != LOOKUP))
-    assert "Not tried: prompt lookup; give more seconds." in alone.recommendation
-    nothing = replace(found, runs=())
-    assert "Give more seconds" in nothing.recommendation
-    assert "yet" in replace(nothing, ended=False).recommendation
-
-
-def test_timings_that_cannot_be_are_doubted() -> None:
-    assert "took 0.80 of a plain step, which no target can do" in made_up({MODEL: (3, 0.4, 0.8)}).recommendation
-    assert "Only 10 tokens were timed" in made_up({LOOKUP: (0, 0.0, 1.2)}, prompts=1).recommendation
-    lossy = replace(made_up({MODEL: (3, 0.4, 1.2)}), base=Settings(acceptance="typical", temperature=1))
-    assert "The rule 'typical' is lossy" in lossy.recommendation
 
 
 def test_a_higher_figure_on_easier_prompts_does_not_lead() -> None:
@@ -257,7 +230,7 @@ def test_a_higher_figure_on_easier_prompts_does_not_lead() -> None:
 
 
 def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
-    found = made_up({MODEL: (3, 0.4, 1.2), LOOKUP: (1, 0.01, 1.2)})
+    found = made_up(GOOD)
     runs = tuple(replace(r, prompt=r.prompt % 2) for r in found.runs)
     few = replace(found, runs=runs, prompts=2)
     assert few.rows[0].interval_over == "runs"
@@ -299,28 +272,28 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
         engine_lines("exllama", Settings(), MODELS)
 
 
-def test_adaptive_and_lossy_settings_are_not_passed_over_in_silence() -> None:
-    text = engine_lines("vllm", Settings(adaptive_gamma=True, acceptance="typical"), MODELS, fixed_gamma=3)
-    assert text.startswith("# γ was adaptive; 3 is the fastest fixed γ that was measured.")
-    assert "lossy" in text
-    assert json.loads(shlex.split(text.split("--speculative-config ")[1])[0])["num_speculative_tokens"] == 3
+ADAPTIVE, LOOKING_UP = Settings(adaptive_gamma=True), Settings(drafter="prompt_lookup")
+OWN_TOKENIZER = {"models": {**MODELS, "draft_tokenizer": "gpt2"}}
 
 
-def test_what_differs_from_what_was_measured_is_said() -> None:
-    ngram = Settings(drafter="prompt_lookup")
-    assert "lookup_ngram 3, which is not set" in engine_lines("sglang", ngram, MODELS)
-    assert "not set" not in engine_lines("vllm", ngram, MODELS)
-    quantised = engine_lines("vllm", Settings(), MODELS, weights={"target": None, "draft": "int8"})
-    assert quantised.startswith("# Measured with int8 weights of the draft")
-    assert "convert_hf_to_gguf.py" in engine_lines("llama.cpp", Settings(), MODELS)
-    other = {**MODELS, "draft_tokenizer": "gpt2"}
-    script = engine_lines("transformers", Settings(), other)
-    compile(script, "script", "exec")
-    assert 'draft_tokenizer = AutoTokenizer.from_pretrained("gpt2")' in script
-    assert "assistant_tokenizer=draft_tokenizer," in script
-    for engine in ("vllm", "sglang", "llama.cpp"):
-        text = engine_lines(engine, Settings(), other)
-        assert text.startswith(f"# {ENGINES[engine]} cannot draft with a tokenizer other than the target's.")
+@pytest.mark.parametrize(
+    ("engine", "settings", "options", "said"),
+    [
+        ("vllm", ADAPTIVE, {"fixed_gamma": 3}, "# γ was adaptive; 3 is the fastest fixed γ that was measured."),
+        ("vllm", ADAPTIVE, {"fixed_gamma": 3}, '"num_speculative_tokens": 3'),
+        ("vllm", Settings(acceptance="typical"), {}, "lossy"),
+        ("sglang", LOOKING_UP, {}, "lookup_ngram 3, which is not set"),
+        ("vllm", Settings(), {"weights": {"draft": "int8"}}, "# Measured with int8 weights of the draft"),
+        ("llama.cpp", Settings(), {}, "convert_hf_to_gguf.py"),
+        ("sglang", Settings(), OWN_TOKENIZER, "# SGLang cannot draft with a tokenizer other than the target's."),
+        ("transformers", Settings(), OWN_TOKENIZER, 'draft_tokenizer = AutoTokenizer.from_pretrained("gpt2")'),
+        ("transformers", Settings(), OWN_TOKENIZER, "assistant_tokenizer=draft_tokenizer,"),
+    ],
+)
+def test_what_differs_from_what_was_measured_is_said(
+    engine: str, settings: Settings, options: dict, said: str
+) -> None:
+    assert said in engine_lines(engine, settings, **{"models": MODELS, **options})
 
 
 def test_an_adaptive_gamma_is_replaced_by_the_fastest_fixed_one_and_an_open_exit_layer_by_its_number() -> None:
@@ -348,22 +321,6 @@ def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path
     ours = [specdemo.run(pair, "Once upon a time", lane).token_ids for lane in lanes]
     texts = [pair.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in ours]
     assert [text.strip() for text in done.stdout.split("\f")] == texts
-
-
-def test_a_jsonl_file_may_name_kinds(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text(
-        '{"prompt": "a", "kind": "code"}\n{"text": "b"}\n{"prompt": "c", "kind": null}\n', encoding="utf-8"
-    )
-    assert read_with_kinds(file) == [("a", "code"), ("b", ""), ("c", "")]
-
-
-@pytest.mark.parametrize("kind", ['"kind": 3', '"kind": "a\\nb"', '"Kind": "code"', '"kinds": "code"'])
-def test_a_kind_that_cannot_be_meant_is_refused(tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text(f'{{"prompt": "a", {kind}}}\n', encoding="utf-8")
-    with pytest.raises(specdemo.PromptError, match='line 1: the field "kind" must be one line of text'):
-        read_with_kinds(file)
 
 
 def test_the_chart_keeps_plain_decoding_beside_many_faster_settings() -> None:

@@ -13,7 +13,6 @@ from toys import endless_pair, prompt_ids, toy_pair
 import specdemo
 from specdemo import Settings, SettingsError
 from specdemo.runs.race import _interleave
-from specdemo.runs.warm_up import warm_up
 
 LANES = [
     Settings(strategy="autoregressive", max_new_tokens=30),
@@ -116,27 +115,6 @@ def test_a_lane_runs_for_a_slice_of_its_own_time() -> None:
     assert order(first, second) == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_a_lane_is_never_more_than_a_slice_and_a_round_ahead() -> None:
-    """Guards what stands on the screen: at any moment all running lanes are at about the same lane time."""
-    lanes = [Scripted(*(step * i for i in range(1, int(3 / step)))) for step in (0.01, 0.07, 0.15)]
-    clocks, left = [0.0, 0.0, 0.0], [len(lane.clock) for lane in lanes]
-    for lane, round_ in _interleave(lanes):
-        clocks[lane] = round_.seconds
-        left[lane] -= 1
-        if all(left):
-            assert max(clocks) - min(clocks) <= 0.1 + 0.15 + 1e-9
-    assert left == [0, 0, 0]
-
-
-def test_closing_a_race_closes_every_lane() -> None:
-    """Guards memory after Stop: the caches of lanes that were suspended at that moment too."""
-    lanes = [Scripted(1.0, 2.0), Scripted(1.0, 2.0), Scripted(1.0, 2.0)]
-    race = _interleave(lanes)
-    next(race)
-    race.close()
-    assert all(lane.closed for lane in lanes)
-
-
 def test_a_lane_that_fails_closes_the_others() -> None:
     """Guards memory after an error in one lane, which reaches the caller as it is."""
     lanes = [Scripted(1.0, fails=True), Scripted(5.0, 6.0)]
@@ -180,18 +158,6 @@ def test_a_lane_clock_stands_still_while_the_lane_is_suspended(strategy: str) ->
         time.sleep(0.2)
     rounds.close()
     assert clock > 0.0
-
-
-def test_lane_clocks_in_a_race_do_not_count_the_other_lanes() -> None:
-    """Guards the shared machine: the lanes' clocks together are at most the time the race took."""
-    pair = endless_pair("llama")
-    warm_up(pair)
-    clocks = {}
-    began = time.perf_counter()
-    for lane, round_ in specdemo.race(pair, prompt_ids(6), LANES):
-        clocks[lane] = round_.seconds
-    assert len(clocks) == len(LANES)
-    assert sum(clocks.values()) <= time.perf_counter() - began
 
 
 def test_what_is_no_pair_no_settings_or_no_lane_gets_a_message() -> None:
