@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.lanes import is_plain, place_of, plain_of
 from specdemo.analysis.reasons import explain
-from specdemo.analysis.wording import ratio
+from specdemo.analysis.wording import factor
 from specdemo.server_record import IN_TURN
 from specdemo.trace import Trace
 
@@ -80,8 +80,8 @@ def explain_quantization(traces: Sequence[Trace]) -> str | None:
     if 0.97 <= pace <= 1.03:
         return f"{weights} leave the target as fast as it was {figures}."
     if pace > 1:
-        return f"{weights} make the target {ratio(pace)} as fast here {figures}."
-    return f"{weights} make the target {ratio(1 / pace)} slower here {figures}: they save memory, not time."
+        return f"{weights} make the target {factor(pace)} as fast here {figures}."
+    return f"{weights} make the target {factor(1 / pace)} slower here {figures}: they save memory, not time."
 
 
 def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:

@@ -16,7 +16,7 @@ from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
 from specdemo.settings import LOSSY_RULES, Settings
 
-ENGINES = {"transformers": "transformers", "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
+FRAMEWORKS = {"transformers": "transformers", "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 """What can be asked for, and what people call it."""
 DRAFTING = {
     "model": {
@@ -67,7 +67,7 @@ def engine_lines(
     """The lines, or a comment that says why there are none.
 
     Args:
-        engine: a key of ``ENGINES``.
+        engine: a key of ``FRAMEWORKS``.
         settings: what to set.
         models: names or folders of the models by role; a draft's tokenizer only where it is not the target's.
         dtype: of the weights, as torch calls it.
@@ -77,17 +77,17 @@ def engine_lines(
     Raises:
         SettingsError: the engine is not known.
     """
-    if engine not in ENGINES:
-        raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(ENGINES)}.")
+    if engine not in FRAMEWORKS:
+        raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(FRAMEWORKS)}.")
     known = {**UNKNOWN, **models, "dtype": dtype}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
     elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
     other = "Run it plain, or advise again without this method."
     if elsewhere is None:
-        return f"# {ENGINES[engine]} has no {DRAFTERS[settings.drafter].label}. {other}"
+        return f"# {FRAMEWORKS[engine]} has no {DRAFTERS[settings.drafter].label}. {other}"
     drafts = spec is not None and spec.needs == "draft"
     if drafts and "draft_tokenizer" in models and engine != "transformers":
-        return f"# {ENGINES[engine]} cannot draft with a tokenizer other than the target's. {other}"
+        return f"# {FRAMEWORKS[engine]} cannot draft with a tokenizer other than the target's. {other}"
     gamma, notes = settings.gamma, []
     if spec is not None:
         if settings.adaptive_gamma or settings.tree_nodes:

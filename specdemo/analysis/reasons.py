@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum
 
-from specdemo.analysis.wording import pace, ratio, trend_of
+from specdemo.analysis.wording import factor, pace, trend_of
 from specdemo.drafters import DRAFTERS
 from specdemo.metrics import Metrics, counts_of
 from specdemo.theory import expected_speedup, verify_cost
@@ -143,7 +143,7 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
 def sentence(e: Evidence) -> str:
     """The reason that holds, filled in."""
     draft, count = f"a draft step costs {e.c:.0%} of a target step", e.longest + 1
-    fewer, promise = (f"γ = {e.shorter[0]}", ratio(e.shorter[1])) if e.shorter else ("", "")
+    fewer, promise = (f"γ = {e.shorter[0]}", factor(e.shorter[1])) if e.shorter else ("", "")
     phrases = {
         "because": "because" if e.speedup >= 1 else "even though",
         "kept": f"{e.rate or 0:.0%} of drafted tokens were kept (τ {e.tau or 0:.1f})",
@@ -154,7 +154,7 @@ def sentence(e: Evidence) -> str:
         "even_if_all": f": even if all {e.longest} drafted tokens were kept, a round would cost more than it gives"
         if e.hopeless
         else "",
-        "predicted": ratio(e.predicted),
+        "predicted": factor(e.predicted),
         "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
         "smaller": "a head with a smaller draft vocabulary" if e.head else "a smaller draft",
         "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",

@@ -14,7 +14,7 @@ from statistics import fmean, median, stdev
 
 from specdemo.analysis.lanes import is_plain
 from specdemo.analysis.reasons import LEAST_CHECK
-from specdemo.analysis.wording import ratio
+from specdemo.analysis.wording import factor
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.trace import Trace
 
@@ -106,7 +106,7 @@ def speedup_of(baseline: Trace, lane: Trace) -> Speedup | None:
         return Speedup(found, low, high)
     if high > HOPELESS * low:
         return Speedup(found, low, high, doubt=TOO_BUSY)
-    text = f"The machine was busy: between {ratio(low)} and {ratio(high)}.{reason or ''}"
+    text = f"The machine was busy: between {factor(low)} and {factor(high)}.{reason or ''}"
     return Speedup(found, low, high, doubt=text)
 
 
@@ -209,7 +209,7 @@ def _disturbed(baseline: Trace, lane: Trace, found: float, usual: float) -> str 
         if drift := _drift(stretch_medians(baseline)):
             return drift
     if max(found / usual, usual / found) > APART:
-        return f" At the usual times of its steps it would be {ratio(usual)}."
+        return f" At the usual times of its steps it would be {factor(usual)}."
     return None
 
 

@@ -8,7 +8,7 @@ LEVEL = 0.05
 """Speeds that differ by no more are said to be the same: repeats of one run differ by as much."""
 
 
-def ratio(value: float) -> str:
+def factor(value: float) -> str:
     """A speed-up as the page writes it in large type."""
     return f"{value:.{_digits(value)}f}×"
 
@@ -25,7 +25,7 @@ def pace(speedup: float, baseline: str) -> str:
     """``2.1× over plain``, ``as fast as plain`` or ``35 % slower than plain``."""
     trend = trend_of(speedup)
     if trend == "faster":
-        return f"{ratio(speedup)} over {baseline}"
+        return f"{factor(speedup)} over {baseline}"
     return f"as fast as {baseline}" if trend == "even" else f"{1 - speedup:.0%} slower than {baseline}"
 
 

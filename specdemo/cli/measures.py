@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.engine_lines import ENGINES
+from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.cli.files import Exports, Outputs, add_exports, read_input, reported
 from specdemo.cli.options import add_settings, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
@@ -44,7 +44,9 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds. Default: 120")
     known = f"of {', '.join(DRAFTERS)}. Default: all that the pair allows"
     parser.add_argument("--methods", nargs="+", metavar="DRAFTER", help=known)
-    parser.add_argument("--code", choices=ENGINES, help="also print the lines that set the advice in this engine")
+    parser.add_argument(
+        "--code", choices=FRAMEWORKS, help="also print the lines that set the advice in this engine"
+    )
     chosen = ("strategy", "drafter", "gamma", "adaptive_gamma", "tree_nodes")  # by the advisor
     _add_common(parser, "the page's examples", chosen, run_advise)
 

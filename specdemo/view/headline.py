@@ -7,7 +7,7 @@ from typing import Any
 
 from specdemo.analysis.lanes import compared, plain_elsewhere
 from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
-from specdemo.analysis.wording import claim, pace, ratio, span, trend_of
+from specdemo.analysis.wording import claim, factor, pace, span, trend_of
 from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import lane_names
@@ -47,17 +47,17 @@ def headline(
     decoded = counted(fewest, "token was", "tokens were")
     few = f"Only {decoded} decoded: too few to be sure." if fewest < FEWEST else None
     trend = trend_of(found.ratio)
-    figure = {"faster": ratio(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
+    figure = {"faster": factor(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
     names = lane_names(headers, second, first)
     text = _against_elsewhere(traces, chosen, trend) or claim(trend, *names)
     if len(traces) > 2 and known[second] == max(s for n, s in enumerate(known) if n != first):
         text = f"{text}, the fastest of {len(traces) - 1} others"
     if trend != "even" and (few or found.open):  # said, but not in large type
-        text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {ratio(found.ratio)}"
+        text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {factor(found.ratio)}"
         figure, trend = "", "even"
     detail = ""
     if found.runs > 1 and found.low is not None and found.high is not None:
-        detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {ratio(shown)}"
+        detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {factor(shown)}"
     return {
         "figure": figure,
         "trend": trend,

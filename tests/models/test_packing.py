@@ -105,20 +105,13 @@ def test_a_packed_model_says_what_it_is_not_for(use: Callable[[nn.Module], objec
         use(model)
 
 
-CHANGES: dict[str, Callable[[nn.Parameter], object]] = {
-    "in place": lambda weight: weight.detach().mul_(2),
-    "columns exchanged behind torch's back": lambda weight: weight.data.copy_(weight.data.roll(2, 1)),
-    "other memory": lambda weight: setattr(weight, "data", -weight.data),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_whatever_a_caller_changes_counts_in_the_next_run(change: str) -> None:
+def test_whatever_a_caller_changes_counts_in_the_next_run() -> None:
     """Guards truth: only what was loaded by name is packed, and a caller's own weights are read where they are."""
     pair = ModelPair(build("llama", eos=None))
     settings = Settings(strategy="autoregressive", max_new_tokens=16)
     before = specdemo.run(pair, [1, 20, 21], settings)
-    CHANGES[change](pair.target.model.layers[1].mlp.down_proj.weight)
+    weight = pair.target.model.layers[1].mlp.down_proj.weight
+    weight.data.copy_(weight.data.roll(2, 1))  # which torch does not notice
     after = specdemo.run(pair, [1, 20, 21], settings)
     assert after.token_ids == generate(pair.target, [1, 20, 21], 16) != before.token_ids
     assert after.engine == "direct"

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 import transformers
 from families import tiny
 from toys import (
-    BYTE_VOCABULARY,
     EOS,
     build,
-    build_head,
-    byte_tokenizer,
     endless_pair,
     generate,
-    perturbed,
     prompt_ids,
 )
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SpecDemoError
-from specdemo.models.eagle3_head import save_head
 
 SMALL = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=16, num_key_value_heads=1, pad_token_id=0)
@@ -83,23 +77,7 @@ def test_a_pair_knows_its_end_tokens_context_and_widths() -> None:
     assert ModelPair(llama, None, None).dtype == "float32"
 
 
-# --- by name ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folders of the builtin pair, with tiny models in them."""
-    target = build("llama", vocabulary=BYTE_VOCABULARY, eos=[1])
-    target.to(torch.bfloat16).save_pretrained(tmp_path / "builtin/target")
-    byte_tokenizer().save_pretrained(tmp_path / "builtin/target")
-    perturbed(target).save_pretrained(tmp_path / "builtin/draft")
-    byte_tokenizer().save_pretrained(tmp_path / "builtin/draft")
-    save_head(build_head(target), tmp_path / "builtin/head")
-    monkeypatch.setattr("specdemo.models.source.ASSETS", tmp_path)
-    return tmp_path
-
-
-def test_the_builtin_pair_loads_and_runs(assets: Path) -> None:
+def test_the_builtin_pair_loads_and_runs() -> None:
     """Guards the default way in: float32 on a CPU whatever is stored, evaluation mode, one tokenizer."""
     pair = specdemo.load_pair("builtin", device="cpu")
     assert pair.name == "builtin"
@@ -110,22 +88,3 @@ def test_the_builtin_pair_loads_and_runs(assets: Path) -> None:
     assert trace.token_ids == generate(pair.target, trace.prompt_ids, 8)
     for dtype in ("bfloat16", torch.bfloat16):
         assert specdemo.load_pair("builtin", device="cpu", dtype=dtype).dtype == "bfloat16"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ({"name": "/nope"}, "pair"),
-        ({"dtype": "float99"}, "dtype"),
-        ({"dtype": torch.int8}, "dtype"),
-        ({"dtype": ""}, "dtype"),
-        ({"target_quantization": "int3"}, "quantisation"),
-        ({"draft_quantization": "int3"}, "quantisation"),
-        ({"draft_quantization": ""}, "quantisation"),
-    ],
-    ids=str,
-)
-def test_an_unknown_choice_is_refused_by_name(assets: Path, arguments: dict[str, object], field: str) -> None:
-    """Guards the messages of load_pair: which choice was wrong, and what there is."""
-    with pytest.raises(PairError, match=field):
-        specdemo.load_pair(**{"device": "cpu", **arguments})

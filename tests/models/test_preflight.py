@@ -22,7 +22,6 @@ from specdemo.models.quantization import check_quantization
 
 Folders = Callable[[str], tuple[Path, Path]]
 Doctored = Callable[[str], Path]
-Spoil = Callable[[Path], object]
 
 
 def look(*sources: Path | str, **options: object) -> Preflight:
@@ -150,10 +149,7 @@ def test_one_tokenizer_with_padded_logits_is_one_tokenizer(folders: Folders) -> 
 
 @pytest.mark.parametrize(
     ("names", "said"),
-    [
-        (["<|extra|>"], "same tokenizer but for 1 special token;"),
-        (["<|a|>", "<|b|>"], "but for 2 special tokens;"),
-    ],
+    [(["<|extra|>"], "1 special token;"), (["<|a|>", "<|b|>"], "2 special tokens;")],
 )
 def test_tokenizers_that_differ_in_special_tokens_say_in_how_many(
     names: list[str], said: str, folders: Folders, doctored: Doctored
@@ -192,81 +188,68 @@ def test_a_tokenizer_that_loses_text_cannot_draft_for_another(folders: Folders, 
 # --- what it refuses --------------------------------------------------------------------------------------
 
 
-def without(*names: str) -> Spoil:
-    return lambda folder: [(folder / name).unlink() for name in names]
-
-
-def with_text(name: str, text: str) -> Spoil:
-    return lambda folder: (folder / name).write_text(text)
-
-
-def with_fields(**fields: object) -> Spoil:
-    return lambda folder: rewritten(folder, **fields)
-
-
-def with_pickles_only(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
-def with_a_broken_index(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
-    (folder / "model.safetensors.index.json").write_text("[]")
-
-
-def with_shards_missing(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    shards = {str(i): f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
-
-
-def replaced_by(architecture: str, config: transformers.PretrainedConfig) -> Spoil:
-    """Makes a folder one of another architecture."""
-
-    def spoil(folder: Path) -> None:
-        config.architectures = [architecture]
+def spoil(
+    folder: Path,
+    without: tuple[str, ...] = (),
+    texts: dict[str, str] | None = None,
+    config: transformers.PretrainedConfig | None = None,
+    **fields: object,
+) -> None:
+    """Take files away from a checkpoint, write others, or change its configuration."""
+    for name in without:
+        (folder / name).unlink()
+    for name, text in (texts or {}).items():
+        (folder / name).write_text(text)
+    if config is not None:
         config.save_pretrained(folder)
+    if fields:
+        rewritten(folder, **fields)
 
-    return spoil
 
-
-TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1}
-as_bert = replaced_by("BertForMaskedLM", transformers.BertConfig(**TINY, num_attention_heads=2))
-as_t5 = replaced_by(
-    "T5ForConditionalGeneration",
-    transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
-)
-as_mamba = replaced_by("MambaForCausalLM", transformers.MambaConfig(**TINY, state_size=4))
-MIXED = {**TINY, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
-MIXED |= {"intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
-as_qwen3_next = replaced_by("Qwen3NextForCausalLM", transformers.Qwen3NextConfig(**MIXED))
+ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARDS = json.dumps({"weight_map": {str(i): f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}})
+TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+BERT = transformers.BertConfig(**TINY, architectures=["BertForMaskedLM"])
+MAMBA = transformers.MambaConfig(**TINY, state_size=4, architectures=["MambaForCausalLM"])
+MIXED = TINY | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+MIXED |= {"intermediate_size": 16, "num_key_value_heads": 1, "architectures": ["Qwen3NextForCausalLM"]}
+RECURRENT = transformers.Qwen3NextConfig(**MIXED)
+FUTURE = {"model_type": "from_the_future", "architectures": ["Future"]}
 
 SPOILT = [
-    (without("config.json"), "holds no config.json", "give the repository or folder that has one"),
-    (with_text("config.json", "{"), "could not be loaded", "config.json"),
-    (with_fields(model_type="from_the_future", architectures=["Future"]), "from_the_future", "Transformers"),
-    (without("tokenizer.json", "tokenizer_config.json"), "tokenizer", "choose a repository that has"),
-    (with_text("tokenizer.json", "{"), "has no tokenizer that can be read", "add its tokenizer.json"),
-    (with_pickles_only, "as pickles only, which can run code", "choose a repository with safetensors"),
-    (without("model.safetensors"), "holds no weights", "choose the repository that has them"),
-    (with_a_broken_index, "model.safetensors.index.json cannot be read", "fetch the model again"),
-    (with_shards_missing, "model-00001-of-00002.safetensors is missing, and 1 more", "fetch it again"),
-    (as_bert, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
-    (as_t5, "T5ForConditionalGeneration, which is no causal", "choose one that continues text"),
-    (as_mamba, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
-    (as_qwen3_next, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
-    (with_fields(num_hidden_layers=10**7), "10,000,000 layers, more than any", "choose another repository"),
-    (with_fields(text_config={"num_labels": 10**12}), "2 layers, 1,000,000,000,000 labels", "choose another"),
-    (with_fields(quantization_config={"quant_method": "gptq"}), "quantised (by gptq)", "it was made from"),
+    ({"without": ("config.json",)}, "holds no config.json", "give the repository or folder that has one"),
+    ({"texts": {"config.json": "{"}}, "could not be loaded", "config.json"),
+    (FUTURE, "from_the_future", "Transformers"),
+    ({"without": ("tokenizer.json", "tokenizer_config.json")}, "tokenizer", "choose a repository that has"),
+    ({"texts": {"tokenizer.json": "{"}}, "has no tokenizer that can be read", "add its tokenizer.json"),
+    (
+        {"without": (ONE_FILE,), "texts": {"pytorch_model.bin": ""}},
+        "as pickles only, which can run code",
+        "choose a repository with safetensors",
+    ),
+    ({"without": (ONE_FILE,)}, "holds no weights", "choose the repository that has them"),
+    ({"without": (ONE_FILE,), "texts": {INDEX: "[]"}}, f"{INDEX} cannot be read", "fetch the model again"),
+    (
+        {"without": (ONE_FILE,), "texts": {INDEX: SHARDS}},
+        "model-00001-of-00002.safetensors is missing, and 1 more",
+        "fetch it again",
+    ),
+    ({"config": BERT}, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
+    ({"config": MAMBA}, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
+    ({"config": RECURRENT}, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
+    ({"num_hidden_layers": 10**7}, "10,000,000 layers, more than any", "choose another repository"),
+    ({"text_config": {"num_labels": 10**12}}, "2 layers, 1,000,000,000,000 labels", "choose another"),
+    ({"quantization_config": {"quant_method": "gptq"}}, "quantised (by gptq)", "it was made from"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "wrong", "advice"), SPOILT)
+@pytest.mark.parametrize(("how", "wrong", "advice"), SPOILT)
 def test_what_cannot_run_is_refused_before_any_weight_is_fetched(
-    spoil: Spoil, wrong: str, advice: str, hub: Hub, folders: Folders, doctored: Doctored
+    how: dict, wrong: str, advice: str, hub: Hub, folders: Folders, doctored: Doctored
 ) -> None:
     """Guards each refusal, of a target in a folder and of a draft on the hub."""
     folder, good = doctored("llama"), folders("llama")[1]
-    spoil(folder)
+    spoil(folder, **how)
     hub.add("org/spoilt", folder)
     for role, name, sources in (("target", folder, (folder, good)), ("draft", "org/spoilt", (good, "org/spoilt"))):
         said = refusal(*sources)

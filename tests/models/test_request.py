@@ -144,16 +144,25 @@ def test_no_name_lists_the_catalogue(name: object) -> None:
         request_pair(name)
 
 
-# --- device ------------------------------------------------------------------------------------------------
+# --- device, dtype, quantisation -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "", 3.5, object()])
-def test_a_device_that_is_not_here_is_refused(device: object) -> None:
-    """Guards against a load that fails after the download; ``meta`` would load nothing at all."""
+CHOICES = [("device", name) for name in ("toaster", "cuda:99", "meta", "", 3.5, object())]
+CHOICES += [("dtype", name) for name in ("float99", torch.int8, "")]
+CHOICES += [(f"{role}_quantization", name) for role in ("target", "draft") for name in ("int3", "")]
+
+
+@pytest.mark.parametrize(("field", "choice"), CHOICES, ids=str)
+def test_a_choice_that_is_not_there_is_refused(field: str, choice: object) -> None:
+    """Guards against a load that fails after the download; the device ``meta`` would load nothing at all."""
+    with pytest.raises(PairError, match=r"(device|dtype|quantisation): .* is not (available here|known); choose"):
+        request_pair("builtin", **{"device": "cpu", field: choice})
+
+
+def test_one_device_has_one_name() -> None:
+    """Guards against a pair that is loaded twice."""
     for cpu in ("cpu", "cpu:0", torch.device("cpu", 0)):
-        assert request_pair("builtin", device=cpu).device == "cpu", "one pair is not loaded twice"
-    with pytest.raises(PairError, match=r"device: .* is not available here; choose cpu"):
-        request_pair("builtin", device=device)
+        assert request_pair("builtin", device=cpu).device == "cpu"
 
 
 # --- public mode ------------------------------------------------------------------------------------------

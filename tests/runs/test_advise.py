@@ -17,7 +17,7 @@ from toys import build, endless_pair, generate, prompt_ids
 import specdemo
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import PLAIN, TREES, Contender
-from specdemo.analysis.engine_lines import ENGINES, engine_lines
+from specdemo.analysis.engine_lines import FRAMEWORKS, engine_lines
 from specdemo.analysis.racing import Race
 from specdemo.analysis.rows import Run
 from specdemo.metrics import RoundCounts
@@ -249,10 +249,10 @@ MODELS = {"target": "Qwen/Qwen3-4B", "draft": "Qwen/Qwen3-0.6B", "head": "AngelS
 @pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit", "eagle3"])
 def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
     """JSON in one shell word for vLLM, flags in pairs for the others, a program for transformers."""
-    lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in ENGINES}
+    lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in FRAMEWORKS}
     for engine, text in lines.items():
         if "has no" in text:
-            assert text.startswith(f"# {ENGINES[engine]} has no")
+            assert text.startswith(f"# {FRAMEWORKS[engine]} has no")
             continue
         if engine == "transformers":
             compile(text, "script", "exec")

@@ -12,7 +12,7 @@ from scripted import Exchange, ScriptedServer
 
 import specdemo
 from specdemo import PromptError, ServerError, ServerPair, Settings, SettingsError, Trace
-from specdemo.servers.engines.table import ENGINES
+from specdemo.servers.engines.table import SERVER_KINDS
 
 ANSWERS = Path(__file__).parents[1] / "data" / "servers"
 LANE = Settings(engine="server", max_new_tokens=8)
@@ -113,7 +113,7 @@ def test_ollama_tells_speed_by_two_clocks() -> None:
 
 def test_a_server_that_names_itself_otherwise_is_asked_by_openais_api() -> None:
     """Guards the order: nobody's name, or a name without its second mark, is no reason to refuse a server."""
-    assert ENGINES[-1].name == "OpenAI's API"
+    assert SERVER_KINDS[-1].name == "OpenAI's API"
     for owner in ("library", "organization_owner", "system", None):
         models = {"data": [{"id": "m", "owned_by": owner}]}
         trace, body = run_on("lm_studio", answers={"/v1/models": models})

@@ -317,7 +317,7 @@ def test_by_openais_api_alone_it_is_any_server(
     pair: ModelPair, served: ServerPair, chat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards servers that nobody here knows, by one that is not ours: text and times, and no more."""
-    monkeypatch.setattr(table, "ENGINES", table.ENGINES[-1:])
+    monkeypatch.setattr(table, "SERVER_KINDS", table.SERVER_KINDS[-1:])
     settings = replace(PLAIN, chat=chat, max_new_tokens=16)
     trace, own = specdemo.run(served, PROMPT, settings), specdemo.run(pair, PROMPT, here(settings))
     assert (trace.server.engine, trace.server.level) == ("OpenAI's API", "speed")

@@ -10,7 +10,7 @@ from specdemo.servers.engines.openai import LMStudio, OpenAI
 from specdemo.servers.engines.sglang import SGLang
 from specdemo.servers.engines.vllm import VLLM
 
-ENGINES: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStudio, OpenAI)
+SERVER_KINDS: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStudio, OpenAI)
 """In the order in which they are tried; the last one takes every server."""
 
 
@@ -22,8 +22,8 @@ def detected(connection: Connection) -> type[Engine]:
     """
     match connection.page("/v1/models"):
         case {"data": [{"owned_by": str(owner)}, *_]}:
-            own = [kind for kind in ENGINES if kind.owner == owner]
+            own = [kind for kind in SERVER_KINDS if kind.owner == owner]
             for kind in own:
                 if not kind.mark or connection.page(kind.mark) is not None:
                     return kind
-    return ENGINES[-1]
+    return SERVER_KINDS[-1]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.engine_lines import ENGINES
+from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
@@ -69,7 +69,7 @@ def sweep_response(report: SweepReport, *, whole: bool = False) -> dict[str, Any
 
 def advice_response(report: AdviceReport, *, whole: bool = False) -> dict[str, Any]:
     """Advice: rows, recommendation and the lines that set it; with ``whole`` every round that they are made of."""
-    code = {engine: report.code(engine) for engine in ENGINES}
+    code = {engine: report.code(engine) for engine in FRAMEWORKS}
     response = {**json.loads(report.to_json()), "settings": asdict(report.settings()), "code": code}
     return response if whole else {name: value for name, value in response.items() if name != "runs"}
 

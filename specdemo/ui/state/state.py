@@ -46,7 +46,7 @@ NONE = "none"
 """Weights as they are."""
 BEST = "best"
 """The best device here."""
-ENGINES = {
+ENGINE_LABELS = {
     "auto": "Automatic: the fastest there is",
     "eager": "Eager: transformers, call by call",
     "graphs": "CUDA graphs",
@@ -227,7 +227,7 @@ class PageState(PairChoice):
     top_p: float = _control(1.0, "Top-p, 1 is off", least=0.05, most=1)
     seed: int = _control(0, "Seed")
     chat: bool = _control(True, "Use the chat template")
-    engine: str = _control(_FIRST.engine, "Engine of single lanes", choices=lambda: ENGINES)
+    engine: str = _control(_FIRST.engine, "Engine of single lanes", choices=lambda: ENGINE_LABELS)
     lane1: FirstLane = Field(default_factory=FirstLane)
     lane2: Lane = Field(default_factory=lambda: Lane(method=FIRST_LANES[1]))
     lane3: Lane = Field(default_factory=lambda: Lane(method=FIRST_LANES[2]))

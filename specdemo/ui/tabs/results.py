@@ -14,7 +14,7 @@ import gradio as gr
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.batch_sizes import SizeReport
-from specdemo.analysis.engine_lines import ENGINES
+from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.analysis.report import Report
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.drafters import DRAFTERS
@@ -172,7 +172,7 @@ def _create_code(prefix: str) -> dict[str, gr.Code]:
     """Lines to take away, by engine."""
     code = {}
     with gr.Accordion("Lines to take away", open=True, elem_id=f"{prefix}-code"), gr.Tabs():
-        for engine, name in ENGINES.items():
+        for engine, name in FRAMEWORKS.items():
             with gr.Tab(name):
                 language: Literal["python", "shell"] = "python" if engine == "transformers" else "shell"
                 code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
