@@ -30,8 +30,7 @@ from specdemo.runs.advise import advise, stream_advice
 from specdemo.runs.batch import run_batch, stream_batch
 from specdemo.runs.batch_sizes import batch_sizes, stream_batch_sizes
 from specdemo.runs.load import load_pair
-from specdemo.runs.race import race
-from specdemo.runs.repeats import repeat_race
+from specdemo.runs.race import race, repeat_race
 from specdemo.runs.single import run, stream
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.runs.threads import quickest_threads

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.lanes import is_plain, place_of, plain_of
 from specdemo.analysis.reasons import explain
+from specdemo.analysis.speedup import is_plain, place_of, plain_of
 from specdemo.analysis.wording import factor
 from specdemo.server_record import IN_TURN
 from specdemo.trace import Trace

@@ -1,4 +1,4 @@
-"""How sure a race's speed-up is: the interval from within one run, the range of several, and what casts doubt.
+"""Which lane of a race is judged against which, and how sure its speed-up is: intervals, and what casts doubt.
 
 Of one prompt under fixed settings the tokens of a round are given; what differs from run to run is how long its
 rounds take. So only times are judged here, each against the usual one of its lane.
@@ -12,7 +12,6 @@ from itertools import groupby, pairwise
 from math import exp, fsum, log, sqrt
 from statistics import fmean, median, stdev
 
-from specdemo.analysis.lanes import is_plain
 from specdemo.analysis.reasons import LEAST_CHECK
 from specdemo.analysis.wording import factor
 from specdemo.metrics import RoundCounts, counts_of
@@ -70,6 +69,47 @@ class Speedup:
         return self.low is not None and self.high is not None and self.low < 1 < self.high
 
 
+def is_plain(trace: Trace) -> bool:
+    """Whether it decodes without drafts."""
+    return trace.settings.strategy == "autoregressive"
+
+
+def place_of(trace: Trace) -> str | None:
+    """The server that a lane ran on; None is here."""
+    return trace.server.name if trace.server else None
+
+
+def plain_of(traces: Sequence[Trace], lane: Trace) -> Trace | None:
+    """The first plain lane with the lane's weights, in the lane's place: others are another model or machine."""
+    alike = (t for t in traces if t.quantization == lane.quantization and place_of(t) == place_of(lane))
+    return next(filter(is_plain, alike), None)
+
+
+def plain_elsewhere(traces: Sequence[Trace], lane: Trace) -> Trace | None:
+    """The first plain lane with other weights, in the lane's place."""
+    near = (t for t in traces if t.quantization != lane.quantization and place_of(t) == place_of(lane))
+    return next(filter(is_plain, near), None)
+
+
+def compared(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
+    """(baseline, lane) that a race's headline compares; None of a single lane, or where a speed is missing.
+
+    The fastest lane that drafts is compared with its own plain lane, or with the first lane where there is none.
+    Without a lane that drafts it is the fastest other lane against the first. The first lane takes part only
+    if it has a plain lane to be compared with.
+    """
+    if len(traces) < 2 or not all(t.metrics().tokens_per_second for t in traces):
+        return None
+    drafting = [t for t in traces if not is_plain(t)]
+    others = [t for t in drafting if t is not traces[0] or plain_of(traces, t)] or drafting or traces[1:]
+    lane = max(others, key=lambda t: t.metrics().tokens_per_second or 0.0)
+    baseline = plain_of(traces, lane) or traces[0]
+    if baseline is lane:  # the only one that drafts comes first, and no plain lane has its weights
+        lane = max(traces[1:], key=lambda t: t.metrics().tokens_per_second or 0.0)
+        baseline = traces[0]
+    return baseline, lane
+
+
 def student_95(freedom: int) -> float:
     """The two-sided 95 % quantile of Student's t for any degrees of freedom, to three digits.
 
@@ -122,8 +162,7 @@ def speedup_over_repeats(ratios: Sequence[float]) -> Speedup:
     low, high = min(ratios), max(ratios)
     if len(ratios) > 2:
         logs = [log(each) for each in ratios]
-        freedom = min(len(ratios) - 1, max(STUDENT_95))
-        half = STUDENT_95[freedom] * stdev(logs) / sqrt(len(ratios))
+        half = student_95(len(ratios) - 1) * stdev(logs) / sqrt(len(ratios))
         low, high = min(low, exp(fmean(logs) - half)), max(high, exp(fmean(logs) + half))
     low, high = min(low, middle / BETWEEN_MINUTES), max(high, middle * BETWEEN_MINUTES)
     return Speedup(middle, low, high, len(ratios), UNLIKE if high > WIDE * low else None)
@@ -156,7 +195,7 @@ def interval(
         for place, value in enumerate(values):
             parts[place] += sign * (value / mean - 1) / len(values)
     spread = sqrt(longest / (longest - 1) * fsum(part * part for part in parts))
-    half = STUDENT_95[min(stretches, MOST_STRETCHES) - 1] * spread
+    half = student_95(stretches - 1) * spread
     return speedup * exp(-half), speedup * exp(half)
 
 

@@ -22,9 +22,8 @@ from specdemo.models.pair import ModelPair
 from specdemo.recording import Recording
 from specdemo.rounds import Round
 from specdemo.runs.prompts import examples
-from specdemo.runs.race import race
+from specdemo.runs.race import race, repeat_race
 from specdemo.runs.record import record
-from specdemo.runs.repeats import repeat_race
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 from specdemo.view.export import replay_html, rounds_csv, tokens_csv

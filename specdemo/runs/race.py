@@ -1,23 +1,26 @@
-"""Lanes side by side on one machine, each on its own clock; lanes on servers run beside them."""
+"""Lanes side by side on one machine, each on its own clock, once or repeatedly; servers run beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
-from specdemo.errors import SettingsError
+from specdemo.errors import ServerError, SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.lane import LocalLane
 from specdemo.runs.single import Prompt, checked, open_run
 from specdemo.servers.pair import ServerPair
-from specdemo.settings import Settings
+from specdemo.settings import SEEDS, Settings, at_least_one
 from specdemo.trace import Trace
 
 SLICE_SECONDS = 0.1
 WAIT_SECONDS = 0.02
 """How long to look at one server for news before looking at the next."""
+REPEATS = 5
 
 Pair = ModelPair | ServerPair | None
 
@@ -144,3 +147,42 @@ def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], sto
         if stop is not None and stop.is_set():
             return None
         lanes[lane].wait(WAIT_SECONDS)
+
+
+def repeat_race(
+    pair: Pair | Sequence[Pair],
+    prompt: Prompt,
+    lanes: Sequence[Settings],
+    repeats: int = REPEATS,
+    stop: Event | None = None,
+) -> Generator[tuple[float, ...]]:
+    """Run a race ``repeats`` times; yields each lane's decode speed, tokens a second, after every run.
+
+    Arguments are those of :func:`specdemo.race`. Lanes that sample have other seeds each time, so that the spread
+    is not that of one text. Setting ``stop`` ends it within one round; a run that was not finished is not counted.
+    ``Recording.repeats`` keeps what this yields.
+
+    Raises:
+        PromptError, SettingsError: as ``race`` does, at the first step.
+        ServerError: a server's answer broke off; half a run has no speed.
+        SpecDemoError: a lane ended with its first token, which has no speed.
+    """
+    for number in range(1, at_least_one("repeats", repeats) + 1):
+        settings = [s if s.greedy else replace(s, seed=(s.seed + number) % SEEDS) for s in lanes]
+        with closing(race(pair, prompt, settings, stop)) as racing:
+            for _ in racing:
+                if stop is not None and stop.is_set():
+                    return
+            traces = racing.traces()
+        if stop is not None and stop.is_set():
+            return
+        yield tuple(map(_speed, traces))
+
+
+def _speed(trace: Trace) -> float:
+    if trace.server is not None and trace.server.incomplete:
+        raise ServerError(f"a repeated run broke off: {trace.server.incomplete}")
+    speed = trace.metrics().tokens_per_second
+    if speed is None:
+        raise SpecDemoError("A lane ended with its first token, so it has no speed; choose another prompt.")
+    return speed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.lanes import plain_of
+from specdemo.analysis.speedup import plain_of
 from specdemo.metrics import Metrics
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import engine_note

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdemo.analysis.lanes import compared, plain_elsewhere
-from specdemo.analysis.speedup import FEWEST, Speedup, speedup_of, speedup_over_repeats
+from specdemo.analysis.speedup import FEWEST, Speedup, compared, plain_elsewhere, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import claim, factor, pace, span, trend_of
 from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace

@@ -51,7 +51,7 @@ def lane_headers(
 def _add_claims(headers: Sequence[dict[str, Any]], lanes: Sequence[Settings]) -> None:
     """Add to the lanes that a headline may compare while they run: with which lane, and what is then said.
 
-    That is what :func:`specdemo.analysis.lanes.compared` chooses of lanes that have ended.
+    That is what :func:`specdemo.analysis.speedup.compared` chooses of lanes that have ended.
     """
     places = [(header.get("weights"), settings.server) for header, settings in zip(headers, lanes, strict=True)]
     plain = [n for n, settings in enumerate(lanes) if settings.strategy == "autoregressive"]

@@ -11,8 +11,7 @@ import pytest
 from made_traces import PLAIN, lane_of
 
 from specdemo import Settings, Trace
-from specdemo.analysis.lanes import compared
-from specdemo.analysis.speedup import Speedup, interval, speedup_of, speedup_over_repeats, usual_speedup
+from specdemo.analysis.speedup import Speedup, compared, interval, speedup_of, speedup_over_repeats, usual_speedup
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.server_record import ServerRecord
 from specdemo.view.headline import headline, headline_text

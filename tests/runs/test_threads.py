@@ -61,24 +61,6 @@ def test_the_quickest_number_is_found_and_torch_left_as_it_was(
     assert torch.get_num_threads() == 4
 
 
-def test_a_trace_has_the_number_that_its_lane_ran_with() -> None:
-    """Guards equal outputs of equal seeds: sums of other numbers of threads differ in their last digits."""
-    pair = endless_pair("llama")
-    pair.threads = 2
-    try:
-        for strategy in ("autoregressive", "speculative", "assisted"):
-            lane = specdemo.stream(pair, prompt_ids(6), specdemo.Settings(strategy=strategy, max_new_tokens=6))
-            assert lane.trace().threads is None
-            list(lane)
-            torch.set_num_threads(1)
-            assert lane.trace().threads == 2
-            assert specdemo.Trace.from_json(lane.trace().to_json()).threads == 2
-        (row,) = specdemo.run_batch(pair, [prompt_ids(6)], specdemo.Settings(max_new_tokens=6))
-        assert row.threads == 2
-    finally:
-        pair.threads = None
-
-
 def test_large_models_and_a_number_from_outside_need_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying out a model of billions on one core would take minutes."""
     tried = timed(monkeypatch, lambda count: count)
@@ -117,8 +99,10 @@ def test_more_threads_than_processors_are_refused(number: object) -> None:
         specdemo.run(told, prompt_ids(4), specdemo.Settings(max_new_tokens=4))
 
 
-def test_every_lane_of_a_race_runs_with_the_threads_of_its_own_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards against the pair opened last; a pair that is told none runs with the caller's, which stay."""
+def test_every_lane_of_a_race_runs_with_the_threads_of_its_own_pair_and_tells_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guards equal outputs of equal seeds: sums of other numbers of threads differ in their last digits."""
     models, used = endless_pair("llama"), set()
     pairs = [specdemo.ModelPair(models.target, models.draft, threads=number) for number in (1, None, 2)]
     original = LaneClock.lap
@@ -128,10 +112,16 @@ def test_every_lane_of_a_race_runs_with_the_threads_of_its_own_pair(monkeypatch:
         original(self, phase)
 
     monkeypatch.setattr(LaneClock, "lap", noting)
-    racing = specdemo.race(pairs, prompt_ids(4), [specdemo.Settings(max_new_tokens=12)] * 3)
+    lanes = [
+        specdemo.Settings(strategy=s, max_new_tokens=12) for s in ("autoregressive", "speculative", "assisted")
+    ]
+    racing = specdemo.race(pairs, prompt_ids(4), lanes)
+    assert [trace.threads for trace in racing.traces()] == [None] * 3
     for _ in racing:
         assert torch.get_num_threads() == 4
-    assert [trace.threads for trace in racing.traces()] == [1, 4, 2]
+    traces = racing.traces()
+    assert [trace.threads for trace in traces] == [1, 4, 2]
     assert sorted(number for _, number in used) == [1, 2, 4]
+    assert specdemo.Trace.from_json(traces[2].to_json()).threads == 2
     (row,) = specdemo.run_batch(pairs[2], [prompt_ids(4)], specdemo.Settings(max_new_tokens=4))
     assert (row.threads, torch.get_num_threads()) == (2, 4)

@@ -14,9 +14,8 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.recording import Hardware, Recording
 from specdemo.runs.encode import pieces
-from specdemo.runs.race import race
+from specdemo.runs.race import REPEATS, race, repeat_race
 from specdemo.runs.record import record
-from specdemo.runs.repeats import REPEATS, repeat_race
 from specdemo.servers.catalog import label_of
 from specdemo.trace import Trace
 from specdemo.ui.jobs.durations import Work
