@@ -79,19 +79,19 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
                     padding=False,
                 )
                 controls = Controls()
-                card = create_panel(controls)
+                create_panel(controls)
             with gr.Tabs(elem_id="stage") as tabs:
                 with gr.Tab("Race", id="race"):
-                    use, recordings, idle = create_race_tab(controls, runner, loading, paces)
+                    use, recordings, view, idle = create_race_tab(controls, runner, loading, paces)
                 with gr.Tab("Which setting?", id="sweep"):
                     notes = [create_sweep_tab(controls, runner)]
                 with gr.Tab("Batch", id="batch"):
                     notes.append(create_batch_tab(controls, runner))
                 with gr.Tab("Losslessness", id="losslessness"):
                     notes.append(create_losslessness_tab(controls, runner))
-        announce(controls, notes, paces, idle)
+        announce(controls, notes, paces, view, idle)
         add_endpoints(runner)
-        connect_pair_card(page, controls, card, loading)
+        connect_pair_card(page, controls, loading)
         connect_links(page, controls, tabs, store)
         connect_use(controls, use, recordings)
 
@@ -101,7 +101,7 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
         page.unload(leave)
     # Not past the queue: a call there runs to its first message, and then nobody goes on with it.
     page.queue(max_size=EVENTS, api_open=False, status_update_rate=STATUS_SECONDS)
-    visitors = Visitors(page, [controls.row.signals, recordings, loading], limits())
+    visitors = Visitors(page, [controls.signals, recordings, loading], limits())
     close_private(page)
     store.preload(pair_request(PageState()))
     return page

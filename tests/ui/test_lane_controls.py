@@ -84,7 +84,7 @@ def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int)
 def test_what_a_tab_measures_of_a_lane_with_a_tree_is_its_chain() -> None:
     """Guards a tab that promises what its job then refuses: no measurement drafts trees of a given size."""
     request = panel({"method": "draft", "gamma": 3, "tree_nodes": "12"})
-    jobs = [setting_job(request).lane, batch_job(request), sizes_job(request).lane, check_job(request)]
+    jobs = [setting_job(request).lane, batch_job(request).lane, sizes_job(request).lane, check_job(request)]
     assert {(job.settings.gamma, job.settings.tree_nodes) for job in jobs} == {(3, 0)}
     assert request.lanes[0].settings.tree_nodes == 12, "the race keeps it"
 

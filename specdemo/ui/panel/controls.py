@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.components import FormComponent
+from gradio.events import Dependency
 
-from specdemo.ui.panel.run_row import RunRow
+from specdemo.ui.jobs.stops import StopSignals
 from specdemo.ui.state.request import PanelRequest, panel_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, TABS, PageState, PairChoice, parameters
 
@@ -19,16 +20,24 @@ class Controls:
     """The page's controls by the names of their parameters, and what else the panel holds.
 
     Attributes:
+        card: says what the pair is, as HTML; the buttons Load and Stop loading.
         wished: the method that was last wished for each lane.
         note: says what is wrong in the panel.
-        row: Run, Stop, and what they start.
+        starts: the button of each tab that starts it.
+        stop: ends everything that its visitor runs, on whichever tab it was started.
+        signals: of what they started.
+        ended: the events after which a job of any tab is over; the tabs add theirs.
     """
 
+    card: tuple[gr.HTML, gr.Button, gr.Button]
     wished: gr.State
     note: gr.HTML
-    row: RunRow
+    starts: dict[str, gr.Button]
+    stop: gr.Button
 
     def __init__(self) -> None:
+        self.signals = StopSignals()
+        self.ended: list[Dependency] = []
         self._fields = {each.name: each for each in parameters()}
         self._built: dict[str, Any] = {}
 

@@ -21,7 +21,6 @@ from specdemo.servers.probe import probe
 from specdemo.ui.event_options import QUIET, UNSEEN
 from specdemo.ui.panel import pair_card
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.panel import PairCard
 from specdemo.ui.state.methods import runs_here, server_of
 from specdemo.ui.state.request import named, pair_request
 from specdemo.ui.state.state import PairChoice
@@ -153,15 +152,16 @@ class PairLoading:
             before()
 
 
-def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loading: PairLoading) -> None:
+def connect_pair_card(page: gr.Blocks, controls: Controls, loading: PairLoading) -> None:
     """Wire the card and its buttons, Run, which shows the load of what it runs, and the ends of all jobs.
 
     Args:
-        page, controls, card: the components to wire; all tabs have been wired.
+        page, controls: the components to wire; all tabs have been wired.
         loading: what each visitor looks at.
     """
-    outputs = [card.html, card.load, card.cancel]
-    inputs, methods, row = controls.pair(), controls.methods, controls.row
+    outputs = [*controls.card]
+    _, load_now, stop_loading = controls.card
+    inputs, methods = controls.pair(), controls.methods
 
     def look(request: gr.Request, *values: Any) -> Iterator[Card]:
         yield from loading.show(request.session_hash or "", controls.choice(values))
@@ -184,11 +184,11 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, card: PairCard, loadi
     typed = [event for name in ("target", "draft") for event in (controls[name].submit, controls[name].blur)]
     # Several events of one visitor may run at once; all but the latest end at their next update.
     gr.on([page.load, *chosen, *typed], look, inputs, outputs, trigger_mode="multiple", **waits)
-    card.load.click(load, inputs, outputs, trigger_mode="multiple", **waits)
-    row.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
-    for ended in row.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
+    load_now.click(load, inputs, outputs, trigger_mode="multiple", **waits)
+    controls.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
+    for ended in controls.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
         ended.then(look, inputs, outputs, **waits)
-    card.cancel.click(cancel, inputs, outputs, **QUIET)
+    stop_loading.click(cancel, inputs, outputs, **QUIET)
 
 
 def _explained(run: Callable[[], Iterator[Card]]) -> Generator[Card]:

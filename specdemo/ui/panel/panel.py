@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,23 +45,14 @@ WARM = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PairCard:
-    """The card that says what a pair is, and the buttons that load it."""
-
-    html: gr.HTML
-    load: gr.Button
-    cancel: gr.Button
-
-
-def create_panel(controls: Controls) -> PairCard:
+def create_panel(controls: Controls) -> None:
     """Build the panel in the current layout and wire what only concerns itself."""
     prompt = controls.build("prompt", gr.Textbox, lines=3, max_lines=10)
     _example_chips(prompt)
     sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
     sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **QUIET)
     with gr.Column(elem_id="settings"):
-        card = create_pair_controls(controls)
+        create_pair_controls(controls)
         parts = parts_of(controls["pair"].value)
         with gr.Tabs(selected=2, elem_id="lanes"):
             for number, method in enumerate(FIRST_LANES, start=1):
@@ -80,13 +70,12 @@ def create_panel(controls: Controls) -> PairCard:
             eager = "CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so."
             controls.build("engine", gr.Dropdown, info=eager)
     controls.note = gr.HTML(value=None, padding=False, elem_id="panel-note")
-    controls.row = create_run_row()
+    create_run_row(controls)
     controls.wished = gr.State(list(FIRST_LANES))
     # Only what a person does triggers these couplings: a link has a value for every control.
     rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **QUIET)
     _follow_pair(controls)
-    return card
 
 
 def _example_chips(prompt: gr.Textbox) -> None:
@@ -107,7 +96,7 @@ def _example_chips(prompt: gr.Textbox) -> None:
             )
 
 
-def create_pair_controls(controls: Controls) -> PairCard:
+def create_pair_controls(controls: Controls) -> None:
     """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
     room = free_memory(best_device())
     sized = {entry.id: _sized(entry, room) for entry in catalog().values()}
@@ -128,7 +117,7 @@ def create_pair_controls(controls: Controls) -> PairCard:
         if hint := bfloat16_hint():
             gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
     pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **QUIET)
-    return PairCard(card, load, cancel)
+    controls.card = card, load, cancel
 
 
 def _sized(entry: CatalogEntry, room: int) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import gradio as gr
-from gradio.events import Dependency
 
 from specdemo.ui.event_options import QUIET
-from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.panel.controls import Controls
 
 STARTS = {
     "race": ("Run race", "run"),
@@ -26,45 +23,26 @@ STOPPING = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """The buttons, and the stop signals of what they started.
-
-    Attributes:
-        starts: the button of each tab.
-        stop: ends everything that its visitor runs, on whichever tab it was started.
-        signals: of all tabs.
-        ended: the events after which a job of any tab is over; the tabs add theirs.
-    """
-
-    starts: dict[str, gr.Button]
-    stop: gr.Button
-    signals: StopSignals
-    ended: list[Dependency] = field(default_factory=list)
-
-
-def create_run_row() -> RunRow:
+def create_run_row(controls: Controls) -> None:
     """Build the buttons in the current layout; what they start is wired by the tabs."""
-    signals = StopSignals()
 
     def halt(request: gr.Request) -> None:
-        signals.stop(request.session_hash or "")
+        controls.signals.stop(request.session_hash or "")
 
     with gr.Column(elem_id="run-dock"):
         with gr.Row(elem_classes="actions", elem_id="run-row"):
-            starts = {
+            controls.starts = {
                 tab: gr.Button(
                     label, variant="primary", elem_id=element, elem_classes=["start", f"on-{tab}"], min_width=120
                 )
                 for tab, (label, element) in STARTS.items()
             }
-            stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
+            controls.stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
         with gr.Row(elem_id="quiet-row"):
             copy, talk = (
                 gr.Button(label, size="sm", elem_id=element, elem_classes="quiet-button", min_width=60)
                 for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
             )
-    stop.click(halt, None, None, js=STOPPING, **QUIET)
+    controls.stop.click(halt, None, None, js=STOPPING, **QUIET)
     copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
     talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
-    return RunRow(starts, stop, signals)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import gradio as gr
 
@@ -20,7 +19,7 @@ from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
 from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
 from specdemo.ui.tabs.examples import example_sizes, show_example
-from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
+from specdemo.ui.tabs.plans import Announcement, drafts_as
 from specdemo.ui.tabs.results import create_results, show_measurement
 from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, check_length, connect, state_line
 from specdemo.view.progress_text import counted
@@ -62,15 +61,15 @@ def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
 
 
-def sizes_plan(request: PanelRequest) -> Plan:
-    """What that would run."""
+def sizes_plan(request: PanelRequest) -> tuple[str, MeasureJob]:
+    """What that would run, as a sentence and a job."""
     job = sizes_job(request)
     settings, batches = job.lane.settings, counted(sum(work.times for work in job.work), "batch", "batches")
     text = (
         f"{drafts_as(request.drafting_lane(), settings)} {batches} of {', '.join(map(str, job.sizes))} rows, "
         f"plain and drafted, each row of at most {counted(settings.max_new_tokens, 'token')}."
     )
-    return Plan(text, job)
+    return text, job
 
 
 def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
@@ -115,13 +114,9 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
         for update in measured(states, session):
             yield {**update, view: None} if results.area in update else update
 
-    def watched(*values: Any) -> BatchJob:
-        return batch_job(controls.request(values[:-1], "batch"), values[-1])
-
-    def sized(*values: Any) -> MeasureJob:
-        return sizes_job(controls.request(values[:-1], "batch"), values[-1])
-
-    starts = [Start(run, watched, show_batch), Start(controls.row.starts["batch"], sized, show_measured)]
-    inputs, outputs = [*controls.inputs("batch"), file], [status, view, *results.outputs()]
-    connect(runner, "batch", starts, controls.row, inputs, outputs, models=controls["pair"])
+    starts = [
+        Start(run, batch_job, show_batch, [file]),
+        Start(controls.starts["batch"], sizes_job, show_measured, [file]),
+    ]
+    connect(runner, controls, "batch", starts, [status, view, *results.outputs()], on_servers=False)
     return Announcement(note, sizes_plan, file=file)

@@ -22,7 +22,7 @@ from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.request import PanelRequest, parts_of, whole
 from specdemo.ui.state.state import DISTRIBUTION, GREEDY
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
-from specdemo.ui.tabs.plans import Announcement, Plan
+from specdemo.ui.tabs.plans import Announcement
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 from specdemo.view.progress_text import counted
@@ -68,12 +68,8 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
                     save: gr.update(value=str(file), visible=True),
                 }
 
-    def job(*values: Any) -> CheckJob:
-        return check_job(controls.request(values, "losslessness"))
-
-    start = Start(controls.row.starts["losslessness"], job, show)
-    inputs = controls.inputs("losslessness")
-    connect(runner, "losslessness", [start], controls.row, inputs, [view, save], models=controls["pair"])
+    start = Start(controls.starts["losslessness"], check_job, show)
+    connect(runner, controls, "losslessness", [start], [view, save], on_servers=False)
     mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
     mode.input(_swapped, [mode, rule], rule, **QUIET)
@@ -82,14 +78,14 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
     return Announcement(note, check_plan)
 
 
-def check_plan(request: PanelRequest) -> Plan:
-    """What the check would run. Raises what :func:`check_job` does."""
+def check_plan(request: PanelRequest) -> tuple[str, CheckJob]:
+    """What the check would run, as a sentence and a job. Raises what :func:`check_job` does."""
     job = check_job(request)
     taken = f"γ {job.settings.gamma} is lane {request.drafting_lane().number}’s."
     if job.settings.greedy:
-        return Plan(f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}.", job)
+        return f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}.", job
     runs, tokens = counted(2 * job.runs, "run"), counted(job.tokens, "token")
-    return Plan(f"{taken} {runs} of at most {tokens}, half of them plain.", job)
+    return f"{taken} {runs} of at most {tokens}, half of them plain.", job
 
 
 def check_job(request: PanelRequest) -> CheckJob:

@@ -18,6 +18,7 @@ from specdemo.ui.event_options import QUIET
 from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.job import Job
 from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.page_words import in_page_words
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.methods import needs_models
@@ -26,52 +27,37 @@ from specdemo.ui.state.state import TABS
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a press of the tab's button would do: a sentence, the job, and whether its runs tell its time."""
-
-    text: str
-    job: Job
-    timed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Announcement:
     """A tab's note, and what it is made of.
 
     Attributes:
         note: where it is said.
-        plan: makes the plan of what the page asks for; raises SpecDemoError where that cannot be run.
+        plan: what the page asks for, as a sentence and a job; raises SpecDemoError where that cannot be run.
         on_servers: whether a server can run it.
         file: with prompts; what is in it is read when the job starts.
     """
 
     note: gr.HTML
-    plan: Callable[[PanelRequest], Plan]
+    plan: Callable[[PanelRequest], tuple[str, Job]]
     on_servers: bool = False
     file: gr.File | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """What the race shows before there is one.
-
-    Attributes:
-        view: where.
-        value: of the panel's request and the visitor's session; a skip where something else is shown.
-    """
-
-    view: gr.HTML
-    value: Callable[[PanelRequest, str], Any]
-
-
-def announce(controls: Controls, announcements: Sequence[Announcement], paces: Paces, idle: Idle) -> None:
+def announce(
+    controls: Controls,
+    announcements: Sequence[Announcement],
+    paces: Paces,
+    view: gr.HTML,
+    idle: Callable[[PanelRequest, str], Any],
+) -> None:
     """Keep the page saying what its buttons would do, by one event and one look at the page for every change.
 
     Args:
         controls: of the page; the panel's own note says what is wrong in it.
         announcements: of the tabs that say more.
         paces: how fast pairs were.
-        idle: the race's view, and its value before there is a race.
+        view: of the race.
+        idle: its value before there is a race, by request and session; a skip where something else is shown.
     """
     read = controls.inputs(*TABS)
     files = [each.file for each in announcements if each.file is not None]
@@ -79,7 +65,7 @@ def announce(controls: Controls, announcements: Sequence[Announcement], paces: P
 
     def say(request: gr.Request, *sent: Any) -> list[Any]:
         found, texts = said(sent)
-        return [gr.skip() if found is None else idle.value(found, request.session_hash or ""), *texts]
+        return [gr.skip() if found is None else idle(found, request.session_hash or ""), *texts]
 
     def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
         values = [_as_sent(component, value) for component, value in zip(read, sent, strict=False)]
@@ -97,7 +83,7 @@ def announce(controls: Controls, announcements: Sequence[Announcement], paces: P
     look = gr.Button(visible="hidden", elem_id="panel-look")
     left = [c.blur for c in read if isinstance(c, gr.Textbox)]
     events = [look.click, *left, *(file.change for file in files)]
-    gr.on(events, say, [*read, *files], [idle.view, *notes], trigger_mode="always_last", **raw)
+    gr.on(events, say, [*read, *files], [view, *notes], trigger_mode="always_last", **raw)
     for note, text in zip(notes, said([c.value for c in (*read, *files)])[1], strict=True):
         note.value = text
 
@@ -122,21 +108,21 @@ def _note(each: Announcement, request: PanelRequest, has_file: bool, paces: Pace
     try:
         if request.server is not None and not each.on_servers:
             raise PairError(needs_models(request.server))
-        plan = each.plan(request)
+        text, job = each.plan(request)
     except SpecDemoError as error:
         return _refused(error)
-    return f"<p>{escape(plan.text)} {escape(_time(plan, paces))}</p>"
+    return f"<p>{escape(text)} {escape(_time(job, paces))}</p>"
 
 
 def _refused(error: SpecDemoError) -> str:
     return f'<p class="refused">{escape(in_page_words(str(error)))}</p>'
 
 
-def _time(plan: Plan, paces: Paces) -> str:
-    if not plan.timed:
+def _time(job: Job, paces: Paces) -> str:
+    if isinstance(job, MeasureJob) and job.budget is not None:  # which the sentence says
         return ""
-    pair = plan.job.pairs[0]
-    seconds = None if pair is None else paces.seconds(pair.name, plan.job.work)
+    pair = job.pairs[0]
+    seconds = None if pair is None else paces.seconds(pair.name, job.work)
     if seconds is None:
         return "How long they take is known once they have begun."
     most = limits().seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.pair_loading import PairLoading
 from specdemo.ui.state.request import PanelRequest
-from specdemo.ui.tabs.plans import Idle
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
 from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
@@ -52,10 +51,11 @@ def race_head() -> str:
 
 def create_race_tab(
     controls: Controls, runner: JobRunner, loading: PairLoading, paces: Paces
-) -> tuple[gr.Button, SessionRecordings, Idle]:
+) -> tuple[gr.Button, SessionRecordings, gr.HTML, Callable[[PanelRequest, str], Any]]:
     """Build the view in the current layout and wire Run, Stop and recordings to it.
 
-    Returns the button that takes over a recording's settings, the visitors' recordings, and what is shown before.
+    Returns the button that takes over a recording's settings, the visitors' recordings, the view, and its value
+    before there is a race.
     """
     chosen = controls.request([component.value for component in controls.inputs()]).lanes
     streams = RoundStreams()
@@ -72,7 +72,7 @@ def create_race_tab(
         padding=False,
         elem_id="race",
     )
-    recordings, signals = SessionRecordings(limits().kept), controls.row.signals
+    recordings, signals = SessionRecordings(limits().kept), controls.signals
     panel = RecordingsPanel(view, recordings, signals, streams)
 
     repeated = gr.HTML(
@@ -85,8 +85,7 @@ def create_race_tab(
         if signals.running(session, "race"):  # else the visitor left meanwhile
             recordings.keep(session, recording, summary(recording))
 
-    def job(*values: Any) -> RaceJob:
-        request = controls.request(values[:-1])
+    def job(request: PanelRequest) -> RaceJob:
         return race_job(request.prompt, request.lane_requests())
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:
@@ -102,10 +101,10 @@ def create_race_tab(
         recordings.leave_current(session)
         return {panel.saves: gr.update(visible=False)}
 
-    def job_again(*values: Any) -> RepeatJob:
-        if values[-1] is None or values[-1][0] is None:
+    def job_again(ran: tuple[RaceJob | None, str] | None) -> RepeatJob:
+        if ran is None or ran[0] is None:
             raise SpecDemoError("There is no race to repeat; press Run first.")
-        return repeat_job(*values[-1])
+        return repeat_job(ran[0], ran[1])
 
     def show_again(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
@@ -130,8 +129,11 @@ def create_race_tab(
     def leave(request: gr.Request, *values: Any) -> None:
         loading.leave(request.session_hash or "", controls.choice(values))
 
-    starts = [Start(controls.row.starts["race"], job, show, begin), Start(again, job_again, show_again)]
-    inputs, shown = [*controls.inputs(), last], [view, repeated, last]
-    connect(runner, "race", starts, controls.row, inputs, shown, more=[panel.saves, panel.history], end=end)
-    controls.row.stop.click(leave, controls.pair(), None, **QUIET)  # a run also waits for its pair
-    return panel.use, recordings, Idle(view, idle)
+    starts = [
+        Start(controls.starts["race"], job, show, begin=begin),
+        Start(again, job_again, show_again, [last], of_page=False),
+    ]
+    outputs = [view, repeated, last]
+    connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
+    controls.stop.click(leave, controls.pair(), None, **QUIET)  # a run also waits for its pair
+    return panel.use, recordings, view, idle

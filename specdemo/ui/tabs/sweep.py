@@ -21,7 +21,7 @@ from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of, se
 from specdemo.ui.state.request import OPTIONS, PanelRequest, option_values
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
 from specdemo.ui.tabs.examples import example_sweep, show_example
-from specdemo.ui.tabs.plans import Announcement, Plan, drafts_as
+from specdemo.ui.tabs.plans import Announcement, drafts_as
 from specdemo.ui.tabs.results import create_offer, create_results, show_measurement
 from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
 from specdemo.view.progress_text import counted
@@ -62,17 +62,15 @@ def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(prompts, lane, bounded("repeats", tab.repeats, MOST_REPEATS), gammas).checked()
 
 
-def setting_plan(request: PanelRequest) -> Plan:
-    """What that would run."""
+def setting_plan(request: PanelRequest) -> tuple[str, MeasureJob]:
+    """What that would run, as a sentence and a job."""
     job, lane = setting_job(request), request.drafting_lane()
     if job.budget is not None:
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
-        return Plan(
-            f"Tries every method on {prompts}, {rule}, for {job.budget:g}\u00a0s at most.", job, timed=False
-        )
+        return f"Tries every method on {prompts}, {rule}, for {job.budget:g}\u00a0s at most.", job
     runs, length = counted(sum(work.times for work in job.work), "run"), lane.settings.max_new_tokens
     text = f"{runs} of at most {counted(length, 'token')}, plain and with every γ."
-    return Plan(f"{drafts_as(lane, job.lane.settings)} {text}", job)
+    return f"{drafts_as(lane, job.lane.settings)} {text}", job
 
 
 def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
@@ -96,12 +94,9 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **QUIET)
     view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **QUIET)
 
-    def job(*values: Any) -> MeasureJob:
-        return setting_job(controls.request(values[:-1], "sweep"), values[-1])
-
-    starts = [Start(controls.row.starts["sweep"], job, show_measurement(status, [results, advice], offer))]
+    show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
-    connect(runner, "sweep", starts, controls.row, [*controls.inputs("sweep"), file], outputs)
+    connect(runner, controls, "sweep", [Start(controls.starts["sweep"], setting_job, show, [file])], outputs)
     methods = controls.methods
     options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]
     panel = [*controls.named(map(parameter_of, USED)), *methods, *controls.named(options)]

@@ -19,7 +19,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.page_words import in_page_words
-from specdemo.ui.panel.run_row import RunRow
+from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.methods import server_of
 from specdemo.ui.state.request import whole
 
@@ -37,43 +37,47 @@ class Start:
 
     Attributes:
         button: to press.
-        job: makes the job of the values of the inputs; raises SpecDemoError where they cannot be run.
+        job: makes the job of what the page asks for and the values of ``more``, or of these alone; raises
+            SpecDemoError where they cannot be run.
         show: shows it.
+        more: components beside the controls that the job is made of.
+        of_page: whether the job is made of the controls at all.
         begin: what else changes as it begins, for the visitor's session.
     """
 
     button: gr.Button
     job: Callable[..., Job]
     show: Show
+    more: Sequence[Any] = ()
+    of_page: bool = True
     begin: Callable[[str], Updates] = lambda session: {}
 
 
 def connect(
     runner: JobRunner,
+    controls: Controls,
     tab: str,
     starts: Sequence[Start],
-    row: RunRow,
-    inputs: Sequence[Any],
     outputs: Sequence[Any],
     *,
     more: Sequence[Any] = (),
     end: Callable[[str], Updates] = lambda session: {},
-    models: gr.Dropdown | None = None,
+    on_servers: bool = True,
 ) -> None:
     """Wire what starts something on a tab, and Stop, which is free while anything of the visitor runs.
 
     Args:
         runner: runs what is started.
+        controls: have Stop and the signals, and collect the events after which the buttons are free again.
         tab: whose buttons they are; one job of each tab runs at a time.
         starts: the buttons that start something, and what.
-        row: has Stop and the signals, and is told the events after which the buttons are free again.
-        inputs: what the jobs are made of.
         outputs: what the jobs are shown in; the first shows how far they are.
         more: further components that change as a job begins and ends.
         end: their new values as a job has ended, for a session.
-        models: the control of the pair, for what servers cannot do: while it names one, the buttons are dimmed.
+        on_servers: whether servers can do it; else the buttons are dimmed while one is chosen.
     """
-    signals, stop = row.signals, row.stop
+    signals, stop, inputs = controls.signals, controls.stop, controls.inputs(tab)
+    models = None if on_servers else controls["pair"]
     buttons = [start.button for start in starts]
     free = [*buttons, stop, *more]
 
@@ -93,7 +97,8 @@ def connect(
     def execute(start: Start) -> Callable[..., Iterator[Updates]]:
         def states(request: gr.Request, values: Sequence[Any]) -> Generator[JobState]:
             try:
-                job = start.job(*values)
+                page = [controls.request(values[: len(inputs)], tab)] if start.of_page else []
+                job = start.job(*page, *values[len(inputs) :] if start.of_page else values)
             except SpecDemoError as error:
                 yield JobState("error", str(error))
                 return
@@ -102,8 +107,8 @@ def connect(
 
         def executed(request: gr.Request, *values: Any) -> Iterator[Updates]:
             with closing(states(request, values)) as found:
-                told = (replace(s, message=in_page_words(s.message)) if s.phase == "error" else s for s in found)
-                yield from start.show(told, request.session_hash or "")
+                said = (replace(s, message=in_page_words(s.message)) if s.phase == "error" else s for s in found)
+                yield from start.show(said, request.session_hash or "")
 
         return executed
 
@@ -127,11 +132,12 @@ def connect(
     for start in starts:
         prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **QUIET)
         # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
-        done = prepared.then(execute(start), list(inputs), list(outputs), concurrency_limit=None, **UNSEEN)
+        read = [*(inputs if start.of_page else ()), *start.more]
+        done = prepared.then(execute(start), read, list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is an event that could not be sent or queued.
         # Gradio's ``then`` follows only on what went well.
         refused = done.failure(None, None, list(outputs), js=refusal(start), **QUIET)
-        row.ended.extend(event.then(over, models, free, **QUIET) for event in (done, refused))
+        controls.ended.extend(event.then(over, models, free, **QUIET) for event in (done, refused))
     if models is not None:
         models.change(follow, models, buttons, **QUIET)
 
