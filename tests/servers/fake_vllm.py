@@ -26,11 +26,11 @@ from specdemo.runs.encode import encode
 from specdemo.runs.lane import LaneRecord
 from specdemo.settings import MAX_GAMMA
 
-REFUSALS = ("429", "500")
 CRASHED = "crashed"
 """No request is answered any more."""
 ENDLESS_PAGE = "endless page"
 """The list of models never ends."""
+REFUSALS = {"429": "too many requests", "500": "the engine died"}
 ODD_EVENTS = {
     "no json": b'{"choices": [',
     "no chunk": b'{"choices": "none"}',
@@ -42,7 +42,6 @@ ODD_EVENTS = {
 }
 BROKEN_STREAMS = ("cut", "quiet end", "hang", "comments", "abort", *ODD_EVENTS)
 """Faults in the middle of a response."""
-
 WRONG_REPORTS = ("empty", "no usage", "wrong totals", "wrong steps", "unreadable record")
 WRONG_COUNTERS = ("busy", "wrong counters", "no counters", "garbled counters")
 
@@ -91,15 +90,13 @@ class FakeVLLM(ScriptedServer):
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
         self.counters: Counter[str] = Counter()
-        self.positions: Counter[int] = Counter()
         self.lock = threading.Lock()
+        self.count(0, 0, [])
         super().__init__()
 
     @property
     def crashed(self) -> bool:
         return self.fault == CRASHED
-
-    # --- decoding -----------------------------------------------------------------------------------------
 
     def settings(self, request: dict[str, Any]) -> Settings:
         """The settings to decode with: the request's sampling, the deployment's speculation."""
@@ -151,41 +148,35 @@ class FakeVLLM(ScriptedServer):
             return {"num_spec_tokens": gamma, "per_step_accepted": too_many, "per_step_drafted": too_many}
         return {"per_step_accepted": "all"} if self.fault == "unreadable record" else record
 
-    def count(self, tokens: int, prompt: int, steps: list[tuple[int, int]]) -> None:
+    def count(self, requests: int, tokens: int, steps: list[tuple[int, int]]) -> None:
         """Move the counters of ``/metrics`` on."""
+        grown = {"num_requests_running": 0, "num_requests_waiting": 0}
+        grown |= {"request_success_total": requests, "generation_tokens_total": tokens}
+        if self.deployed is not None:
+            name = "spec_decode_num_{}_total".format
+            grown |= {name("drafts"): len(steps), name("draft_tokens"): sum(d for d, _ in steps)}
+            grown |= {name("accepted_tokens"): sum(a for _, a in steps)}
+            for position in range(self.deployed.gamma):
+                grown[f"{name('accepted_tokens_per_pos')}/{position}"] = sum(a > position for _, a in steps)
         with self.lock:
-            self.counters["request_success_total"] += 2 if self.fault == "busy" else 1
-            self.counters["generation_tokens_total"] += tokens + (self.fault == "wrong counters")
-            self.counters["prompt_tokens_total"] += prompt
-            self.counters["spec_decode_num_drafts_total"] += len(steps)
-            self.counters["spec_decode_num_draft_tokens_total"] += sum(d for d, _ in steps)
-            self.counters["spec_decode_num_accepted_tokens_total"] += sum(a for _, a in steps)
-            for _, accepted in steps:
-                self.positions.update(range(accepted))
+            self.counters.update(grown)
 
     def metrics_page(self) -> str:
         """Prometheus' text, with vLLM's names and labels."""
-        labels = f'engine="0",model_name="{self.model}"'
+        labels, lines = f'engine="0",model_name="{self.model}"', []
         if self.fault == "garbled counters":
             return f"vllm:request_success_total{{{labels} one\n"
         with self.lock:
-            lines = [f"vllm:num_requests_running{{{labels}}} 0.0", f"vllm:num_requests_waiting{{{labels}}} 0.0"]
-            names = ["request_success_total", "generation_tokens_total", "prompt_tokens_total"]
-            if self.deployed is not None:
-                names += [f"spec_decode_num_{n}_total" for n in ("drafts", "draft_tokens", "accepted_tokens")]
-                for position in range(self.deployed.gamma):
-                    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-                    lines.append(f'{name}{{{labels},position="{position}"}} {float(self.positions[position])}')
-            for name in names:
-                lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}{{{labels}}} {float(self.counters[name])}"]
-        return "\n".join(lines) + "\n"
+            for name, value in self.counters.items():
+                name, _, place = name.partition("/")
+                position = f',position="{place}"' if place else ""
+                lines.append(f"vllm:{name}{{{labels}{position}}} {float(value)}\n")
+        return "".join(lines)
 
     def detokenize(self, ids: list[int]) -> str:
         if self.pair.tokenizer is None:
             return "".join(f"⟨{i}⟩" for i in ids)
         return self.pair.tokenizer.decode(ids)
-
-    # --- answers ------------------------------------------------------------------------------------------
 
     def answer(self, exchange: Exchange) -> None:
         if exchange.command == "POST":
@@ -212,10 +203,8 @@ class FakeVLLM(ScriptedServer):
             return exchange.reply({"prompt": self.detokenize(request["tokens"])})
         self.requests.append({"path": exchange.path, **request})
         unknown = {"return_token_ids", "chat_template_kwargs", "min_p"} & set(request)
-        if self.fault == "429":
-            return _refuse(exchange, 429, "too many requests", {"Retry-After": "7"})
-        if self.fault == "500":
-            return _refuse(exchange, 500, "the engine died")
+        if self.fault in REFUSALS:
+            return _refuse(exchange, int(self.fault), REFUSALS[self.fault])
         if request["model"] != self.model:
             return _refuse(exchange, 404, f"The model `{request['model']}` does not exist.")
         if self.strict and unknown:
@@ -255,7 +244,7 @@ class FakeVLLM(ScriptedServer):
         del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
         self.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
         emitted = sum(len(r.emitted) for r in rounds)
-        self.count(emitted, len(ids), steps)
+        self.count(1 + (self.fault == "busy"), emitted + (self.fault == "wrong counters"), steps)
         if self.fault == "empty":
             exchange.event({"choices": [_chunk([], "eos", chat)]})
         if self.fault != "no usage" and request.get("stream_options", {}).get("include_usage"):
@@ -295,8 +284,8 @@ def _chunk(tokens: Sequence[Token], stop: str | None, chat: bool, ids: bool = Fa
     return found | ({"token_ids": [t.id for t in tokens]} if tokens and ids else {})
 
 
-def _refuse(exchange: Exchange, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-    exchange.reply({"error": {"message": message, "code": status}}, status, headers)
+def _refuse(exchange: Exchange, status: int, message: str) -> None:
+    exchange.reply({"error": {"message": message, "code": status}}, status, {"Retry-After": "7"})
 
 
 def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:

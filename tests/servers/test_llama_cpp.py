@@ -14,7 +14,6 @@ import httpx
 import pytest
 import torch
 from llama_server import LlamaServer, llama_server, running
-from prometheus_client.parser import text_string_to_metric_families
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 import specdemo
@@ -109,9 +108,6 @@ def shape(trace: Trace) -> list[tuple]:
     ]
 
 
-# --- the same tokens --------------------------------------------------------------------------------------
-
-
 def test_its_tokenizer_and_template_are_ours(pair: ModelPair, served: ServerPair) -> None:
     """Guards the GGUF: one other id, and every figure would be of another prompt."""
     for text in [*ODD_TEXTS, *(e.prompt for e in examples())]:
@@ -155,26 +151,6 @@ def test_its_plain_lane_is_our_plain_lane(pair: ModelPair, served: ServerPair, c
     assert {t.kind for t in theirs.tokens} == {"target"}
     assert theirs.metrics().mean_acceptance_length == 1
     assert 0 < theirs.server.decode_seconds < theirs.metrics().seconds
-
-
-def test_its_counters_are_what_the_lane_shows(served: ServerPair) -> None:
-    def counters() -> dict[str, float]:
-        page = httpx.get(served.speculative_url.replace("/v1", "/metrics")).text
-        samples = [s for family in text_string_to_metric_families(page) for s in family.samples]
-        return {
-            s.name.removeprefix("llamacpp:spec_decode_num_") + s.labels.get("position", ""): s.value
-            for s in samples
-        }
-
-    before = counters()
-    trace = specdemo.run(served, "Tom had a red ball.", DRAFTED)
-    counts = trace.server.counts
-    grown = {name: value - before.get(name, 0) for name, value in counters().items()}
-    assert grown["drafts_total"] == counts.steps > 0
-    assert (grown["draft_tokens_total"], grown["accepted_tokens_total"]) == (counts.drafted, counts.accepted)
-    by_position = [grown[f"accepted_tokens_per_pos_total{j}"] for j in range(GAMMA)]
-    assert by_position == [sum(counts.histogram[j + 1 :]) for j in range(GAMMA)]
-    assert trace.server.gamma == GAMMA
 
 
 def test_n_grams_draft_and_change_no_token(pair: ModelPair, servers: dict[str, LlamaServer]) -> None:
@@ -222,20 +198,13 @@ def saying(tokenizer: PreTrainedTokenizerFast, text: str) -> PreTrainedModel:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 1, "num_key_value_heads": 1}
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        num_hidden_layers=1,
-        tie_word_embeddings=False,
-        bos_token_id=0,
-        eos_token_id=3,
-        **shape,
-    )
-    model = LlamaForCausalLM(config).eval()
+    shape |= {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "bos_token_id": 0, "eos_token_id": 3}
+    model = LlamaForCausalLM(LlamaConfig(tie_word_embeddings=False, **shape)).eval()
     with torch.no_grad():
         model.model.embed_tokens.weight.normal_()
-        model.model.layers[0].self_attn.o_proj.weight.zero_()
-        model.model.layers[0].mlp.down_proj.weight.zero_()
-        model.lm_head.weight.zero_()
+        layer = model.model.layers[0]
+        for silent in (layer.self_attn.o_proj, layer.mlp.down_proj, model.lm_head):
+            silent.weight.zero_()
         for token, following in zip(ids, ids[1:] + ids[:1], strict=True):
             model.lm_head.weight[following] = model.model.embed_tokens.weight[token]
     return model.requires_grad_(False)
@@ -248,26 +217,20 @@ def test_characters_of_several_tokens_are_told_as_far_as_they_are_sent(
     text, path = "é é é é é é é é é", tmp_path / "accents.gguf"
     model = saying(pair.tokenizer, " é")
     write_model(path, model, pair.tokenizer, "float32")
-    with llama_server(path) as plain, llama_server(path, *drafting(files)) as drafted:
-        _same_characters(
-            ModelPair(model, pair.draft, pair.tokenizer), ServerPair(plain.url, drafted.url, "builtin"), text
-        )
-
-
-def _same_characters(pair: ModelPair, served: ServerPair, text: str) -> None:
-    for settings in (DRAFTED, PLAIN):
-        own, trace = specdemo.run(pair, text, here(settings)), specdemo.run(served, text, settings)
-        assert own.text.startswith(" é ")  # of two tokens
-        assert trace.text.startswith(" é ")
-        assert trace.token_ids == []
-        known = [(t.id, o.id) for t, o in zip(trace.output, own.output, strict=True) if t.id is not None]
-        assert len(known) > len(own.output) // 2
-        assert all(theirs == ours for theirs, ours in known)
-        assert trace.server.level == "detailed"
-        theirs, ours = trace.metrics(), own.metrics()
-        for name in ("rounds", "proposed", "accepted", "emitted"):
-            assert getattr(theirs, name) == getattr(ours, name), name
-        assert Trace.from_json(trace.to_json()) == trace
+    pair = ModelPair(model, pair.draft, pair.tokenizer)
+    with llama_server(path, *drafting(files)) as server:
+        own = specdemo.run(pair, text, here(DRAFTED))
+        trace = specdemo.run(ServerPair(None, server.url, "builtin"), text, DRAFTED)
+    assert own.text.startswith(" é ")  # of two tokens
+    assert trace.text.startswith(" é ")
+    assert trace.token_ids == []
+    known = [(t.id, o.id) for t, o in zip(trace.output, own.output, strict=True) if t.id is not None]
+    assert len(known) > len(own.output) // 2
+    assert all(theirs == ours for theirs, ours in known)
+    assert trace.server.level == "detailed"
+    for name in ("rounds", "proposed", "accepted", "emitted"):
+        assert getattr(trace.metrics(), name) == getattr(own.metrics(), name), name
+    assert Trace.from_json(trace.to_json()) == trace
 
 
 def test_lanes_of_one_machine_run_in_turns(pair: ModelPair, served: ServerPair) -> None:
@@ -331,9 +294,6 @@ def test_by_openais_api_alone_it_is_any_server(
     assert 0 < trace.server.network_seconds < 1
     with pytest.raises(ServerError, match="HTTP 4"):
         specdemo.run(served, "word " * 2000, settings)
-
-
-# --- what goes wrong --------------------------------------------------------------------------------------
 
 
 def test_a_prompt_longer_than_its_context_is_refused_with_its_size(served: ServerPair) -> None:

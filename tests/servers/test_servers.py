@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import socket
 import threading
@@ -37,8 +36,7 @@ REMOTE = Settings(engine="server", max_new_tokens=24)
 PLAIN = replace(REMOTE, strategy="autoregressive")
 
 
-SILENT = {"hang": 0.5, "comments": 0.5}
-"""Seconds to wait for a server that says nothing any more."""
+SILENT = {"hang": 0.5, "comments": 0.5}  # seconds to wait for a server that says nothing any more
 
 
 def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
@@ -58,9 +56,6 @@ def run_once(pair: ModelPair, **options: object) -> Trace:
 
 def readers() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("reader of")]
-
-
-# --- levels -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -128,28 +123,20 @@ def test_sampling_is_sent_and_never_dropped_silently() -> None:
     assert (sent["top_k"], sent["min_p"], sent["repetition_penalty"], sent["temperature"]) == (-1, 0, 1, 0)
 
 
-def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair) -> None:
-    with FakeVLLM(text_pair, DRAFTS) as fake:
-        for chat, path in ((False, "/v1/completions"), (True, "/v1/chat/completions")):
-            trace = specdemo.run(speculative(fake, chat=chat), "Héllo", REMOTE)
-            assert fake.requests[-1]["path"] == path
-            assert trace.server.chat == chat
-            own = fake.traces[0]
-            assert trace.prompt_ids == own.prompt_ids
-            assert trace.token_ids == own.token_ids
-            assert trace.text == own.text
-        specdemo.run(speculative(fake, chat=True), "Hello", replace(REMOTE, chat=False))
-        assert fake.requests[-1]["path"] == "/v1/completions"
-
-
 @pytest.mark.parametrize("chat", [False, True])
-def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None:
+def test_texts_go_to_completions_or_to_the_chat_template_and_end_at_a_stop_text(
+    text_pair: ModelPair, chat: bool
+) -> None:
     """Guards the last round: what the step had behind the stop text never came, and is no output."""
     with FakeVLLM(text_pair, DRAFTS) as fake:
-        whole = specdemo.run(speculative(fake, chat=chat), "Héllo", REMOTE)
+        whole = specdemo.run(speculative(fake, chat=not chat), "Héllo", replace(REMOTE, chat=chat))
+        own = fake.traces[0]
+        assert (whole.prompt_ids, whole.token_ids, whole.text) == (own.prompt_ids, own.token_ids, own.text)
+        assert whole.server.chat == chat
         middle = len(whole.text) // 2
         stop = whole.text[middle : middle + 3]
         cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", REMOTE)
+    assert {r["path"] for r in fake.requests} == {"/v1/chat/completions" if chat else "/v1/completions"}
     assert fake.requests[-1]["stop"] == [stop]
     assert "stop" not in fake.requests[0]
     assert cut.text == whole.text[: whole.text.index(stop)]
@@ -158,9 +145,6 @@ def test_an_answer_ends_at_a_stop_text(text_pair: ModelPair, chat: bool) -> None
     assert cut.server.level == "detailed"
     assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
     assert len(cut.token_ids) < len(whole.token_ids)
-
-
-# --- failures ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,9 +282,6 @@ def check_clean(message: object) -> None:
         assert message.__cause__ is None
 
 
-# --- time, threads, many lanes ----------------------------------------------------------------------------
-
-
 def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
     """Guards races: a local lane that runs meanwhile must not slow a server's clock."""
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02) as fake:
@@ -338,14 +319,6 @@ def test_closing_ends_the_connection_and_the_thread_at_once(fault: str | None) -
     assert not trace.complete
     assert len(trace.rounds) == 3
     assert trace.server.incomplete == "it was stopped here"
-
-
-def test_a_lane_that_was_never_read_sends_no_request() -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS) as fake:
-        specdemo.stream(speculative(fake), PROMPT, REMOTE).close()
-        specdemo.race(speculative(fake), PROMPT, [REMOTE]).close()
-        assert fake.requests == []
-    assert not readers()
 
 
 def test_thirty_two_lanes_at_once_lose_and_cross_nothing() -> None:
@@ -389,23 +362,18 @@ def test_a_local_lane_races_a_server() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: ModelPair, order: tuple) -> None:
     """Guards a server's chat beside a model without a template, and a template beside a server's plain text."""
-    bare = ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None))
+    bare, lanes = (
+        ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None)),
+        [REMOTE, replace(REMOTE, engine="auto")],
+    )
     with FakeVLLM(text_pair, DRAFTS) as fake:
-        for pair, chat, lanes in (
-            (bare, True, [REMOTE, Settings(max_new_tokens=24)]),
-            (bare, False, [replace(REMOTE, chat=True), Settings(max_new_tokens=24)]),
-            (text_pair, False, [REMOTE, Settings(max_new_tokens=24)]),
-        ):
+        for pair, chat in ((bare, True), (text_pair, False)):
             pairs = [speculative(fake, chat=chat), pair]
             race = specdemo.race([pairs[n] for n in order], "hi", [lanes[n] for n in order])
             list(race)
             traces = [race.traces()[order.index(n)] for n in (0, 1)]
-            assert traces[0].server.chat == (chat or lanes[0].chat is True)
+            assert [traces[0].server.chat, *(t.complete for t in traces)] == [chat, True, True]
             assert list(traces[1].prompt_ids) == encode(pair, "hi", chat=None)
-            assert all(t.complete for t in traces)
-
-
-# --- what a server cannot do ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -423,19 +391,19 @@ def test_settings_that_a_server_cannot_follow_are_refused(changes: dict, field: 
     with pytest.raises(SettingsError) as caught:
         specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(REMOTE, **changes))
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("prompt", ["  ", [], [-1], [1, True], "\ud800", [1, 2]])
+def test_prompts_that_cannot_be_sent_are_refused(prompt: str | list[int]) -> None:
+    with pytest.raises(PromptError):
+        specdemo.stream(ServerPair("http://x:1", None, "m"), prompt, replace(PLAIN, chat=True))
+
+
+def test_a_strategy_without_a_deployment_is_refused() -> None:
     with pytest.raises(ServerError, match="no baseline_url"):
         specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
     with pytest.raises(ServerError, match="no speculative_url"):
         specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", REMOTE)
-
-
-def test_prompts_that_cannot_be_sent_are_refused() -> None:
-    pair = ServerPair("http://x:1", None, "m", chat=True)
-    for prompt, settings in (("  ", PLAIN), ([], PLAIN), ([-1], PLAIN), ([1, True], PLAIN), ("\ud800", PLAIN)):
-        with pytest.raises(PromptError):
-            specdemo.stream(pair, prompt, settings)
-    with pytest.raises(PromptError, match="chat"):
-        specdemo.stream(pair, [1, 2], replace(PLAIN, chat=True))
 
 
 def test_functions_that_need_the_models_refuse_a_server() -> None:
@@ -454,19 +422,6 @@ def test_functions_that_need_the_models_refuse_a_server() -> None:
     ):
         with pytest.raises((PairError, SettingsError)):
             refused()
-
-
-def test_a_servers_greedy_lane_can_be_checked_against_the_models() -> None:
-    pair = toy_pair("llama")
-    with FakeVLLM(pair, DRAFTS) as fake:
-        check = specdemo.check_greedy(pair, run_on(fake))
-        assert {p.outcome for p in check.positions} == {"identical"}
-        fake.ids = False
-        with pytest.raises((TraceError, PromptError)):
-            specdemo.check_greedy(pair, run_on(fake))
-
-
-# --- sweep, files, imports --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", ["detailed", "summary", "none"])
@@ -488,24 +443,6 @@ def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
     assert "γ = 4" in report.recommendation
     assert json.loads(report.to_json())["rows"][0]["draft_cost"] is None
     assert ",," in report.to_csv()
-
-
-def test_a_sweep_whose_server_breaks_off_says_so() -> None:
-    pair = endless_pair("llama")
-    with (
-        FakeVLLM(pair, DRAFTS, fault="cut") as fake,
-        FakeVLLM(pair) as base,
-        pytest.raises(ServerError, match="broke off"),
-    ):
-        specdemo.sweep(ServerPair(base.url, fake.url, "toy"), PROMPT, REMOTE)
-
-
-def test_files_have_empty_fields_where_nothing_is_known() -> None:
-    trace = run_once(toy_pair("llama"))
-    rows = csv.DictReader(specdemo.tokens_csv([trace]).splitlines())
-    rejected = next(row for row in rows if row["kind"] == "rejected")
-    assert {rejected[name] for name in ("id", "text", "p", "q", "acceptance", "margin")} == {""}
-    assert specdemo.rounds_csv([trace]).splitlines()[1].endswith(",,,,,")
 
 
 @pytest.mark.parametrize(
