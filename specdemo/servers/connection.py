@@ -197,13 +197,10 @@ def events(response: httpx2.Response, pause: float, seconds: float) -> Iterator[
 
 def _lines(body: Iterator[bytes]) -> Iterator[bytes]:
     """Lines end with a line feed alone: JSON text may hold the other line separators of Unicode."""
-    line = bytearray()
+    rest = b""
     for data in body:
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            yield bytes(line + end)
-            line.clear()
-        line += rest
-        if len(line) > MOST_BYTES:
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+        if len(rest) > MOST_BYTES:
             raise Malformed("one of its lines is too long")
-    yield bytes(line)
+    yield rest

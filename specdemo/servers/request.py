@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
@@ -14,12 +13,24 @@ from specdemo.settings import Settings
 
 
 def wanted_of(pair: ServerPair, prompt: Any, settings: Settings) -> Wanted:
-    """What a lane wants of a deployment.
+    """What a lane wants of a deployment. Token ids are taken as they are; the chat template is for texts.
 
     Raises:
         PromptError: the prompt is empty, or not what a server takes.
     """
-    prompt, chat = _checked_prompt(pair, prompt, settings)
+    if isinstance(prompt, str):
+        check_text(prompt)
+        chat = pair.chat if settings.chat is None else settings.chat
+    else:
+        prompt, chat = read_ids(prompt), False
+        if not prompt:
+            raise PromptError(EMPTY)
+        if any(i < 0 for i in prompt):
+            raise PromptError("token ids are not negative.")
+        if settings.chat:
+            raise PromptError(
+                "token ids cannot be put into a server's chat template; give text, or switch chat off."
+            )
     return Wanted(pair.model_of(settings.strategy), prompt, chat, settings, pair.stop)
 
 
@@ -55,7 +66,7 @@ def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPa
     """
     found = server_of(pair, settings)
     found.url_of("autoregressive")
-    checked = [_checked_prompt(found, prompt, settings)[0] for prompt in one_by_one(prompts)]
+    checked = [wanted_of(found, prompt, settings).prompt for prompt in one_by_one(prompts)]
     if not checked:
         raise PromptError("there is none; give at least one text to continue.")
     return found, checked
@@ -65,11 +76,7 @@ def _check_followed(settings: Settings) -> None:
     """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
     drafts, lossless = settings.strategy == "speculative", settings.acceptance in ("exact", "sampling")
     for field, refused, reason in (
-        (
-            "strategy",
-            settings.strategy == "assisted",
-            "a server does not do transformers' 'assisted'",
-        ),
+        ("strategy", settings.strategy == "assisted", "a server does not do transformers' 'assisted'"),
         ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
         ("acceptance", drafts and not lossless, "a server's own rule is lossless; take 'exact' or 'sampling'"),
         ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
@@ -77,23 +84,3 @@ def _check_followed(settings: Settings) -> None:
     ):
         if refused:
             raise SettingsError(field, f"{reason}, or run that lane here, with a ModelPair.")
-
-
-def _checked_prompt(
-    pair: ServerPair, prompt: str | Sequence[int], settings: Settings
-) -> tuple[str | list[int], bool]:
-    """The prompt as it is sent, and whether the server puts it into its chat template.
-
-    Token ids are taken as they are unless the settings say otherwise.
-    """
-    if isinstance(prompt, str):
-        check_text(prompt)
-        return prompt, pair.chat if settings.chat is None else settings.chat
-    ids = read_ids(prompt)
-    if not ids:
-        raise PromptError(EMPTY)
-    if any(i < 0 for i in ids):
-        raise PromptError("token ids are not negative.")
-    if settings.chat:
-        raise PromptError("token ids cannot be put into a server's chat template; give text, or switch chat off.")
-    return ids, False

@@ -104,12 +104,11 @@ class Response:
         return bool(self.chunks) and all(c.made_by is not None for c in self.chunks)
 
 
-def entry(holder: Any, name: str, kind: type | UnionType) -> Any:
-    """A field of an event, None if it is missing; no field is trusted.
+# Fields of what a server sent: None if missing. No field is trusted: what is of another kind is Malformed.
 
-    Raises:
-        Malformed: it is of another type, or the holder is no object.
-    """
+
+def entry(holder: Any, name: str, kind: type | UnionType) -> Any:
+    """A field of this type of an object."""
     if not isinstance(holder, dict):
         raise Malformed("it is no object")
     value = holder.get(name)
@@ -119,11 +118,7 @@ def entry(holder: Any, name: str, kind: type | UnionType) -> Any:
 
 
 def count(holder: Any, name: str) -> int | None:
-    """A number of things; None if it is missing.
-
-    Raises:
-        Malformed: it is no whole number, or negative.
-    """
+    """A number of things."""
     value = entry(holder, name, int)
     if value is not None and value < 0:
         raise Malformed(f"{name} is negative")
@@ -131,21 +126,13 @@ def count(holder: Any, name: str) -> int | None:
 
 
 def seconds(holder: Any, name: str, unit: float) -> float | None:
-    """A duration given in ``unit`` seconds; None if it is missing or no time at all.
-
-    Raises:
-        Malformed: it is no number.
-    """
+    """A duration given in ``unit`` seconds; None also if it is no time at all."""
     value = entry(holder, name, int | float)
     return value * unit if value is not None and value > 0 else None
 
 
 def token_ids(holder: Any, name: str) -> tuple[int, ...] | None:
-    """A list of token ids; None if it is missing.
-
-    Raises:
-        Malformed: an element is no id.
-    """
+    """A list of token ids."""
     ids = entry(holder, name, list)
     if ids is None:
         return None

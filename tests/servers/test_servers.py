@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 import threading
@@ -301,10 +302,26 @@ def test_times_are_those_of_arrival_however_late_the_rounds_are_taken() -> None:
     assert rounds[-1].seconds >= 0.02 * (len(rounds) - 1)
 
 
+def test_a_servers_lane_is_checked_and_written_as_far_as_it_is_known() -> None:
+    pair = toy_pair("llama")
+    with FakeVLLM(pair, DRAFTS) as fake:
+        trace = run_on(fake)
+        assert {p.outcome for p in specdemo.check_greedy(pair, trace).positions} == {"identical"}
+        fake.ids = False
+        with pytest.raises((TraceError, PromptError)):
+            specdemo.check_greedy(pair, run_on(fake))
+    rows = csv.DictReader(specdemo.tokens_csv([trace]).splitlines())
+    rejected = next(row for row in rows if row["kind"] == "rejected")
+    assert {rejected[name] for name in ("id", "text", "p", "q", "acceptance", "margin")} == {""}
+    assert specdemo.rounds_csv([trace]).splitlines()[1].endswith(",,,,,")
+
+
 @pytest.mark.parametrize("fault", [None, "hang"])
 def test_closing_ends_the_connection_and_the_thread_at_once(fault: str | None) -> None:
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.02, fault=fault) as fake:
         lane = specdemo.stream(speculative(fake), PROMPT, replace(REMOTE, max_new_tokens=200))
+        specdemo.race(speculative(fake), PROMPT, [REMOTE]).close()
+        assert fake.requests == []  # nothing is sent before somebody reads
         for _ in range(3):
             next(lane)
         began = time.monotonic()

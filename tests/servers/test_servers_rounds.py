@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import compress, pairwise
 from random import Random
 
 import pytest
@@ -31,7 +31,7 @@ def shape(rounds: Sequence[Round]) -> list[tuple]:
             r.drafted,
             r.accepted,
             r.stop,
-            [(t.kind, t.round, t.position, None if t.kind == "rejected" else (t.id, t.text)) for t in r.tokens],
+            [(t.kind, t.round, t.position, *((t.id, t.text) if t.kind != "rejected" else ())) for t in r.tokens],
         )
         for r in rounds
     ]
@@ -73,17 +73,16 @@ def features(own: Trace, deployed: Settings) -> Iterator[str]:
     """What is hard about this run."""
     last = own.rounds[-1]
     cut = last.drafted and last.tokens[-1].kind in ("accepted", "rejected")
-    if cut and last.stop == "eos":
-        yield "end inside a block"
     # The local lane shortens its draft where vLLM cuts the output.
-    if (cut and last.stop != "eos") or (last.stop == "length" and 0 < last.drafted < deployed.gamma):
-        yield "length inside a block"
-    if last.index and not last.drafted:
-        yield "plain last step"
-    if len({r.drafted for r in own.rounds[1:-1]}) > 1:
-        yield "drafts of several lengths"
-    if any(t.kind == "bonus" for t in own.tokens):
-        yield "bonus"
+    short = last.stop == "length" and 0 < last.drafted < deployed.gamma
+    found = (
+        cut and last.stop == "eos",
+        (cut and last.stop != "eos") or short,
+        last.index and not last.drafted,
+        len({r.drafted for r in own.rounds[1:-1]}) > 1,
+        any(t.kind == "bonus" for t in own.tokens),
+    )
+    yield from compress(FEATURES, found)
 
 
 def assert_figures(trace: Trace, own: Trace) -> None:

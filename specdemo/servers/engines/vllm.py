@@ -85,13 +85,6 @@ class _Record(BaseModel, strict=True):
     per_step_drafted: list[NonNegativeInt] | None = None
     per_step_accepted: list[NonNegativeInt] | None = None
 
-    def counts(self) -> Counts | None:
-        steps, drafted, accepted = self.num_spec_steps, self.num_draft_tokens, self.num_accepted_draft_tokens
-        if steps is None or drafted is None or accepted is None:
-            return None
-        histogram = None if self.acceptance_histogram is None else tuple(self.acceptance_histogram)
-        return Counts(steps, drafted, accepted, self.num_spec_tokens, histogram)
-
 
 def read_record(record: Any) -> Speculation:
     """Read a record; what does not add up is reported and not used."""
@@ -101,8 +94,12 @@ def read_record(record: Any) -> Speculation:
         read = _Record.model_validate(record)
     except ValidationError:
         return UNREADABLE
-    counts, drafted, accepted = read.counts(), read.per_step_drafted, read.per_step_accepted
-    of_totals = totals(counts) if counts else UNREADABLE
+    sums = read.num_spec_steps, read.num_draft_tokens, read.num_accepted_draft_tokens
+    of_totals, drafted, accepted = UNREADABLE, read.per_step_drafted, read.per_step_accepted
+    known = None not in sums
+    if known:
+        histogram = None if read.acceptance_histogram is None else tuple(read.acceptance_histogram)
+        of_totals = totals(Counts(*sums, read.num_spec_tokens, histogram))  # type: ignore[arg-type]
     if drafted is None and accepted is None:
         return replace(of_totals, steps=()) if of_totals.counts and not of_totals.counts.steps else of_totals
     drafted, accepted = drafted or [], accepted or []
@@ -111,14 +108,11 @@ def read_record(record: Any) -> Speculation:
         return replace(of_totals, complaints=(*of_totals.complaints, complaint))
     steps = tuple(map(Step, drafted, accepted))
     found = summed(steps, read.num_spec_tokens)
-    if counts is not None and _sums(counts) != _sums(found):
-        complaint = f"the server's totals (steps, drafted, accepted: {_sums(counts)}) are not those of its steps "
-        return Speculation(complaints=(complaint + str(_sums(found)),))
+    made = found.steps, found.drafted, found.accepted
+    if known and sums != made:
+        complaint = f"the server's totals (steps, drafted, accepted: {sums}) are not those of its steps {made}"
+        return Speculation(complaints=(complaint,))
     return Speculation(found, steps)
-
-
-def _sums(counts: Counts) -> tuple[int | None, int, int]:
-    return counts.steps, counts.drafted, counts.accepted
 
 
 class _Unavailable(Exception):
