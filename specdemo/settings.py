@@ -172,12 +172,7 @@ class Settings:
 
     def _whole(self, field: str, low: int, high: int | None, meaning: str) -> None:
         """Check a whole number, numpy's too, and keep it as an int; None for no limit of its own."""
-        value = getattr(self, field)
-        number = _integer(value)
-        if number is None or not low <= number <= (LARGEST_WHOLE if high is None else high):
-            span = _span(low, high, number)
-            raise SettingsError(field, f"must be a whole number {span} ({meaning}), not {quoted(value)}.")
-        object.__setattr__(self, field, number)
+        object.__setattr__(self, field, _whole(field, getattr(self, field), low, high, meaning=f" ({meaning})"))
 
     def _real(self, field: str, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
         """Check a number, numpy's too, and keep it as a float: transformers refuses 2 where it takes 2.0."""
@@ -246,29 +241,23 @@ def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tu
         wanted = [values]
     if not wanted:
         raise SettingsError(field, f"there are none; give at least one, such as {example}.")
-    found = set()
-    for value in wanted:
-        number = _integer(value)
-        if number is None or not 1 <= number <= (LARGEST_WHOLE if most is None else most):
-            kind = "whole numbers" if len(wanted) > 1 else "a whole number"
-            raise SettingsError(field, f"must be {kind} {_span(1, most, number)}, not {quoted(value)}.")
-        found.add(number)
-    return tuple(sorted(found))
+    kind = "whole numbers" if len(wanted) > 1 else "a whole number"
+    return tuple(sorted({_whole(field, value, 1, most, kind) for value in wanted}))
 
 
-def _span(low: int, high: int | None, number: int | None) -> str:
-    """What is allowed; that there is a largest number at all is said to those who meet it."""
-    if high is not None:
-        return f"from {low} to {high}"
-    return f"of at least {low}" + (" and below 2**53" if number is not None and number > LARGEST_WHOLE else "")
-
-
-def _integer(value: Any) -> int | None:
-    """A whole number of any library as an int; None for everything else, True and False included."""
+def _whole(
+    field: str, value: Any, low: int, high: int | None, kind: str = "a whole number", meaning: str = ""
+) -> int:
+    """A whole number of any library as an int; that there is a largest one at all is said to those who meet it."""
     try:
-        return None if isinstance(value, bool) else index(value)
+        number = None if isinstance(value, bool) else index(value)
     except TypeError:
-        return None
+        number = None
+    if number is None or not low <= number <= (LARGEST_WHOLE if high is None else high):
+        below = " and below 2**53" if number is not None and number > LARGEST_WHOLE else ""
+        span = f"of at least {low}{below}" if high is None else f"from {low} to {high}"
+        raise SettingsError(field, f"must be {kind} {span}{meaning}, not {quoted(value)}.")
+    return number
 
 
 def _one_of(field: str, value: object, names: Iterable[str]) -> None:

@@ -1,8 +1,10 @@
-"""Whether a model can decode here and two models can work together, before any weight is read."""
+"""Whether a model can decode here, quantised too, and two can work together, before any weight is read."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoTokenizer, PretrainedC
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specdemo.errors import PairError
+from specdemo.models.memory import best_device, on_cpu
 from specdemo.models.pair import check_can_decode
 from specdemo.models.source import ModelSource
 
@@ -140,3 +143,25 @@ def read_tokenizer(source: ModelSource, folder: Path) -> PreTrainedTokenizerBase
             f"{source.name} has no tokenizer files; add its tokenizer.json, or choose a repository that has it."
         )
     return tokenizer
+
+
+def check_quantization(quantization: str, device: str, dtype: torch.dtype) -> None:
+    """Refuse a quantisation that would fail later, in the middle of a run.
+
+    Raises:
+        PairError: the message says what is missing, and what works instead.
+    """
+    if importlib.util.find_spec("optimum.quanto") is None:
+        raise PairError(
+            f"quantisation: {quantization} needs optimum-quanto, which is not installed; "
+            "pip install -r requirements.txt, or choose no quantisation."
+        )
+    if quantization == "float8" and (best_device() if device == "auto" else device) == "mps":
+        raise PairError("quantisation: an Apple GPU has no float8; choose int8 or int4, or the CPU.")
+    # quanto builds its C++ extension at its first use.
+    compiles = all(shutil.which(tool) for tool in ("c++", "ninja"))
+    if quantization == "int4" and on_cpu(device) and dtype is not torch.bfloat16 and not compiles:
+        raise PairError(
+            "quantisation: int4 on a CPU unpacks with compiled code unless the dtype is bfloat16, and there is no "
+            "C++ compiler with ninja here; choose bfloat16, or int8."
+        )

@@ -14,7 +14,6 @@ from specdemo.errors import PairError
 from specdemo.models.eagle3_config import fitted
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import Footprint, measure
-from specdemo.models.quantization import quantization_of
 from specdemo.settings import Settings, whole_numbers
 
 if TYPE_CHECKING:
@@ -151,6 +150,12 @@ def context_of(model: PreTrainedModel) -> int | None:
     """The longest sequence one model can read, in its own tokens; None if it states no limit."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return limit if limit is not None and limit > 0 else None  # XLNet says −1 for no limit
+
+
+def quantization_of(model: PreTrainedModel) -> str | None:
+    """``float8``, ``int8``, … if a loaded model's weights are quantised by quanto, else None."""
+    config = getattr(model.config, "quantization_config", None)
+    return getattr(config, "weights", None)
 
 
 def check_can_decode(role: str, model: PreTrainedModel) -> None:

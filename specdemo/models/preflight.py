@@ -18,6 +18,7 @@ from specdemo.machine import bfloat16_instructions
 from specdemo.models.compatibility import (
     TokenizerMatch,
     check_counts,
+    check_quantization,
     match_tokenizers,
     read_tokenizer,
     skeleton_of,
@@ -30,7 +31,6 @@ from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, qua
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import context_of
 from specdemo.models.progress import LoadProgress
-from specdemo.models.quantization import check_quantization
 from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
 from specdemo.models.source import ModelSource
 

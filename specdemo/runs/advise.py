@@ -20,8 +20,7 @@ from specdemo.decoding.drafters.early_exit import exit_layer_of
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError, quoted
-from specdemo.models.pair import ModelPair
-from specdemo.models.quantization import quantization_of
+from specdemo.models.pair import ModelPair, quantization_of
 from specdemo.models.source import ASSETS
 from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.encode import encode_all, models_here

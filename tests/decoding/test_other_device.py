@@ -10,8 +10,8 @@ from toys import endless_pair, prompt_ids, skilled_head
 import specdemo
 from specdemo import ModelPair, Settings
 from specdemo.models import loading
+from specdemo.models.compatibility import check_quantization
 from specdemo.models.packing import unpackable_reason
-from specdemo.models.quantization import check_quantization
 from specdemo.settings import LOSSLESS_RULES, LOSSY_RULES
 
 SAMPLED = {"temperature": 0.8, "top_k": 20, "top_p": 0.95, "seed": 3}

@@ -22,10 +22,9 @@ from specdemo import ModelPair, PairError, Settings, SpecDemoError
 SMALL = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=16, num_key_value_heads=1, pad_token_id=0)
 T5 = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-MAMBA = transformers.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)
 REFUSED: dict[str, Callable[[], object]] = {
     "t5": lambda: transformers.T5ForConditionalGeneration(T5),
-    "mamba": lambda: transformers.MambaForCausalLM(MAMBA),
+    "recurrent": lambda: tiny("qwen3_next", vocab_size=64),
     "masked bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL, intermediate_size=16)),
     "llama without a head": lambda: transformers.LlamaModel(LLAMA),
     "classifier": lambda: transformers.LlamaForSequenceClassification(LLAMA),

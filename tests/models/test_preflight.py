@@ -16,9 +16,9 @@ from toys import generate, raced
 
 import specdemo
 from specdemo import PairError, Settings
+from specdemo.models.compatibility import check_quantization
 from specdemo.models.memory import WORKING_TOKENS
 from specdemo.models.preflight import Preflight, gigabytes, resolve_dtype
-from specdemo.models.quantization import check_quantization
 
 Folders = Callable[[str], tuple[Path, Path]]
 Doctored = Callable[[str], Path]
@@ -211,9 +211,6 @@ SHARDS = json.dumps({"weight_map": {str(i): f"model-0000{i}-of-00002.safetensors
 TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 BERT = transformers.BertConfig(**TINY, architectures=["BertForMaskedLM"])
 MAMBA = transformers.MambaConfig(**TINY, state_size=4, architectures=["MambaForCausalLM"])
-MIXED = TINY | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
-MIXED |= {"intermediate_size": 16, "num_key_value_heads": 1, "architectures": ["Qwen3NextForCausalLM"]}
-RECURRENT = transformers.Qwen3NextConfig(**MIXED)
 FUTURE = {"model_type": "from_the_future", "architectures": ["Future"]}
 
 SPOILT = [
@@ -236,7 +233,6 @@ SPOILT = [
     ),
     ({"config": BERT}, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
     ({"config": MAMBA}, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
-    ({"config": RECURRENT}, "Qwen3NextForCausalLM keeps a recurrent state", "choose a model with attention"),
     ({"num_hidden_layers": 10**7}, "10,000,000 layers, more than any", "choose another repository"),
     ({"text_config": {"num_labels": 10**12}}, "2 layers, 1,000,000,000,000 labels", "choose another"),
     ({"quantization_config": {"quant_method": "gptq"}}, "quantised (by gptq)", "it was made from"),
