@@ -50,11 +50,6 @@ def prompt_lines(text: str) -> list[str]:
     return _counted(_lines(text))
 
 
-def read_prompts(path: Path) -> list[str]:
-    """The prompts of a file, without their kinds. Raises what :func:`read_with_kinds` does."""
-    return [prompt for prompt, _ in read_with_kinds(path)]
-
-
 def read_with_kinds(path: Path) -> list[tuple[str, str]]:
     """The prompts of a file with their kinds, which are empty where none is named.
 

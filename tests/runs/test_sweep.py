@@ -22,7 +22,7 @@ from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
 from specdemo.runs import measuring
 from specdemo.runs.measuring import turned
-from specdemo.runs.prompts import LARGEST_FILE, read_prompts, read_with_kinds
+from specdemo.runs.prompts import LARGEST_FILE, read_with_kinds
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest, until_the_end
@@ -265,7 +265,7 @@ def test_prompts_and_their_kinds_are_read_from_lines_and_json_lines(tmp_path: Pa
     (tmp_path / "a.txt").write_text("\ufeffone\n\n  two \r\nthree", encoding="utf-8")
     text = '{"prompt": "a\u2028b", "kind": "code"}\n\n{"text": "c\\nd", "id": 3}\n{"text": "e", "kind": null}\n'
     (tmp_path / "b.jsonl").write_text(text, encoding="utf-8")
-    assert read_prompts(tmp_path / "a.txt") == ["one", "two", "three"]
+    assert read_with_kinds(tmp_path / "a.txt") == [("one", ""), ("two", ""), ("three", "")]
     assert read_with_kinds(tmp_path / "b.jsonl") == [("a\u2028b", "code"), ("c\nd", ""), ("e", "")]
 
 
@@ -289,7 +289,7 @@ def test_prompts_and_their_kinds_are_read_from_lines_and_json_lines(tmp_path: Pa
 def test_a_bad_file_is_told_what_is_wrong(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(specdemo.PromptError, match=message):
-        read_prompts(tmp_path / name)
+        read_with_kinds(tmp_path / name)
 
 
 # --- figures ----------------------------------------------------------------------------------------------
