@@ -33,11 +33,9 @@ from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
 from specdemo.ui.api.connections import BoundedConnection
 from specdemo.ui.api.gate import EVENTS, FORM, INCOME, OPEN, PURSE, PURSES, Gate
 from specdemo.ui.api.visitors import Mailboxes, Sessions, Visitors
-from specdemo.ui.jobs.job import JobState
-from specdemo.ui.jobs.limits import PUBLIC, network_of
+from specdemo.ui.jobs.limits import PUBLIC
 from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
 from specdemo.ui.jobs.stops import StopSignals
-from specdemo.ui.tabs import measured
 
 BODY, FILE = 30_000, 50_000
 LIMITS = replace(PUBLIC, body=BODY, upload=FILE - FORM)
@@ -114,7 +112,7 @@ def chunked(body: bytes) -> Any:
     return chunks()
 
 
-@pytest.mark.parametrize("path", ["call/race", "call/v2/run", "queue/join", "run/predict", "run/upload", "mcp/"])
+@pytest.mark.parametrize("path", ["call/race", "queue/join", "run/upload", "mcp/"])
 def test_no_body_is_larger_than_the_bound_on_any_way(path: str) -> None:
     """With its length said and in chunks; a file's own bound is for the address of files alone."""
     text = json.dumps({"data": "x" * (BODY - 50), "session_hash": "s"}).encode()
@@ -130,19 +128,14 @@ def test_no_body_is_larger_than_the_bound_on_any_way(path: str) -> None:
     [
         ({"data": ["x", [{}] * 1990]}, 200, ""),
         ({"data": ["x", [{}] * 2000]}, 413, "2,000 values"),
-        ({"data": {str(n): 0 for n in range(2000)}}, 413, "2,000 values"),
-        ({"data": json.loads("[" * 30 + "]" * 30)}, 200, ""),
         ({"data": json.loads("[" * 60 + "]" * 60)}, 413, "40 deep"),
         (b"[" * 9000 + b"]" * 9000, 400, "JSON"),
         (b'{"data": [1' + b"0" * 9000 + b"]}", 400, "JSON"),
-        (json.dumps({"data": [{}] * 2000}).encode("utf-16"), 413, "2,000 values"),
-        (b"prompt=x", 400, "JSON"),
         ({"data": [], "session_hash": "s" * 101}, 414, "name of its session"),
         ({"fn_index": -1, "data": []}, 422, "not one that the page sends"),
         ({"component_id": 10**400}, 422, "not one that the page sends"),
         ({"data": [["x"]], "batched": True}, 422, "not one that the page sends"),
         ({"jsonrpc": "2.0", "id": "i" * 101}, 414, "too long"),
-        (b"", 200, ""),
     ],
 )
 def test_what_costs_much_within_the_bound_is_refused_too(value: Any, status: int, said: str) -> None:
@@ -167,7 +160,6 @@ def test_a_call_past_the_queue_names_its_session() -> None:
         ("/?prompt=" + "x" * 65_000, 414),
         ("/static/" + "é" * 128, 414),
     ],
-    ids=["name", "link", "endless link", "no file system has such a name"],
 )
 def test_addresses_of_requests_are_short_but_those_of_links_need_not_be(path: str, status: int) -> None:
     """What Gradio keeps by a name in the address cannot be long; a link to the page can."""
@@ -260,11 +252,8 @@ def test_an_address_that_floods_waits_and_others_do_not(monkeypatch: pytest.Monk
     ("path", "fields", "group", "places"),
     [
         ("call/run", {}, "run", EVENTS),
-        ("call/v2/run", {}, "run", EVENTS),
         ("queue/join", {"fn_index": 2}, "looks", 4),
-        ("queue/join", {"fn_index": 3}, "saves", 1),
         ("run/predict", {"fn_index": 4, "session_hash": "s"}, "other", EVENTS),
-        ("queue/join", {"fn_index": 99}, "other", EVENTS),
         ("mcp/", {"method": "tools/list"}, "mcp", 4),
     ],
 )
@@ -320,22 +309,14 @@ def test_events_that_come_at_once_have_no_more_places() -> None:
     assert max(most) == 4
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("queue/data?session_hash=open", 200),
-        ("queue/data?session_hash=zz1", 404),
-        ("queue/data", 404),
-        ("call/run/running", 200),
-        ("call/v2/run/answered", 200),
-        ("call/run/zz1", 404),
-    ],
-)
-def test_who_listens_for_what_there_is_not_is_told_so(path: str, status: int) -> None:
+def test_who_listens_for_what_there_is_not_is_told_so() -> None:
     """Gradio would begin an answer, cut it off, and write eighty lines into the log."""
-    answer = ask(path)
-    assert answer.status_code == status
-    assert status == 200 or "no event of this name" in answer.json()["detail"]
+    there = ("queue/data?session_hash=open", "call/run/running", "call/v2/run/answered")
+    assert [ask(path).status_code for path in there] == [200] * 3
+    for path in ("queue/data?session_hash=zz1", "queue/data", "call/run/zz1"):
+        answer = ask(path)
+        assert answer.status_code == 404
+        assert "no event of this name" in answer.json()["detail"]
 
 
 def test_requests_that_stay_open_are_bounded_by_address() -> None:
@@ -448,19 +429,6 @@ def test_files_within_an_hour_are_bounded(
     assert asyncio.run(sent()) == [*statuses, *statuses]
 
 
-def test_the_files_of_a_measurement_are_written_once_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures come now and then; each file that is written on the way would stay for an hour."""
-    monkeypatch.setattr(measured, "FIGURE_SECONDS", 0.0)
-    written = []
-    place = SimpleNamespace(area="area", saved=lambda report, folder: written.append(folder) or {"file": "x"})
-    report = SimpleNamespace(rows=[SimpleNamespace(speedup=1.5)])
-    states = [JobState(phase, result=report) for phase in ("running", "running", "done")]
-    show = measured.show_measurement("status", place, lambda place, report: {"figures": 1})  # type: ignore[arg-type]
-    updates = list(show(iter(states), "s"))
-    assert [("figures" in update, "file" in update) for update in updates] == [(True, False)] * 2 + [(True, True)]
-    assert len(written) == 1
-
-
 # --- what is kept of visitors -----------------------------------------------------------------------------
 
 
@@ -519,20 +487,15 @@ def test_a_session_holds_what_differs_from_the_page_and_no_more() -> None:
     """No description of each component, which took 45 ms and 0.4 MB, and nothing that was shown."""
     with gr.Blocks() as page:
         text, state = gr.Textbox(), gr.State(1)
-    page.state_session_capacity = 2
     sessions = Sessions()
     sessions.set_blocks(page)
     mine = sessions["mine"]
-    assert mine[state._id] == 1
     mine[state._id] = 2
     mine[text._id] = gr.Textbox(label="other", render=False)
-    mine._update_config(text._id)
     mine._update_value_in_config(text._id, "x" * 10**6)
     assert (sessions["mine"][state._id], sessions["mine"][text._id].label) == (2, "other")
-    assert sessions["other"][text._id] is text
+    assert (sessions["other"][state._id], sessions["other"][text._id]) == (1, text)
     assert mine.config_values == {}
-    assert sessions["third"] is not sessions["other"]
-    assert [*sessions.session_data] == ["third", "other"]
 
 
 @pytest.fixture
@@ -603,28 +566,14 @@ def test_answers_that_nobody_fetches_go_by_size_and_by_age(page: Any, monkeypatc
     asyncio.run(play())
 
 
-def test_the_progress_of_uploads_is_told_of_the_last_ones(page: Any) -> None:
-    """Names of uploads that nobody sends stay no longer."""
-    told = keeping.file_upload_statuses
-    for number in range(500):
-        told.track(str(number))
-    asyncio.run(Visitors(page, [], PUBLIC).tidy())
-    assert [*told._statuses] == [*told._signals] == [str(n) for n in range(500 - keeping.UPLOADS_TOLD, 500)]
-
-
 # --- addresses --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """What is said of names and proxies, and nothing else."""
-    for name in (
-        "SPACE_ID",
-        "SPECDEMO_PUBLIC",
-        "SPECDEMO_HOSTS",
-        "SPECDEMO_TRUSTED_PROXIES",
-        "GRADIO_SERVER_NAME",
-    ):
+    said = ("PUBLIC", "HOSTS", "TRUSTED_PROXIES")
+    for name in ("SPACE_ID", "GRADIO_SERVER_NAME", *(f"SPECDEMO_{each}" for each in said)):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     for name, value in request.param.items():
@@ -677,20 +626,15 @@ def test_a_call_that_gradio_makes_for_an_agent_has_the_agents_address() -> None:
     ("name", "value", "stays"),
     [
         ("x-forwarded-host", "page.example:443", True),
-        ("x-forwarded-host", "page.example, 10.0.0.1", True),
         ("x-forwarded-proto", "https,http", True),
         ("x-forwarded-host", "[::1", False),
-        ("x-forwarded-host", "[::1]:443", True),
-        ("x-forwarded-host", "[::::]", False),
         ("x-forwarded-host", "x" * 300, False),
         ("x-forwarded-proto", "javascript", False),
     ],
 )
 def test_a_place_of_the_page_stays_where_it_can_be_one(name: str, value: str, stays: bool) -> None:
     """Any proxy may say that it serves the page by https; Gradio stumbles over what is no host, and repeats it."""
-    found = ask("run", Middleware(Addresses), headers={name: value}).json()["headers"]
-    assert (name in found) == stays
-    assert "host" in found
+    assert (name in ask("run", Middleware(Addresses), headers={name: value}).json()["headers"]) == stays
 
 
 HERE = {"host": "127.0.0.1:7860"}
@@ -703,17 +647,14 @@ HERE = {"host": "127.0.0.1:7860"}
         *(({}, {"host": host}, 200) for host in ("localhost:7860", "LOCALHOST", "page.localhost:7860")),
         *(({}, {"host": host}, 200) for host in ("127.0.0.1:7860", "[::1]:7860", "192.168.1.7:7860")),
         ({}, {"host": "rebound.example:7860"}, 421),
-        ({}, {"host": "127.0.0.1.rebound.example"}, 421),
         ({}, {"host": "localhost.rebound.example"}, 421),
         ({}, {"host": "127.0.0.1@rebound.example"}, 421),
         ({"SPECDEMO_HOSTS": "other, Rebound.example"}, {"host": "rebound.example:7860"}, 200),
-        ({"GRADIO_SERVER_NAME": "desk.lan"}, {"host": "desk.lan:7860"}, 200),
         ({"SPECDEMO_PUBLIC": "1"}, {"host": "rebound.example"}, 200),
         ({"SPACE_ID": "a/b", "SPECDEMO_PUBLIC": "0"}, {"host": "a-b.hf.space"}, 200),
         # Any page that is open in the browser could fill the disk, and press Run.
         ({}, {**HERE, "origin": "http://127.0.0.1:7860"}, 200),
         ({}, {**HERE, "origin": "http://evil.example"}, 403),
-        ({}, {**HERE, "origin": "http://127.0.0.1.evil.example:7860"}, 403),
         ({}, {**HERE, "origin": "null"}, 403),
         ({}, {**HERE, "origin": "https://desk.lan", "x-forwarded-host": "desk.lan:443"}, 200),
         ({"SPECDEMO_HOSTS": "desk.lan"}, {**HERE, "origin": "https://Desk.lan"}, 200),
@@ -729,20 +670,6 @@ def test_a_private_page_answers_to_its_own_names_and_takes_nothing_from_other_pa
         answer = ask("upload", Middleware(Addresses, hosts=own_hosts()), method=method, headers=headers)
         assert answer.status_code == (405 if (status, method) == (200, "OPTIONS") else status)
         assert status == 200 or "SPECDEMO_HOSTS" in answer.text
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("unix", "unix"),
-    ],
-)
-def test_one_customer_is_one_network(address: str, network: str) -> None:
-    """Of an IPv6 network of 64 bits each has as many addresses as they like."""
-    assert network_of(address) == network
 
 
 @pytest.mark.parametrize("entries", ["*", "nginx", "10.0.0.1/8"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,11 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("run", {"prompt": "word " * 10_000}, "characters"),
     ("run", {"prompt": "\ud800"}, "not valid Unicode"),
     ("run", {"max__tokens": 10**9}, "maximum"),
-    ("run", {"max__tokens": "many"}, UNREADABLE),
-    ("run", {"lane2__gamma": 10**30}, "maximum"),
     ("run", {"lane2__gamma": [5]}, UNREADABLE),
     ("run", {"temperature": float("nan")}, "Temperature"),
     ("run", {"seed": -1}, "Seed"),
-    ("run", {"seed": {"$gt": 0}}, UNREADABLE),
-    ("run", {"pair": "../../../etc/passwd"}, "not in the list"),
     ("run", {"pair": "custom", "custom__target": "/etc"}, "not in the list"),
     ("run", {"device": "\ud800"}, "not in the list"),
-    ("run", {"lane2__method": []}, UNREADABLE),
-    ("run", {"lane2__method": MARKUP}, "not in the list"),
     ("sweep-run", {"sweep__from": 10**400}, "γ from"),
     ("sweep-run", {"sweep__repeats": 20, "sweep__source": "domains"}, "are the most"),
     ("sweep-run", {"sweep__source": "own", "sweep__own": "\n".join(["x"] * 100)}, "at most"),
@@ -56,33 +50,21 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
 API: list[tuple[str, Any, str | None]] = [
     ("run", [MARKUP, {"max_new_tokens": 4}], None),
     ("run", [], "must be a text, not null"),
-    ("run", [{"prompt": "x"}], "must be a text, not an object"),
     ("run", ["x" * 5000], "characters"),
     ("run", ["x", {"max_new_tokens": 10**12}], "more than the 256"),
-    ("run", ["x", {"max_new_tokens": 1e308}], "below 2**53"),
-    ("run", ["x", {"temperature": float("nan")}], "temperature"),
     ("run", ["x", {"gamma": "5" * 100_000}], "gamma: must be a whole number"),
     ("run", ["x", {"__class__": 1}], "not known"),
     ("run", ["x", "{}"], "must be an object"),
     ("run", ["x", {}, "/etc/passwd"], "not in the catalogue"),
-    ("run", ["x", {}, "Qwen/Qwen3-4B + ../../etc"], "not in the catalogue"),
     ("run", ["x", {}, {"id": "builtin"}], "names no models"),
     ("race", ["x", [{}] * 100], "lanes: there are 100"),
-    ("race", ["x", [None]], "Lane 1"),
     ("sweep", [["x"] * 19], "give at most 18"),
     ("sweep", [["x"] * 10, list(range(1, 17)), 16], "are the most"),
     ("sweep", [["x"], [2], 10**18], "below 2**53"),
-    ("sweep", [["x"], [2], "twice"], "repeats"),
-    ("advise", [["x"] * 19], "give at most 18"),
     ("advise", [["x"], 1e300], "at most 120 seconds"),
     ("advise", [["x"], 5, {"a": 1}], "methods"),
-    ("advise", [["x"], 5, [], [1]], "kinds"),
     ("execute", [], "no endpoint of this name"),
-    ("run", ["x", {"gama": 5}], "'gama' is not known; choose from strategy"),
-    ("run", ["x", {"temperature": 0.5}], "choose 'sampling'"),
     ("race", ["x", [{}, {"gamma": 0}]], "Lane 2, gamma"),
-    ("race", ["x", []], "lanes: there are 0"),
-    ("advise", [["x"], 0], "budget"),
     ("sweep", [[], [2]], "there is none"),
     ("../run", ["x"], "not found"),
 ]
@@ -90,17 +72,13 @@ API: list[tuple[str, Any, str | None]] = [
 FILES: list[tuple[str, bytes | Any, str | None]] = [
     ("markup", {**RECORDING, "title": MARKUP, "prompt": TEMPLATE}, None),
     ("forged schema", {**RECORDING, "schema": 99}, "schema 99"),
-    ("no schema", {**RECORDING, "schema": None}, "no schema"),
     ("schema of another kind", {**RECORDING, "schema": {"$ref": "file:///etc/passwd"}}, "schema"),
     ("no traces", {**RECORDING, "traces": []}, "no traces"),
     ("a thousand lanes", {**RECORDING, "traces": [{}] * 1000}, "1,000 lanes"),
-    ("rounds that are numbers", {**RECORDING, "traces": [{"rounds": [1, 2]}]}, "not a specdemo"),
     ("a number beyond all", json.dumps(RECORDING).replace('"seconds":', '"seconds":1e999,"x":', 1), "not"),
     ("NaN", b'{"schema": NaN}', "not JSON"),
     ("nested", DEEP.encode(), "not"),
     ("binary", b"\x7fELF\x00\xff\xfe" * 100, "not JSON"),
-    ("nothing", b"", "not JSON"),
-    ("a zip bomb's name", b"PK\x03\x04", "not JSON"),
 ]
 
 
@@ -153,20 +131,15 @@ def test_values_that_no_page_sends(wire: Tab, button: str, changed: dict[str, An
     short = {"max__tokens": 4} if button == "run" and "max__tokens" not in changed else {}
     messages = list(wire.send(event, wire.values(event, **short, **changed)))
     assert messages[-1]["msg"] in ("process_completed", "refused")
-    if expected is None:
-        assert messages[-1]["success"]
-        assert '"phase": "done"' in json.dumps(messages) or '"done"' in json.dumps(messages)
-    else:
-        check(
-            json.dumps(messages[-1] if not messages[-1].get("success") else messages, ensure_ascii=False), expected
-        )
+    said = json.dumps(messages if messages[-1].get("success") else messages[-1], ensure_ascii=False)
+    check(said, expected)
+    assert expected or (messages[-1]["success"] and '"done"' in said)
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"pair": "builtin-target", "lane2__method": "draft"}, "Drafts as lane 2 of the panel does"),
-        ({"lane2__method": "nothing known"}, "is not known"),
         ({"lane2__method": ["draft"]}, "is not known"),
         ({"temperature": "hot"}, "Temperature: must be a number"),
     ],
@@ -198,7 +171,6 @@ def test_calls_that_mean_harm(wire: Tab, endpoint: str, data: Any, expected: str
     ("endpoint", "body", "expected"),
     [
         ("run", {}, "Give a JSON object with prompt"),
-        ("run", {"prompt": "x", "sett": {}}, "Give a JSON object with prompt"),
         ("sweep", {"prompt": "x"}, "Give a JSON object with prompts"),
         ("nope", {}, "no endpoint of this name"),
     ],
@@ -214,18 +186,11 @@ def test_calls_by_name_that_lack_or_invent_names(wire: Tab, endpoint: str, body:
     ("path", "body"),
     [
         ("queue/join", {"data": "x" * 5000, "fn_index": 0, "session_hash": "s"}),
-        ("queue/join", {"data": [], "fn_index": {"a": ["x" * 5000] * 9}, "session_hash": "s"}),
-        ("call/run", {"data": {"a": "x" * 5000}}),
         ("call/run", {"data": ["x", {"x" * 5000: 1}]}),
         ("call/run", {"data": ["x", {"gamma": "x" * 5000}]}),
-        ("call/run", {"data": ["x", {"strategy": ["x" * 5000]}]}),
-        ("call/run", {"data": ["x", {"server": "x" * 5000}]}),
         ("call/run", {"data": ["x", {"seed": -(10**4000)}]}),
-        ("call/run", {"data": ["x", {"max_new_tokens": 10**4000}]}),
-        ("call/sweep", {"data": [["x"], [2], 10**4000]}),
         ("call/run", {"data": ["x", {}, "x" * 5000]}),
         ("call/" + "x" * 1500, {"data": []}),
-        ("run/" + "x" * 1500, {"data": []}),
     ],
 )
 def test_no_answer_repeats_what_was_sent(wire: Tab, path: str, body: Any) -> None:
@@ -261,9 +226,7 @@ def test_files_that_are_no_recordings(wire: Tab, name: str, content: Any, expect
     assert (MARKUP.replace("<", "&lt;") in said or json.dumps(MARKUP)[1:-1] in said) == (name == "markup")
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../../../etc/passwd", "assets/pairs.toml", "C:\\boot.ini", "\x00"]
-)
+@pytest.mark.parametrize("path", ["/etc/passwd", "assets/pairs.toml", "\x00"])
 def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Tab, path: str) -> None:
     """A visitor's file is named by the server, not by the visitor."""
     there = Path("/etc/passwd").exists()
@@ -282,33 +245,20 @@ def test_a_file_too_large_is_refused_while_it_comes(wire: Tab) -> None:
     check(big.text, "exceed")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "file=/etc/passwd",
-        "file=../../../etc/passwd",
-        "file=requirements.txt",
-        "file=app.py",
-        "file=%2e%2e%2fapp.py",
-        "file=http://127.0.0.1/",
-        "proxy=http://127.0.0.1/",
-        "component_server",
-        "nothing",
-        "run",
-        "stream/x/1/1/a.m3u8",
-    ],
-)
-def test_addresses_that_lead_nowhere(wire: Tab, path: str) -> None:
+def test_addresses_that_lead_nowhere(wire: Tab) -> None:
     """Neither the host's files nor its network."""
-    answer = wire.http.get(f"{wire.api}/{path}")
-    assert answer.status_code in (400, 403, 404, 405, 422), answer.text[:500]
-    check(answer.text, "")
-    assert "root:" not in answer.text
+    files = ("/etc/passwd", "../../../etc/passwd", "app.py", "%2e%2e%2fapp.py", "http://127.0.0.1/")
+    others = ("proxy=http://127.0.0.1/", "component_server", "nothing", "run", "stream/x/1/1/a.m3u8")
+    for path in (*(f"file={name}" for name in files), *others):
+        answer = wire.http.get(f"{wire.api}/{path}")
+        assert answer.status_code in (400, 403, 404, 405, 422), path
+        check(answer.text, "")
+        assert "root:" not in answer.text
 
 
 @pytest.mark.parametrize(
     ("event", "data"),
-    [(99_999, []), (-1, []), ("x", []), (0, "text"), (0, {"a": 1}), (None, None), ("\ud800", [])],
+    [(99_999, []), (-1, []), (0, "text"), (None, None), ("\ud800", [])],
 )
 def test_events_that_there_are_not(wire: Tab, event: Any, data: Any) -> None:
     """A sentence, whatever the number."""
@@ -341,27 +291,20 @@ def test_what_nobody_foresaw_stays_in_the_log(wire: Tab, caplog: pytest.LogCaptu
 
 def test_no_visitor_hears_of_another(url: str) -> None:
     """Another session's stream has nothing of this one's run, and another's recording cannot be saved."""
+
+    def run(tab: Tab, prompt: str) -> str:
+        event = tab.event("run")
+        return json.dumps(list(tab.send(event, tab.values(event, prompt=prompt, max__tokens=8))))
+
     mine, other = Tab(url), Tab(url)
-    secret = "The secret word is marzipan."
-    event = mine.event("run")
-    heard: list[str] = []
-    stream = threading.Thread(target=lambda: heard.extend(json.dumps(m) for m in other.send(*sent(other))))
-    stream.start()
-    messages = json.dumps(list(mine.send(event, mine.values(event, prompt=secret, max__tokens=8))))
-    stream.join(60)
-    assert '"done"' in messages
-    assert heard
-    assert "marzipan" not in "".join(heard)
+    with ThreadPoolExecutor(1) as thread:
+        heard = thread.submit(run, other, "Once upon a time")
+        assert '"done"' in run(mine, "The secret word is marzipan.")
+        assert "marzipan" not in heard.result(60)
     (saving, *_) = other.events("save-json")
-    saved = other.last(saving, other.values(saving))
-    assert "marzipan" not in json.dumps(saved)
+    assert "marzipan" not in json.dumps(other.last(saving, other.values(saving)))
     mine.close()
     other.close()
-
-
-def sent(wire: Tab) -> tuple[dict[str, Any], list[Any]]:
-    event = wire.event("run")
-    return event, wire.values(event, prompt="Once upon a time", max__tokens=8)
 
 
 def upload(wire: Tab, content: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -202,11 +202,3 @@ def test_lanes_follow_the_pair_and_come_back(page: Page) -> None:
     expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
     page.get_by_role("tab", name="Lane 2").click()
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head")
-
-
-def test_a_link_that_names_an_unknown_server_gives_a_notice(open_page: Callable[..., Page]) -> None:
-    """By the notice of every link; and one that names a known one fills the lanes."""
-    visitor = open_page("pair=server%3Anone&lane3.method=server%3Abig%3Aspeculative")
-    expect(visitor.locator(".link-notices")).to_contain_text("pair: “server:none” is ignored", timeout=RUN_MS)
-    visitor.get_by_role("tab", name="Lane 3").click()
-    expect(visitor.locator("#lane3-method input")).to_have_value("Big one: speculative")

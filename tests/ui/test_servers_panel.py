@@ -17,7 +17,7 @@ from toys import endless_pair, prompt_ids
 from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
 from specdemo.runs.sweep import stream_sweep
 from specdemo.servers.catalog import FILE, ServerEntry, offered, servers
-from specdemo.servers.probe import Health, probe
+from specdemo.servers.probe import Health
 from specdemo.ui.links.links import from_query
 from specdemo.ui.panel import pair_card
 from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
@@ -100,7 +100,6 @@ def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -
     "query",
     [
         {"pair": "server:big"},
-        {"pair": "server:lone-wolf", "lane2.method": "server:big:plain"},
         {"pair": "server:big", "method": "server:lone-wolf:speculative", "lane4.method": "server:big:plain"},
         {"lane3.method": "server:big:speculative", "pair": "gpt2"},
     ],
@@ -173,10 +172,10 @@ def test_the_rounds_known_at_the_end_replace_those_that_streamed() -> None:
     assert drafted["detail"] == "Toy, γ\u00a04"
     assert re.fullmatch(r"vLLM · client’s clock, network ~[\d.]+\u00a0ms", plain["server"]["line"])
     assert drafted["server"]["line"].endswith("rounds from the server's own record")
-    figures = traces[1].metrics()
-    assert drafted["reported"]["tau"] == figures.mean_acceptance_length
-    assert drafted["reported"]["passes"] == figures.rounds + 1
-    assert drafted["reported"]["tokens"] == 24
+    assert drafted["reported"]["tau"] == traces[1].metrics().mean_acceptance_length
+    here = Trace(Settings(strategy="autoregressive"), (1,), traces[0].rounds)
+    assert [h["title"] for h in trace_headers(traces)] == ["Plain", "Speculative"]
+    assert [h["title"] for h in trace_headers([here, traces[1]])] == ["Plain", "Toy: speculative"]
 
 
 @pytest.mark.parametrize(
@@ -198,16 +197,7 @@ def test_a_lane_shows_its_level(options: dict, said: str, known: bool) -> None:
     assert told["tokens_per_second"] > 0
 
 
-def test_lanes_are_named_by_their_server_where_it_tells_them_apart() -> None:
-    """Plain and Speculative on one server; with its name beside lanes of this machine or of another server."""
-    (plain, drafted), _ = raced()
-    here = Trace(Settings(strategy="autoregressive"), (1,), plain.rounds)
-    assert [h["title"] for h in trace_headers([plain, drafted])] == ["Plain", "Speculative"]
-    assert [h["title"] for h in trace_headers([here, drafted])] == ["Plain", "Toy: speculative"]
-
-
-@pytest.mark.parametrize("measure", ["race", "sweep"])
-def test_stop_ends_the_wait_for_a_silent_server(measure: str) -> None:
+def test_stop_ends_a_sweeps_wait_for_a_silent_server() -> None:
     """Guards Stop against the server's timeout, which may be an hour."""
     pair, stop = endless_pair("llama"), Event()
     with FakeVLLM(pair) as base, FakeVLLM(pair, Settings(gamma=4), fault="hang", fault_after=1) as spec:
@@ -215,12 +205,7 @@ def test_stop_ends_the_wait_for_a_silent_server(measure: str) -> None:
         settings = Settings(max_new_tokens=24)
         began = time.monotonic()
         Timer(0.5, stop.set).start()
-        if measure == "race":
-            running = race(there, prompt_ids(5), [settings], stop)
-            assert list(running)
-            assert running.traces()[0].server.incomplete == "it was stopped here"
-        else:
-            assert list(stream_sweep(there, [prompt_ids(5)], settings, stop=stop)) == []
+        assert list(stream_sweep(there, [prompt_ids(5)], settings, stop=stop)) == []
         assert time.monotonic() - began < 5
 
 
@@ -237,15 +222,3 @@ def test_the_card_shows_what_a_server_is_and_never_its_address(two: Path) -> Non
     html = pair_card.server(odd, {"speculative": bad})
     assert not re.search("<[biu]>", html)
     assert "no deployment" in html
-
-
-def test_a_probe_reports_each_deployment() -> None:
-    pair = endless_pair("llama")
-    with FakeVLLM(pair, model="toy") as fake:
-        there = ServerPair(fake.url, "http://127.0.0.1:9", "toy")
-        states = probe(there, ("autoregressive", "speculative"))
-        other = probe(ServerPair(fake.url, None, "other"), ("autoregressive",))
-    assert states["autoregressive"].ok
-    assert states["autoregressive"].text.startswith("answers in")
-    assert states["speculative"] == Health(False, "cannot be reached")
-    assert other["autoregressive"].text == "answers, but does not list this model"

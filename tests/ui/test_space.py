@@ -6,11 +6,8 @@ import ast
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from apps import free_port, wait_for_page
 from huggingface_hub import SpaceHardware
 from tab import Tab, tokens_of
 
@@ -26,7 +24,6 @@ import specdemo
 from specdemo.cli.main import main
 from specdemo.cli.space import LARGEST, ROOT, space_files
 
-START_SECONDS = 180
 TOKEN = "hf_aTokenThatNobodyMayEverSee"
 PROMPT = "Book a table for two near the harbour."
 
@@ -190,12 +187,6 @@ def space_environment(port: int, home: Path) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 CLOSED_LOOPS = re.compile(
     r"Exception ignored in: <function BaseEventLoop\.__del__.*?Invalid file descriptor: -1\n", re.DOTALL
 )
@@ -212,25 +203,18 @@ def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     assert Path(found.stdout.strip()) == folder / "specdemo" / "__init__.py", found.stderr
     with log.open("w") as out:
         app = subprocess.Popen(
-            [sys.executable, "app.py"], cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT
+            [sys.executable, "app.py"],
+            cwd=folder,
+            env=environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
     try:
-        yield wait_for(f"http://127.0.0.1:{port}", app, log), log
+        yield wait_for_page(app, port), log
     finally:
-        app.send_signal(signal.SIGKILL)
+        app.kill()
         app.wait()
-
-
-def wait_for(url: str, app: subprocess.Popen, log: Path) -> str:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        assert app.poll() is None, log.read_text()
-        try:
-            httpx.get(f"{url}/config", timeout=5).raise_for_status()
-            return url
-        except httpx.TransportError:
-            time.sleep(0.2)
-    raise AssertionError(f"no page within {START_SECONDS} s: {log.read_text()}")
 
 
 def test_a_run_on_the_builtin_pair_finishes_in_a_space(space: tuple[str, Path]) -> None:
