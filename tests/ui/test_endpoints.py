@@ -6,46 +6,21 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
-from apps import launched
 from gradio_client import Client
-from gradio_client.exceptions import AppError
 
 import specdemo
 from specdemo.models.catalog import catalog
 from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
-from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.queue import JobQueue
 
 PROMPT = "Book a table for two."
-
-
-@pytest.fixture(scope="module")
-def store() -> PairStore:
-    return PairStore()
-
-
-@pytest.fixture(scope="module")
-def queues() -> JobQueue:
-    return JobQueue(PRIVATE, shared=True)
-
-
-@pytest.fixture(scope="module")
-def url(store: PairStore, queues: JobQueue) -> Iterator[str]:
-    with launched(store, queues) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Client:
-    return Client(url, verbose=False, analytics_enabled=False)
 
 
 def mcp(url: str, work: Any) -> Any:
@@ -71,6 +46,7 @@ def test_five_endpoints_are_public_and_typed_and_nothing_else(client: Client, ur
     named = client.view_api(return_format="dict")["named_endpoints"]
     assert set(named) == {"/pairs", "/run", "/race", "/sweep", "/advise"}
     assert client.view_api(return_format="dict")["unnamed_endpoints"] == {}
+    assert [pair["id"] for pair in client.predict(api_name="/pairs")] == list(catalog())
     settings = {p["parameter_name"]: p["type"] for p in named["/run"]["parameters"]}["settings"]
     assert set(settings["properties"]) == set(Settings.__dataclass_fields__)
     assert settings["properties"]["acceptance"]["enum"][:2] == ["exact", "sampling"]
@@ -130,11 +106,6 @@ def test_advice_names_a_setting_and_the_lines_that_set_it(client: Client) -> Non
     assert "runs" not in answer
 
 
-def test_the_pairs_are_the_catalogue(client: Client) -> None:
-    """Ids that the other endpoints take."""
-    assert [pair["id"] for pair in client.predict(api_name="/pairs")] == list(catalog())
-
-
 def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: PairStore, queues: JobQueue) -> None:
     """While the models are busy a call says where it stands; cancelled, it frees its place."""
     over, running = threading.Event(), threading.Event()
@@ -160,12 +131,6 @@ def test_who_waits_is_told_so_and_may_leave(client: Client, url: str, store: Pai
         over.set()
     assert holder.result(timeout=60)["output"]
     assert client.predict(PROMPT, {"max_new_tokens": 8}, api_name="/run")["output"]
-
-
-def test_a_mistake_is_answered_with_what_to_do(client: Client) -> None:
-    """The message of the library, as an error of the call; test_hostile.py has a table of them."""
-    with pytest.raises(AppError, match="gamma: must be a whole number from 1 to 16"):
-        client.predict(PROMPT, {"gamma": 99}, api_name="/run")
 
 
 def test_an_agent_lists_and_calls_the_tools(url: str) -> None:

@@ -76,15 +76,9 @@ FILES: list[tuple[str, bytes | Any, str | None]] = [
     ("no traces", {**RECORDING, "traces": []}, "no traces"),
     ("a thousand lanes", {**RECORDING, "traces": [{}] * 1000}, "1,000 lanes"),
     ("a number beyond all", json.dumps(RECORDING).replace('"seconds":', '"seconds":1e999,"x":', 1), "not"),
-    ("NaN", b'{"schema": NaN}', "not JSON"),
     ("nested", DEEP.encode(), "not"),
     ("binary", b"\x7fELF\x00\xff\xfe" * 100, "not JSON"),
 ]
-
-
-@pytest.fixture(scope="module")
-def store() -> PairStore:
-    return PairStore()
 
 
 @pytest.fixture(scope="module")

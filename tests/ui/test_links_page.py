@@ -22,8 +22,7 @@ from browsing import (
     wait_until_read,
 )
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from link_states import HOSTILE, states, texts
+from link_states import HOSTILE, states
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 import specdemo
@@ -184,21 +183,6 @@ def test_every_state_comes_back_from_its_link(page: Page, state: dict[str, Any])
     assert (read(query), left) == ((state, []), [])
 
 
-@settings(max_examples=100, suppress_health_check=CHECKS, deadline=None)
-@given(
-    query=st.dictionaries(
-        st.one_of(st.sampled_from([f.name for f in parameters()]), texts),
-        st.one_of(texts, st.from_regex(r"-?\d+")),
-    )
-)
-def test_what_any_link_gives_comes_back_from_the_link_that_the_page_then_writes(
-    page: Page, query: dict[str, str]
-) -> None:
-    """Guards the page against strangers' links: however one is read, the address then says the same."""
-    values, _ = from_query(query)
-    assert read(written(page, values)[0]) == (values, [])
-
-
 def test_links_are_as_short_as_can_be(page: Page) -> None:
     """Nothing that the page begins with, no exponents, four decimals; of texts too long the longest goes first."""
     first = from_query({})[0]
@@ -217,23 +201,6 @@ def test_links_are_as_short_as_can_be(page: Page) -> None:
         query, left = written(page, values)
         assert left == expected
         assert len(query) <= LONGEST_LINK
-
-
-def test_what_was_pressed_before_the_link_was_read_stays(visit: Callable[[str], Page]) -> None:
-    """Guards the order on a slow machine: the answer of the server is older than what a hand did meanwhile."""
-    page = visit("view=talk")
-    expect(page.locator(".talk-keys")).to_be_visible()
-    query = page.evaluate(
-        """() => {
-          const links = window.SpecDemoLinks;
-          links.set("view", "page");
-          links.set("tab", "sweep");
-          links.ready({ page: { view: "talk", tab: "race", recording: 0, speed: 1 }, notices: [] }, []);
-          return new URL(links.address()).hash;
-        }"""
-    )
-    assert "view" not in query
-    assert "tab=sweep" in query
 
 
 def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit: Callable[[str], Page]) -> None:
@@ -270,9 +237,7 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
 SHORT, LONG = 200, 60_000
 
 
-@pytest.mark.parametrize(
-    ("text", "characters"), [("tea ", LONG), ("好", SHORT), ("سلام ", LONG), ("🙂", SHORT), ("好", LONG)]
-)
+@pytest.mark.parametrize(("text", "characters"), [("سلام ", LONG), ("🙂", SHORT), ("好", LONG)])
 def test_prompts_of_any_length_run_and_stay(
     visit: Callable[[str], Page], blank_page: Callable[..., Page], text: str, characters: int
 ) -> None:
@@ -308,28 +273,33 @@ def test_prompts_of_any_length_run_and_stay(
         expect(other.locator("#prompt textarea")).to_have_value("")
 
 
-@pytest.mark.parametrize("failure", [413, 429, "abort"])
-def test_no_request_fails_in_silence(page: Page, failure: int | str) -> None:
+def test_no_request_fails_in_silence(page: Page) -> None:
     """Neither an event that waits in Gradio's queue nor one that does not, whoever refuses it."""
+    large: dict[str, Any] = {
+        "status": 413,
+        "content_type": "text/html",
+        "body": "<h1>Request Entity Too Large</h1>",
+    }
+    for answer, sentence in (
+        (large, "This is too large to be sent"),
+        ({"status": 429, "json": {"detail": "Slow <b>down</b>."}}, "Slow <b>down</b>."),
+        (None, "Connection lost"),
+    ):
 
-    def refuse(route: Route) -> None:
-        if isinstance(failure, str):
-            route.abort()
-        elif failure == 413:
-            route.fulfill(status=failure, content_type="text/html", body="<h1>Request Entity Too Large</h1>")
-        else:
-            route.fulfill(status=failure, json={"detail": "Slow <b>down</b>."})
+        def refuse(route: Route, answer: dict[str, Any] | None = answer) -> None:
+            route.fulfill(**answer) if answer else route.abort()
 
-    sentence = {413: "This is too large to be sent", 429: "Slow <b>down</b>.", "abort": "Connection lost"}[failure]
-    page.route(re.compile(r"/queue/join\b"), refuse)
-    page.locator("#run").click()
-    expect(page.locator("#race .race-message")).to_contain_text(sentence)
-    expect(page.locator("#run")).to_be_enabled()
-    expect(page.get_by_text(sentence).filter(visible=True)).to_have_count(1)
-    expect(page.locator(".toast-body").filter(visible=True)).to_have_count(0)
-    page.route(re.compile("/run/predict$"), refuse)
-    page.locator("#run").click()
-    expect(page.locator(".link-notices")).to_contain_text(sentence)
+        page.route(re.compile(r"/queue/join\b"), refuse)
+        page.locator("#run").click()
+        expect(page.locator("#race .race-message")).to_contain_text(sentence)
+        expect(page.locator("#run")).to_be_enabled()
+        expect(page.get_by_text(sentence).filter(visible=True)).to_have_count(1)
+        expect(page.locator(".toast-body").filter(visible=True)).to_have_count(0)
+        page.route(re.compile("/run/predict$"), refuse)
+        page.locator("#run").click()
+        expect(page.locator(".link-notices")).to_contain_text(sentence)
+        page.unroute_all()
+        page.locator(".link-notices button").click()
 
 
 def test_a_link_put_into_the_address_of_the_open_page_is_read(page: Page) -> None:
@@ -415,8 +385,8 @@ def test_a_step_back_in_a_held_run_never_shows_more(page: Page) -> None:
     """Guards against a lane that lags behind: what it sends of a moment that is shown already comes next."""
 
     def value(*rounds: tuple[int, float]) -> dict[str, Any]:
-        token = {"id": 1, "text": "a", "kind": "target", "position": 1, "p": 0.5}
         shares = {"draft_seconds": 0, "verify_seconds": 0.1, "other_seconds": 0, "drafted": 0, "accepted": 0}
+        token = {"id": 1, "text": "a", "kind": "target", "position": 1, "p": 0.5}
         listed = [
             {**shares, "lane": lane, "index": i, "seconds": at, "tokens": [{**token, "round": i, "seconds": at}]}
             for i, (lane, at) in enumerate(rounds)
@@ -426,17 +396,10 @@ def test_a_step_back_in_a_held_run_never_shows_more(page: Page) -> None:
 
     act = "([value, name]) => SpecDemoPlayer.mount(document.querySelector('.race-root'))[name](value)"
     first = [(0, 0.1), (0, 0.2), (1, 0.1), (1, 0.4)]
+    late = value(*first, (0, 0.3), (0, 0.35), (0, 0.5))
+    calls = [(value(*first), "update"), (None, "hold"), (late, "update"), (-1, "step"), (1, "step"), (1, "step")]
     counts = []
-    for call in (
-        [value(*first), "update"],
-        [None, "hold"],
-        [value(*first, (0, 0.3), (0, 0.35), (0, 0.5)), "update"],
-        [-1, "step"],
-        [1, "step"],
-        [1, "step"],
-        [0.32, "seek"],
-        [0.5, "seek"],
-    ):
+    for call in (*calls, (0.32, "seek"), (0.5, "seek")):
         page.evaluate(act, call)
         counts.append(tokens(page))
     assert counts == [4, 4, 4, 3, 4, 5, 3, 7]

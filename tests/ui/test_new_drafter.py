@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from apps import launched
 from browsing import press_run_and_wait, set_length
-from gradio_client import Client
 from playwright.sync_api import Page, expect
 
 import specdemo
@@ -61,14 +60,6 @@ def test_it_runs_and_the_output_is_the_targets() -> None:
     assert trace.metrics().proposed > 0
     sampled = Settings(drafter="frequent", acceptance="sampling", temperature=1.0)
     assert specdemo.certify(pair, PROMPT, sampled, runs=4).verdict != "differs"
-
-
-def test_the_api_races_it(address: str) -> None:
-    client = Client(address, verbose=False, analytics_enabled=False)
-    lanes = [{"strategy": "autoregressive"}, {"drafter": "frequent", "gamma": 2}]
-    answer = client.predict(PROMPT, [{**lane, "max_new_tokens": 16} for lane in lanes], api_name="/race")
-    assert answer["lanes"][1]["title"] == "Most frequent token"
-    assert answer["verdict"]["kind"] == "identical"
 
 
 def test_a_link_opens_it_and_the_panel_runs_it(open_page: Callable[..., Page]) -> None:

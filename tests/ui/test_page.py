@@ -40,10 +40,9 @@ def chart_lengths(page: Page) -> list[int]:
     return (page.evaluate(CHART_LENGTHS) or [0, 0])[:2]  # the dots at the lines' ends follow
 
 
-@pytest.mark.parametrize("domain", ["chat", "edit"])
-def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page, domain: str) -> None:
+def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page) -> None:
     """The whole way from Run to the verdict; guards every seam between core, worker, server and script."""
-    page.locator(f"#example-{domain}").click()
+    page.locator("#example-edit").click()
     set_length(page, 96)
     page.locator("#run").click()
     wait_for_tokens(page, 1, 10)
@@ -90,35 +89,25 @@ def test_a_race_is_repeated_for_its_range_and_the_recording_keeps_it(page: Page,
     expect(page.locator("[data-role=range]")).not_to_be_empty()
 
 
-def test_the_chart_grows_while_the_race_runs(page: Page, brake: Event) -> None:
-    """A chart drawn once at the end would pass every other check."""
+def test_stop_ends_a_run_whose_chart_grows_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
+    """Stop mid-run, when the chart has begun, and Stop at once; Run works after both, and the chart goes on."""
     page.locator("#example-code").click()  # goes on for long
     expect(page.locator("#prompt textarea")).to_have_value(re.compile("def "))
-    set_length(page, 60)
+    set_length(page, 1000)
     page.locator("#run").click()
     page.wait_for_function(f"({CHART_LENGTHS})().slice(0, 2).some(points => points > 1)", timeout=RUN_MS)
     early = max(chart_lengths(page))
-    wait_for_phase(page, "running")
-    brake.set()
-    wait_for_phase(page, "done")
-    wait_for_chart(page, early)
-
-
-def test_stop_ends_the_run_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
-    """Stop at once, and Stop mid-run; Run works after both."""
-    set_length(page, 1000)
-    page.locator("#run").click()
-    wait_for_tokens(page, 0, 5)
+    assert page.locator("[data-lane='0'] .t").count() > 5
     page.locator("#stop").click()
     wait_for_phase(page, "stopped")
     expect(page.locator("[data-role=message]")).to_contain_text("Stopped")
-    assert page.locator("[data-lane='0'] .t").count() > 5
     page.locator("#run").click()
     page.locator("#stop").click()
     wait_for_phase(page, "stopped")
     brake.set()
-    set_length(page, 12)
+    set_length(page, 60)
     press_run_and_wait(page)
+    wait_for_chart(page, early)
 
 
 def test_markup_in_model_text_stays_text(page: Page) -> None:
@@ -164,16 +153,25 @@ def test_charts_come_when_plotly_arrives_after_the_end_of_a_run(
 
 
 def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
-    """Every failure shows in place; the next run is an ordinary one."""
+    """Every failure shows in place; the next run is an ordinary one, whose tokens tell of themselves."""
     for prompt, message in (("   ", "empty"), ("word " * 10_000, "at most")):
         page.locator("#prompt textarea").fill(prompt)
         press_run_and_wait(page, "error")
         expect(page.locator("[data-role=message]")).to_contain_text(message)
-    page.locator("#prompt textarea").fill("Book a table.")
-    fill(page.locator("#lane2-gamma input[type=number]"), "16")
-    set_length(page, 3)
+    page.locator("#example-data").click()
+    set_length(page, 24)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    page.locator("[data-lane='1'] .t-accepted").first.hover()
+    tip = page.locator("[data-role=tip]")
+    expect(tip).to_contain_text("round")
+    expect(tip).to_contain_text("target p")
+    page.mouse.move(1, 1)
+    page.locator("[data-lane='1'] [data-role=tokens]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("round")
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
 
 
 def test_an_answer_ends_by_itself(page: Page, true_ends: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,22 +203,6 @@ def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page)
     page.locator("#run").click()
     # The run before is done too, so its end says nothing of this one's.
     expect(page.locator("[data-role=verdict]")).to_contain_text("lossy")
-
-
-def test_a_token_tells_its_round_and_probabilities_by_mouse_and_keyboard(page: Page) -> None:
-    """Hover and arrow keys lead to the same card."""
-    set_length(page, 24)
-    press_run_and_wait(page)
-    page.locator("[data-lane='1'] .t-accepted").first.hover()
-    tip = page.locator("[data-role=tip]")
-    expect(tip).to_contain_text("round")
-    expect(tip).to_contain_text("target p")
-    page.mouse.move(1, 1)
-    page.locator("[data-lane='1'] [data-role=tokens]").focus()
-    page.keyboard.press("ArrowRight")
-    expect(tip).to_contain_text("round")
-    page.keyboard.press("Escape")
-    expect(tip).to_be_hidden()
 
 
 def choose_method(page: Page, lane: int, name: str) -> None:

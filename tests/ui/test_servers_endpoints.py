@@ -57,11 +57,6 @@ def deployments() -> Iterator[tuple[Gathering, Gathering]]:
 
 
 @pytest.fixture(scope="module")
-def store() -> PairStore:
-    return PairStore()
-
-
-@pytest.fixture(scope="module")
 def queues() -> JobQueue:
     return JobQueue(PRIVATE, shared=False)
 
@@ -84,11 +79,6 @@ def url(
         patch.setenv("TOY_KEY", KEY)
         with launched(store, queues) as url:
             yield url
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Client:
-    return Client(url, verbose=False, analytics_enabled=False)
 
 
 def call(url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -151,15 +141,6 @@ def test_a_server_is_a_pair_by_its_name_and_its_key_and_address_stay_here(
     assert all(fake.url.removesuffix("/v1") not in everything for fake in deployments)
 
 
-def test_a_lane_here_races_a_server(client: Client) -> None:
-    """The field ``server`` of a lane says where it runs; the others run on the pair."""
-    lanes = [{"strategy": "autoregressive", "max_new_tokens": 8}, {"server": "toy", "max_new_tokens": 8}]
-    race = client.predict(PROMPT, lanes, api_name="/race")
-    assert ["server" in lane for lane in race["lanes"]] == [False, True]
-    assert [len(lane["token_ids"]) for lane in race["lanes"]] == [8, 8]
-    assert race["hardware"]["device"] == "CPU"
-
-
 @pytest.mark.parametrize("endpoint", ["run", "sweep"])
 def test_a_call_whose_client_left_ends_while_its_lane_is_silent(
     url: str, queues: JobQueue, deployments: tuple[Gathering, Gathering], endpoint: str
@@ -187,28 +168,12 @@ def test_a_call_whose_client_left_ends_while_its_lane_is_silent(
             each.barrier = None
 
 
-def test_what_a_server_sent_before_it_broke_off_is_answered_and_marked(
-    client: Client, deployments: tuple[Gathering, Gathering]
-) -> None:
-    _, spec = deployments
-    spec.fault = "cut"
-    try:
-        answer = client.predict(PROMPT, {"server": "toy", "max_new_tokens": 24}, api_name="/run")
-    finally:
-        spec.fault = None
-    assert 1 < len(answer["token_ids"]) < 24
-    assert answer["stop"] is None
-    assert "broke off" in answer["server"]["incomplete"]
-
-
 @pytest.mark.parametrize(
     ("settings", "pair", "message"),
     [
         ({"server": "none"}, "builtin", "'none' is not configured; choose one of 'toy'"),
         ({}, "server:none", "'none' is not configured"),
-        ({"engine": "server"}, "builtin", "give the name of a configured server"),
         ({"drafter": "early_exit"}, "server:toy", "drafter: a server drafts as it was started"),
-        ({"server": {"url": "http://x"}}, "builtin", "server: must be the name of a configured server"),
         ({"server": "http://127.0.0.1:1/v1"}, "builtin", "is not configured"),
     ],
 )
