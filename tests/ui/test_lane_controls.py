@@ -69,7 +69,6 @@ def test_what_was_measured_is_used_with_all_of_its_settings(method: str) -> None
         (("plain", "lookup", "none"), 2),
         (("plain", "none", "draft"), 3),
         (("plain", "none"), 2),
-        (("lookup", "plain"), 1),
     ],
 )
 def test_what_no_lane_drafts_takes_one_over(methods: tuple[str, ...], lane: int) -> None:
@@ -129,7 +128,6 @@ def test_lanes_of_one_name_are_told_apart() -> None:
     [
         (({"draft"}, False), ["plain", "draft", "lookup", "early_exit", "assisted", "assisted_lookup"]),
         ((set(), False), ["plain", "lookup", "early_exit", "assisted_lookup"]),
-        (({"head"}, False), ["plain", "lookup", "early_exit", "eagle3", "assisted_lookup"]),
         (
             ({"draft"}, True),
             ["plain", UNQUANTIZED, "draft", "lookup", "early_exit", "assisted", "assisted_lookup"],
@@ -142,19 +140,6 @@ def test_a_pair_offers_what_it_can_do(pair: tuple[set[str], bool], offered: list
     for optional in (False, True):
         choices = method_choices(parts=parts, quantized=quantized, optional=optional)
         assert [name for _, name in choices] == [NO_LANE] * optional + offered
-
-
-def test_lanes_of_other_weights_say_so() -> None:
-    """Guards the honest comparison with a quantised target's unquantised baseline."""
-    found = panel("plain", UNQUANTIZED, NO_LANE, "draft", target_weights="int8").lane_requests()
-    weights = [lane.pair.target_quantization for lane in found]
-    assert weights == ["int8", None, "int8"]
-    headers = lane_headers([lane.settings for lane in found], weights)
-    assert [h["detail"] for h in headers] == [
-        "target only, int8 weights",
-        "target only, unquantised weights",
-        "γ 4, exact, int8 weights",
-    ]
 
 
 def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:

@@ -114,12 +114,9 @@ def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Pat
     assert "γ to: must be a whole number from 1 to 16, not 99" in press_run_and_wait(page, "error")
     fill(page, **{"from": 5, "to": 2})
     assert "γ: goes from 5 to 2; put the smaller one first" in press_run_and_wait(page, "error")
-
-
-def test_without_a_lane_that_drafts_the_tab_says_what_to_do(page: Page) -> None:
     choose(page, "lane2-method", "Plain: the target alone")
-    fill(page, to=2, repeats=1, tokens=8)
     expect(page.locator("#sweep-drafts")).to_contain_text("No lane drafts")
+    fill(page, **{"from": 2, "to": 2})
     assert "set one to “Speculative: …” in the panel" in press_run_and_wait(page, "error")
 
 
