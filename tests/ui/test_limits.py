@@ -42,7 +42,7 @@ PLAIN = Settings(strategy="autoregressive", max_new_tokens=PUBLIC.tokens)
             check_prompts,
             ["x" * PUBLIC.characters],
             ["x" * (PUBLIC.characters + 1)],
-            "4,001 characters.*own machine",
+            "4,001 .*own machine",
         ),
         (check_prompts, ["x"] * PUBLIC.prompts, ["x"] * (PUBLIC.prompts + 1), "give at most 18"),
         (check_lanes, [PLAIN] * PUBLIC.lanes, [PLAIN] * (PUBLIC.lanes + 1), "lanes: there are 5; give 1 to 4"),

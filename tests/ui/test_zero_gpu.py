@@ -77,9 +77,7 @@ def test_every_job_runs_in_a_worker_and_gives_what_it_gives_elsewhere(
     found: dict[str, Any], expected: list[int]
 ) -> None:
     """Guards against arguments or values that cannot be pickled, and models used where there is no GPU."""
-    assert found["ready_before_launch"] == ["builtin"], (
-        "later it would not reach the workers"
-    )
+    assert found["ready_before_launch"] == ["builtin"], "later it would not reach the workers"
     assert found["race"] == ["done", expected, expected]
     assert found["kept"] == [expected, expected], "the recording comes back to the program"
     phase, message, runs = found["sweep"]
