@@ -184,17 +184,6 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
     expect(page.locator("[data-action=play]")).to_be_visible()
 
 
-def test_what_a_recordings_settings_cannot_set_here_is_said_as_text(page: Page, tmp_path: Path) -> None:
-    """Guards Use these settings on a recording of a server that is not configured here, whatever it is called."""
-    trace = shipped()[0].traces[0]
-    away = replace(trace, settings=replace(trace.settings, engine="server", server="<img src=x onerror=alert(1)>"))
-    (tmp_path / "away.json").write_text(replace(shipped()[0], traces=(away,)).to_json(), encoding="utf-8")
-    page.locator("#open-recording input[type=file]").set_input_files(tmp_path / "away.json")
-    page.locator("#use-settings").click()
-    expect(page.locator(".link-notices")).to_contain_text("“server:<img src=x onerror=alert(1)>:plain” is ignored")
-    assert page.locator(".link-notices img").count() == 0
-
-
 # --- in the app -----------------------------------------------------------------------------------------------
 
 

@@ -89,11 +89,9 @@ def test_lanes_take_the_servers_ways_by_what_they_were_wished_to_do(two: Path) -
     assert methods_on("big", FIRST_LANES) == ["server:big:plain", "server:big:speculative", NO_LANE, NO_LANE]
     assert methods_on("big", ["lookup", "plain_unquantized"]) == ["server:big:speculative", "server:big:plain"]
     assert methods_on("lone-wolf", FIRST_LANES) == ["server:lone-wolf:speculative", NO_LANE, NO_LANE, NO_LANE]
-    assert methods_on("gone", FIRST_LANES) == list(FIRST_LANES)
     assert wish_of("server:big:plain", "big") == "plain"
     assert wish_of("server:big:speculative", "big") == FIRST_LANES[1]
     assert wish_of("server:big:plain", None) == "server:big:plain", "beside models it is wished as it is"
-    assert wish_of("early_exit", "big") == "early_exit"
 
 
 @pytest.mark.parametrize(

@@ -22,27 +22,19 @@ def page() -> Iterator[gr.Blocks]:
     made.close(verbose=False)
 
 
-@pytest.fixture
-def rivals() -> Iterator[list[socket.socket]]:
-    """Sockets of other programs."""
-    made: list[socket.socket] = []
-    yield made
-    for rival in made:
-        rival.close()
-
-
 def listening(port: int = 0) -> socket.socket:
+    """What another program has."""
     return socket.create_server(("127.0.0.1", port))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn's way to give up
 def test_an_app_starts_although_another_takes_its_port_in_the_last_moment(
-    page: gr.Blocks, rivals: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+    page: gr.Blocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards two apps that are started at once: both look for a port before either of them has one."""
-    free = listening()
-    first = free.getsockname()[1]
-    free.close()
+    with listening() as free:
+        first = free.getsockname()[1]
+    rivals: list[socket.socket] = []
     monkeypatch.delenv(serving.PORT, raising=False)
     monkeypatch.setattr(serving, "INITIAL_PORT_VALUE", first)
     begin = http_server.Server.run_in_thread
@@ -57,15 +49,14 @@ def test_an_app_starts_although_another_takes_its_port_in_the_last_moment(
     assert page.server_port > first
     assert httpx.get(page.local_url).status_code == 200
     assert httpx.get(f"{page.local_url}gradio_api/mcp/schema").status_code == 200
+    rivals[0].close()
 
 
-def test_a_stated_port_that_is_taken_is_told(
-    page: gr.Blocks, rivals: list[socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stated_port_that_is_taken_is_told(page: gr.Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against an app at another address than the one that its owner gave to others."""
-    rivals.append(listening())
-    port = rivals[0].getsockname()[1]
-    monkeypatch.setenv(serving.PORT, str(port))
-    monkeypatch.setattr(serving, "INITIAL_PORT_VALUE", port)
-    with pytest.raises(SystemExit, match=f"Port {port} is taken by another program; end it, or give another port"):
-        serving.launch(page)
+    with listening() as rival:
+        port = rival.getsockname()[1]
+        monkeypatch.setenv(serving.PORT, str(port))
+        monkeypatch.setattr(serving, "INITIAL_PORT_VALUE", port)
+        with pytest.raises(SystemExit, match=f"Port {port} is taken by another program; end it, or give another"):
+            serving.launch(page)
