@@ -27,7 +27,7 @@ def fill(field: Locator, value: float | str) -> None:
 
 
 def wait_for_phase(page: Page, phase: str) -> None:
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase, timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", phase)
 
 
 def wait_for_tokens(page: Page, lane: int, count: int) -> None:
@@ -61,6 +61,13 @@ def fill_numbers(page: Page, tab: str, prefix: str, numbers: dict[str, float]) -
     page.get_by_role("tab", name=tab).click()
     for name, value in numbers.items():
         fill(page.locator(f"#{prefix}-{name} input"), value)
+
+
+def download(page: Page, button: str) -> bytes:
+    """What a button saves."""
+    with page.expect_download(timeout=RUN_MS) as waiting:
+        page.locator(button).click()
+    return Path(waiting.value.path()).read_bytes()
 
 
 def shown_tokens(page: Page, lane: int) -> list[list[str]]:

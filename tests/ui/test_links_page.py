@@ -97,7 +97,7 @@ def written(page: Page, values: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def wait_for_query(page: Page, query: str) -> None:
-    expect(page).to_have_url(re.compile(re.escape(f"#{query}") + "$"), timeout=RUN_MS)
+    expect(page).to_have_url(re.compile(re.escape(f"#{query}") + "$"))
 
 
 def test_run_that_is_pressed_before_the_link_is_read_waits_for_it(
@@ -130,7 +130,7 @@ def test_a_page_asks_once_for_its_card_and_once_for_each_change(
     page.on("request", lambda r: r.method == "POST" and sent.append(r.url.split("?")[0].rsplit("/", 1)[1]))
     page.goto(address)
     wait_until_read(page)
-    expect(page.locator("#pair-card")).to_contain_text("In memory", timeout=RUN_MS)
+    expect(page.locator("#pair-card")).to_contain_text("In memory")
     assert sent == ["join"], "the pair's card"
     page.locator("#sampling button").first.click()
     for field, value in (("#lane2-gamma", 3), ("#temperature", 0.8)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event
 
 import pytest
 from browsing import (
     RUN_MS,
     choose,
+    download,
     fill,
     press_run_and_wait,
     set_length,
@@ -65,7 +65,7 @@ def test_a_race_shows_both_lanes_kinds_chart_and_an_identical_verdict(page: Page
     assert kept == left
 
 
-def test_a_race_is_repeated_for_its_range_and_the_recording_keeps_it(page: Page, tmp_path: Path) -> None:
+def test_a_race_is_repeated_for_its_range_and_the_recording_keeps_it(page: Page) -> None:
     """Guards the button under a finished race, its job, Stop, the headline, and the file that replays it."""
     expect(page.locator("[data-role=repeat]")).to_be_hidden()
     set_length(page, 24)
@@ -75,10 +75,7 @@ def test_a_race_is_repeated_for_its_range_and_the_recording_keeps_it(page: Page,
     wait_for_phase(page, "done")
     expect(page.locator("#run")).to_be_enabled()
     said = page.locator("[data-role=comparison]").inner_text(), page.locator("[data-role=range]").inner_text()
-    with page.expect_download() as download:
-        page.locator("#save-json").click()
-    download.value.save_as(tmp_path / "race.json")
-    recording = Recording.load(tmp_path / "race.json")
+    recording = Recording.from_json(download(page, "#save-json"))
     assert [len(speeds) for speeds in recording.repeats] == [2] * 5
     replayed = replay_value(recording)["headline"]
     assert (replayed["text"], f"({replayed['detail']})") == said

@@ -40,7 +40,7 @@ def address(hub: Hub) -> Iterator[str]:
 
 def card(page: Page, state: str) -> str:
     """The card's text once it is in that state."""
-    expect(page.locator(".pair-card")).to_have_attribute("data-state", state, timeout=RUN_MS)
+    expect(page.locator(".pair-card")).to_have_attribute("data-state", state)
     return page.locator(".pair-card").inner_text()
 
 
@@ -58,7 +58,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     """The whole way of a stranger's pair; guards what is said at each step and that nothing is fetched twice."""
     assert "In memory" in card(page, "ready")
     name_pair(page, "org/big", "org/small")
-    expect(page.locator(".pair-card")).to_contain_text("org/small", timeout=RUN_MS)
+    expect(page.locator(".pair-card")).to_contain_text("org/small")
     report = card(page, "possible")
     assert re.search(r"Will run: \d+ MB to download", report)
     assert "same tokenizer" in report
@@ -70,7 +70,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
         re.compile(r"Downloading.*[1-9]\d* .B of \d+ MB"), timeout=RUN_MS
     )
     page.locator("#cancel-load").click()
-    expect(page.locator(".pair-card")).to_contain_text("Loading was stopped", timeout=RUN_MS)
+    expect(page.locator(".pair-card")).to_contain_text("Loading was stopped")
     hub.await_silence()  # else the run would join the load before it has ended
     hub.behave("org/big")
     set_length(page, 12)
@@ -87,7 +87,7 @@ def test_a_slow_load_is_not_in_the_way_of_other_pairs(page: Page, hub: Hub, tmp_
     name_pair(page, "org/slow")
     card(page, "possible")
     page.locator("#load").click()
-    expect(page.locator(".pair-card")).to_contain_text("Downloading", timeout=RUN_MS)
+    expect(page.locator(".pair-card")).to_contain_text("Downloading")
     choose(page, "pair", "builtin: ")
     assert "In memory" in card(page, "ready")
     set_length(page, 4)
@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_pair_stands_in_its_card(page: Page) -> None:
     """Guards the messages, names as text, and that the page is usable after them."""
     for target, message in WRONG_NAMES.items():
         name_pair(page, target)
-        expect(page.locator(".pair-card")).to_contain_text(message, timeout=RUN_MS)
+        expect(page.locator(".pair-card")).to_contain_text(message)
         card(page, "problem")
         press_run_and_wait(page, "error")
         expect(page.locator("[data-role=message]")).to_contain_text(message)
@@ -125,7 +125,7 @@ def test_a_folder_is_a_target_alone(page: Page, tmp_path: Path) -> None:
     folder = shutil.copytree(ASSETS / "builtin/target", tmp_path / "mein Modell 模型")
     name_pair(page, str(folder))
     assert "it is on this machine" in card(page, "possible")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup", timeout=RUN_MS)
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
     set_length(page, 8)
     press_run_and_wait(page)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
@@ -152,4 +152,4 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     expect(page.locator("[data-role=comparison]")).to_have_text(comparison)
     expect(page.locator("[data-role=why]")).to_contain_text("No plain lane has the int8 weights")
     choose(page, "target-quantization", "as they are")
-    expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone", timeout=RUN_MS)
+    expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone")

@@ -145,10 +145,10 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     expect(runs.first).to_contain_text("<b>Once</b> upon")
     expect(runs.nth(1)).to_contain_text("Speculative · Prompt lookup")
     runs.nth(1).click()
-    expect(page.locator("[data-role=prompt-text]")).to_contain_text("Make JSON", timeout=RUN_MS)
+    expect(page.locator("[data-role=prompt-text]")).to_contain_text("Make JSON")
     expect(runs.nth(1)).to_have_attribute("aria-current", "true")
     page.locator("#use-settings").click()
-    expect(page.locator("#lane1-gamma input[type=number]")).to_have_value("7", timeout=RUN_MS)
+    expect(page.locator("#lane1-gamma input[type=number]")).to_have_value("7")
     expect(page.locator("#prompt textarea")).to_have_value(examples()[0].prompt)
     with page.expect_download() as download:
         page.locator("#save-json").click()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from browsing import (
+    download,
     press_run_and_wait,
     set_length,
     shown_tokens,
@@ -187,13 +188,6 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
 # --- in the app -----------------------------------------------------------------------------------------------
 
 
-def download(page: Page, way: str) -> bytes:
-    """What a save button gives."""
-    with page.expect_download() as waiting:
-        page.locator(f"#save-{way}").click()
-    return Path(waiting.value.path()).read_bytes()
-
-
 def open_file(page: Page, name: str, content: bytes) -> None:
     page.locator("#open-recording input[type=file]").set_input_files(
         {"name": name, "mimeType": "application/json", "buffer": content}
@@ -207,14 +201,14 @@ def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
     press_run_and_wait(page)
     ran = [shown_tokens(page, lane) for lane in (0, 1)]
     figures = shown_figures(page)
-    saved = download(page, "json")
+    saved = download(page, "#save-json")
     recording = Recording.from_json(saved)
     assert [[[t.kind, t.text] for t in trace.tokens] for trace in recording.traces] == ran
     assert recording.prompt == page.locator("#prompt textarea").input_value()
-    tokens, rounds = (download(page, way).decode("utf-8-sig") for way in ("tokens", "rounds"))
+    tokens, rounds = (download(page, f"#save-{way}").decode("utf-8-sig") for way in ("tokens", "rounds"))
     assert tokens == specdemo.tokens_csv(recording.traces)
     assert rounds == specdemo.rounds_csv(recording.traces)
-    assert same_data(download(page, "html").decode(), recording)
+    assert same_data(download(page, "#save-html").decode(), recording)
 
     page.reload()
     wait_until_read(page)
@@ -223,7 +217,7 @@ def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
     expect(page.locator("[data-role=recorded]")).to_contain_text(f"Recorded on {recording.hardware.label}")
     assert [shown_tokens(page, lane) for lane in (0, 1)] == ran
     assert shown_figures(page) == figures
-    assert Recording.from_json(download(page, "json")) == recording, "what was opened can be saved again"
+    assert Recording.from_json(download(page, "#save-json")) == recording, "what was opened can be saved again"
     press_run_and_wait(page)
     expect(page.locator("[data-role=recorded]")).to_be_hidden()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from apps import launched
-from browsing import RUN_MS, choose, press_run_and_wait, set_length
+from browsing import choose, download, press_run_and_wait, set_length
 from fake_vllm import CRASHED, FakeVLLM
 from playwright.sync_api import Page, expect
 
@@ -60,12 +59,12 @@ def kinds(page: Page, number: int) -> list[str]:
 
 
 def test_two_deployments_race_and_get_their_colours_at_the_end(
-    page: Page, deployments: dict[str, FakeVLLM], tmp_path: Path
+    page: Page, deployments: dict[str, FakeVLLM]
 ) -> None:
     """The rounds on the screen are those that the deployment's own core had; nothing is loaded for them."""
     choose(page, "pair", "Big one · server")
     card = page.locator("#pair-card")
-    expect(card).to_contain_text("Big one answers.", timeout=RUN_MS)
+    expect(card).to_contain_text("Big one answers.")
     expect(page.locator("#precision")).to_be_hidden()
     expect(page.locator("#lane2-gamma")).to_be_hidden()
     set_length(page, TOKENS)
@@ -75,7 +74,7 @@ def test_two_deployments_race_and_get_their_colours_at_the_end(
     expect(page.locator('[data-kind="streamed"]')).to_be_visible()
     expect(lane(page, 1).locator('[data-stat="tau"]')).to_have_text("–")
     deployments["spec"].going_on.set()
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done")
     own = deployments["spec"].traces[0]
     assert kinds(page, 1) == [t.kind for t in own.tokens]
     assert set(kinds(page, 0)) == {"target"}
@@ -86,7 +85,7 @@ def test_two_deployments_race_and_get_their_colours_at_the_end(
     expect(lane(page, 1).locator("header")).to_contain_text("γ 4")
     expect(page.locator("[data-role=verdict]")).to_contain_text("identical output")
     check_blocks(page)
-    check_recording(page, tmp_path)
+    check_recording(page)
 
 
 def check_blocks(page: Page) -> None:
@@ -102,17 +101,16 @@ def check_blocks(page: Page) -> None:
     expect(page.locator('[data-role="timeline"]')).to_be_hidden()  # where its time went only the server knows
 
 
-def check_recording(page: Page, tmp_path: Path) -> None:
+def check_recording(page: Page) -> None:
     """What is saved is what was shown, and plays again."""
-    with page.expect_download() as saved:
-        page.locator("#save-json").click()
-    saved.value.save_as(tmp_path / "race.json")
-    recording = Recording.load(tmp_path / "race.json")
+    saved = download(page, "#save-json")
+    recording = Recording.from_json(saved)
     assert recording.traces[1].server.level == "detailed"
     assert [t.kind for t in recording.traces[1].tokens] == kinds(page, 1)
-    page.locator("#open-recording input[type=file]").set_input_files(tmp_path / "race.json")
-    expect(page.locator("[data-role=recorded]")).to_contain_text("server Big one", timeout=RUN_MS)
-    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done", timeout=RUN_MS)
+    file = {"name": "race.json", "mimeType": "application/json", "buffer": saved}
+    page.locator("#open-recording input[type=file]").set_input_files(file)
+    expect(page.locator("[data-role=recorded]")).to_contain_text("server Big one")
+    expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "done")
     assert kinds(page, 1) == [t.kind for t in recording.traces[1].tokens]
 
 
@@ -139,7 +137,7 @@ def test_a_failing_server_gives_its_sentence_and_run_works_again(
     frail = deployments["frail"]
     frail.fault = "429"
     page.goto(f"{address}?pair=server%3Afrail&length={TOKENS}")
-    expect(page.locator("#pair-card")).to_contain_text("Frail answers.", timeout=RUN_MS)
+    expect(page.locator("#pair-card")).to_contain_text("Frail answers.")
     press_run_and_wait(page, "error")
     expect(page.locator("[data-role=message]")).to_contain_text("'Frail' has too many requests (HTTP 429)")
     frail.fault = "cut"
@@ -166,11 +164,11 @@ def test_a_failing_server_gives_its_sentence_and_run_works_again(
 def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Page, address: str) -> None:
     """No γ to choose and none to draw; batches and checks ask for another pair."""
     page.goto(f"{address}?pair=server%3Abig&sweep.tokens=8&sweep.repeats=1&tab=sweep")
-    expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started", timeout=RUN_MS)
+    expect(page.locator("#sweep-drafts")).to_contain_text("Measures Big one as it was started")
     expect(page.locator("#sweep-from")).to_be_hidden()
     expect(page.locator("#sweep .measuring-lead").first).to_contain_text("this server's speculation")
     page.locator("#sweep-run").click()
-    expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline", timeout=RUN_MS)
+    expect(page.locator("#sweep-headline")).to_contain_text("the speed of its baseline")
     expect(page.locator("#sweep-table tbody tr")).to_have_count(1)
     expect(page.locator("#sweep-speedup")).to_be_hidden()
     needing = (
@@ -182,12 +180,12 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
         expect(page.locator(start)).to_be_disabled()
         expect(page.locator(said)).to_contain_text("Big one is a server, and this needs the models here")
     choose(page, "pair", "builtin: target 17M, draft")
-    expect(page.locator("#losslessness-plan")).to_contain_text("runs of at most", timeout=RUN_MS)
+    expect(page.locator("#losslessness-plan")).to_contain_text("runs of at most")
     page.locator("#losslessness-start").click()
     choose(page, "pair", "Frail · server")  # one deployment gives one lane
     page.locator("#stop").click()
     expect(page.locator("#stop")).to_be_disabled(timeout=RUN_MS)
     expect(page.locator("#losslessness-start")).to_be_disabled()
-    expect(page.locator("#lane2-method input")).to_have_value("None", timeout=RUN_MS)
+    expect(page.locator("#lane2-method input")).to_have_value("None")
     choose(page, "pair", "builtin: target 17M, draft")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head", timeout=RUN_MS)
+    expect(page.locator("#lane2-method input")).to_have_value("Speculative: EAGLE-3 head")
