@@ -147,7 +147,7 @@ def test_a_failing_server_gives_its_sentence_and_run_works_again(
     assert len(kinds(page, 0)) > 1
     frail.fault = "hang"
     page.locator("#run").click()
-    expect(lane(page, 0).locator(".t-streamed").first).to_be_visible(timeout=RUN_MS)
+    expect(lane(page, 0).locator(".t-streamed").first).to_be_visible()
     page.locator("#stop").click()
     expect(page.locator(".specdemo-race")).to_have_attribute("data-phase", "stopped", timeout=5000)
     frail.fault = CRASHED
@@ -184,7 +184,7 @@ def test_what_needs_the_models_says_so_and_a_sweep_measures_the_server(page: Pag
     page.locator("#losslessness-start").click()
     choose(page, "pair", "Frail · server")  # one deployment gives one lane
     page.locator("#stop").click()
-    expect(page.locator("#stop")).to_be_disabled(timeout=RUN_MS)
+    expect(page.locator("#stop")).to_be_disabled()
     expect(page.locator("#losslessness-start")).to_be_disabled()
     expect(page.locator("#lane2-method input")).to_have_value("None")
     choose(page, "pair", "builtin: target 17M, draft")
