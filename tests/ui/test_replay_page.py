@@ -26,7 +26,7 @@ from recorded import HOSTILE
 
 import specdemo
 from specdemo import Recording, Settings, Trace
-from specdemo.analysis.wording import claim, ratio_text, trend_of
+from specdemo.analysis.wording import claim, factor, trend_of
 from specdemo.runs.record import record
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.ui.tabs.round_streams import RoundStreams
@@ -137,7 +137,7 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
         claim(trend_of(drafted / plain), "Speculative", "Plain")
     )
     if trend_of(drafted / plain) == "faster":
-        expect(page.locator("[data-role=speedup]")).to_have_text(ratio_text(drafted / plain))
+        expect(page.locator("[data-role=speedup]")).to_have_text(factor(drafted / plain))
     page.locator("[data-role=seek]").evaluate("e => { e.value = 0.5; e.dispatchEvent(new Event('input')); }")
 
     page.locator("[data-role=speed]").select_option("2")
