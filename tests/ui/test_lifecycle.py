@@ -1,9 +1,10 @@
-"""Runs that end in every way but the planned one, and the end of the app itself."""
+"""Runs that end in every way but the planned one, and the start and end of the app itself."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,10 +15,13 @@ from typing import Any
 from unittest.mock import patch
 from weakref import WeakSet
 
+import gradio as gr
+import httpx
 import psutil
 import pytest
 import torch
 from apps import free_port, launched, wait_for_page
+from gradio import http_server
 from tab import Tab, under_way
 
 from specdemo.decoding.assisted import AssistedObserver
@@ -28,6 +32,7 @@ from specdemo.models.request import request_pair
 from specdemo.runs.race import Race
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings
+from specdemo.ui import serving
 from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import Job, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE
@@ -233,7 +238,7 @@ def test_a_load_that_a_library_ends_is_a_message(monkeypatch: pytest.MonkeyPatch
         wanted.future.result(timeout=60)
 
 
-# --- the end of the app ---------------------------------------------------------------------------------------
+# --- the app's own end ----------------------------------------------------------------------------------------
 
 
 def started() -> tuple[subprocess.Popen[str], str]:
@@ -269,3 +274,55 @@ def test_the_app_ends_cleanly_in_the_middle_of_a_run(number: signal.Signals) -> 
     assert app.returncode == 0, output
     assert "Traceback" not in output
     assert psutil.wait_procs(children, timeout=5)[1] == []
+
+
+# --- its start where ports are taken ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page() -> Iterator[gr.Blocks]:
+    """A small page; what is launched is all the same to its port."""
+    with gr.Blocks(analytics_enabled=False) as made:
+        gr.Markdown("here")
+    yield made
+    made.close(verbose=False)
+
+
+def listening(port: int = 0) -> socket.socket:
+    """What another program has."""
+    return socket.create_server(("127.0.0.1", port))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn's way to give up
+def test_an_app_starts_although_another_takes_its_port_in_the_last_moment(
+    page: gr.Blocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards two apps that are started at once: both look for a port before either of them has one."""
+    with listening() as free:
+        first = free.getsockname()[1]
+    rivals: list[socket.socket] = []
+    monkeypatch.delenv(serving.PORT, raising=False)
+    monkeypatch.setattr(serving, "INITIAL_PORT_VALUE", first)
+    begin = http_server.Server.run_in_thread
+
+    def after_another(server: http_server.Server) -> None:
+        if not rivals:  # Gradio has just seen that the port is free
+            rivals.append(listening(first))
+        begin(server)
+
+    monkeypatch.setattr(http_server.Server, "run_in_thread", after_another)
+    serving.launch(page)
+    assert page.server_port > first
+    assert httpx.get(page.local_url).status_code == 200
+    assert httpx.get(f"{page.local_url}gradio_api/mcp/schema").status_code == 200
+    rivals[0].close()
+
+
+def test_a_stated_port_that_is_taken_is_told(page: gr.Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against an app at another address than the one that its owner gave to others."""
+    with listening() as rival:
+        port = rival.getsockname()[1]
+        monkeypatch.setenv(serving.PORT, str(port))
+        monkeypatch.setattr(serving, "INITIAL_PORT_VALUE", port)
+        with pytest.raises(SystemExit, match=f"Port {port} is taken by another program; end it, or give another"):
+            serving.launch(page)
