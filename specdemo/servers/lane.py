@@ -12,7 +12,6 @@ from typing import Any
 from specdemo.errors import ServerError
 from specdemo.rounds import Round
 from specdemo.server_record import IN_TURN, ServerRecord
-from specdemo.servers.conclusion import conclude
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.table import detected
 from specdemo.servers.failures import FAILURES, explained
@@ -20,7 +19,7 @@ from specdemo.servers.pair import ServerPair
 from specdemo.servers.reader import Reader
 from specdemo.servers.request import server_of, wanted_of
 from specdemo.servers.response import Chunk
-from specdemo.servers.rounds import streamed
+from specdemo.servers.rounds import conclude, streamed
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 

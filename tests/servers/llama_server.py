@@ -15,10 +15,24 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 START_SECONDS, STOP_SECONDS = 120, 10
+
+
+@dataclass(frozen=True)
+class LlamaServer:
+    """A started server."""
+
+    url: str  # its address, without a path
+    process: subprocess.Popen[str]
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self.process.kill()
+        self.process.wait()
 
 
 @contextmanager
@@ -28,51 +42,31 @@ def running(*flags: str) -> Iterator[LlamaServer]:
     Raises:
         RuntimeError: it does not start; with the end of its log.
     """
-    server = LlamaServer([sys.executable, __file__, *flags])
-    try:
-        yield server
-    finally:
-        server.stop()
+    command, pipe = [sys.executable, __file__, *flags], subprocess.PIPE
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as log,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=log, text=True) as process,
+    ):
+        assert process.stdout is not None, "it is a pipe"
+        answered, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+        server = LlamaServer(process.stdout.readline().strip() if answered else "", process)
+        try:
+            if not server.url:
+                server.kill()
+                log.seek(0)
+                raise RuntimeError(f"llama.cpp's server did not start:\n{''.join(log.readlines()[-20:])}")
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
 
 
 def llama_server(model: Path, *flags: str) -> AbstractContextManager[LlamaServer]:
     """The same with one thread on a free port, without a warm-up run; later flags overrule these."""
     return running("-m", str(model), "-t", "1", "--port", "0", "--no-warmup", *flags)
-
-
-class LlamaServer:
-    """A started server.
-
-    Attributes:
-        url: its address, without a path.
-    """
-
-    def __init__(self, command: list[str]) -> None:
-        with tempfile.TemporaryFile("w+", errors="replace") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-            assert self._process.stdout is not None, "it is a pipe"
-            answered, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
-            self.url = self._process.stdout.readline().strip() if answered else ""
-            if not self.url:
-                self.kill()
-                log.seek(0)
-                reason = "did not start" if answered else f"did not start within {START_SECONDS} s"
-                raise RuntimeError(f"llama.cpp's server {reason}:\n{''.join(log.readlines()[-20:])}")
-
-    def stop(self) -> None:
-        """End it, as its user would."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        """End it at once, as a crash does."""
-        self._process.kill()
-        self._process.wait()
 
 
 def main() -> None:
