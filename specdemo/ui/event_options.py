@@ -11,4 +11,4 @@ With every message of any event Gradio passes its status to all components that 
 copies their values for that: for this page's controls it took half of the browser's time in a run. So none does.
 """
 
-QUIET: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute
+UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute

@@ -27,10 +27,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from specdemo.errors import SpecDemoError
 from specdemo.models.source import ASSETS
 from specdemo.recording import Recording
-from specdemo.ui.api import connections, gate
+from specdemo.ui.api import addresses, gate
 from specdemo.ui.api import visitors as keeping
-from specdemo.ui.api.addresses import Addresses, own_hosts, trust_proxies
-from specdemo.ui.api.connections import BoundedConnection
+from specdemo.ui.api.addresses import Addresses, BoundedConnection, own_hosts, trust_proxies
 from specdemo.ui.api.gate import EVENTS, FORM, INCOME, OPEN, PURSE, PURSES, Gate
 from specdemo.ui.api.visitors import Sessions, Visitors
 from specdemo.ui.jobs.limits import PUBLIC
@@ -353,8 +352,8 @@ def gates(app: Starlette) -> Iterator[Gate]:
 
 def test_heads_that_do_not_end_and_connections_without_number_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a head, the first or a later one, would wait for ever; an answer may take its time."""
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
-    monkeypatch.setattr(connections, "CONNECTIONS", 6)
+    monkeypatch.setattr(addresses, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(addresses, "CONNECTIONS", 6)
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")
 
     async def slow(request: Request) -> JSONResponse:

@@ -1,17 +1,21 @@
-"""Whose address a request has, and under which names a page is called."""
+"""Whose address a request has, under which names a page is called, and how many connections one may have."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http import auto
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.request import is_public
+from specdemo.ui.jobs.limits import network_of
 
 PROXIES = "SPECDEMO_TRUSTED_PROXIES"
 OF_A_SPACE = "10.0.0.0/8"  # where the proxy of a Space is
@@ -24,6 +28,9 @@ nobody else does: so any proxy may say it, as one must where it serves the page 
 MOST = 255  # bytes of such a header
 NOT_HERE = f"This page does not answer to this name. Open it as localhost or by an address, or name it in {HOSTS}."
 NOT_FROM_THERE = f"Another page asked for this. If it is this page under another name, name it in {HOSTS}."
+CONNECTIONS = 200  # of one address; a process may often have no more than 1,024 files and connections
+HEADER_SECONDS = 10.0  # for the head of a request to arrive, from the connection or from the last answer on
+_Protocol: Any = auto.AutoHTTPProtocol  # the quicker one of those that are installed
 _HEADER = b"x-specdemo-agent"
 _SECRET = secrets.token_hex().encode()
 
@@ -109,6 +116,35 @@ class Addresses:
         """Whether the page is called by this; no name of another can be an address."""
         name = _name(host)
         return self._hosts is None or name in self._hosts or name.endswith(".localhost") or _is_address(name)
+
+
+class BoundedConnection(_Protocol):
+    """One connection to a public page; the server's own protocol waits for ever for the rest of a head."""
+
+    def connection_made(self, transport: Any) -> None:
+        """As the server's; one too many of an address ends at once."""
+        super().connection_made(transport)
+        self._watch: asyncio.TimerHandle | None = None
+        self._look(object())
+        address, _ = self.client or ("0.0.0.0", 0)
+        self.network = network_of(address)
+        alike = sum(getattr(c, "network", None) == self.network for c in self.connections)
+        # Through a trusted proxy come many visitors, whose requests are counted by the gate.
+        if alike > CONNECTIONS and not is_proxy(address):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self, last: object) -> None:
+        """End a connection that has had no request since the last look, and no answer under way."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.cycle is last:
+            self.transport.abort()
+        else:
+            self._watch = self.loop.call_later(HEADER_SECONDS, self._look, self.cycle)
 
 
 def _entries(variable: str, otherwise: str = "") -> list[str]:

@@ -6,8 +6,9 @@ parameter the first line.
 
 import json
 import logging
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,14 +16,8 @@ import gradio as gr
 
 from specdemo.errors import SpecDemoError
 from specdemo.ui.api.requests import parse_advice, parse_race, parse_run, parse_sweep, settings_type
-from specdemo.ui.api.responses import (
-    advice_response,
-    pairs_response,
-    race_response,
-    run_response,
-    sweep_response,
-)
-from specdemo.ui.jobs.job import WAITING, Job, JobState
+from specdemo.ui.api.responses import pairs_response, race_response, report_response, run_response
+from specdemo.ui.jobs.job import WAITING, Job
 from specdemo.ui.jobs.queue import is_agent, visitor_of
 from specdemo.ui.jobs.runner import JobRunner
 from specdemo.ui.jobs.stops import Stop
@@ -40,6 +35,17 @@ def add_endpoints(runner: JobRunner) -> None:
         LaneSettings: TypeAlias = dict[str, Any]
     else:
         LaneSettings = settings_type()
+
+    def answer(request: gr.Request, parse: Callable[[], Job], respond: Callable[..., Any], rounds: Any) -> Any:
+        """Run what ``parse`` gives; what goes wrong is one sentence for whoever called, never a stack trace."""
+        try:
+            result = yield from _follow(runner, parse(), request)
+            yield _encoded(request, respond(getattr(result, "recording", result), rounds=bool(rounds)))
+        except SpecDemoError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+        except Exception as error:
+            _log.exception("a call failed")
+            raise gr.Error(f"The call failed: {type(error).__name__}.", print_exception=False) from None
 
     def pairs(request: gr.Request) -> list[dict]:
         """List what can be chosen: pairs of models with licence and memory, servers with their strategies."""
@@ -60,9 +66,7 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token.
         """
-        with _clear_errors():
-            ended = yield from _follow(runner, parse_run(prompt, settings, pair), request)
-            yield _encoded(request, run_response(ended.recording, whole=bool(rounds)))
+        yield from answer(request, partial(parse_run, prompt, settings, pair), run_response, rounds)
 
     def race(
         prompt: str,
@@ -79,9 +83,7 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return the whole recording, with every round and token; the page can open and replay it.
         """
-        with _clear_errors():
-            ended = yield from _follow(runner, parse_race(prompt, lanes, pair), request)
-            yield _encoded(request, race_response(ended.recording, whole=bool(rounds)))
+        yield from answer(request, partial(parse_race, prompt, lanes, pair), race_response, rounds)
 
     def sweep(
         prompts: list[str],
@@ -102,9 +104,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return every round that the figures are made of.
         """
-        with _clear_errors():
-            report = yield from _follow(runner, parse_sweep(prompts, gammas, repeats, settings, pair), request)
-            yield _encoded(request, sweep_response(report, whole=bool(rounds)))
+        job = partial(parse_sweep, prompts, gammas, repeats, settings, pair)
+        yield from answer(request, job, report_response, rounds)
 
     def advise(
         prompts: list[str],
@@ -127,10 +128,8 @@ def add_endpoints(runner: JobRunner) -> None:
             pair: an id that the endpoint "pairs" lists; on a server its own gamma and rule hold.
             rounds: also return every round that the figures are made of.
         """
-        with _clear_errors():
-            job = parse_advice(prompts, budget_seconds, methods, kinds, settings, pair)
-            report = yield from _follow(runner, job, request)
-            yield _encoded(request, advice_response(report, whole=bool(rounds)))
+        job = partial(parse_advice, prompts, budget_seconds, methods, kinds, settings, pair)
+        yield from answer(request, job, report_response, rounds)
 
     gr.api(pairs, api_name="pairs")
     for endpoint in (run, race, sweep, advise):
@@ -144,7 +143,7 @@ def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[
     Raises:
         SpecDemoError: it cannot run, or ended before its end. What a server sent before it broke off is a result.
     """
-    stop, told = Stop(), monotonic()
+    stop, updated = Stop(), monotonic()
     say = {"state": "waiting", "message": WAITING}
     with closing(beating(runner.run(job, visitor_of(request), stop), stop)) as states:
         for new in states:
@@ -154,33 +153,17 @@ def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[
             state = new
             if state.phase == "loading":
                 say = {"state": "waiting", "message": state.message}
-            elif state.phase == "running" and (state.message or monotonic() - told >= STATUS_SECONDS):
-                told, say = monotonic(), {"state": "running", "message": state.message or "Decoding…"}
+            elif state.phase == "running" and (state.message or monotonic() - updated >= STATUS_SECONDS):
+                updated, say = monotonic(), {"state": "running", "message": state.message or "Decoding…"}
             else:
                 continue
             yield say
-    if not _whole(state, stop):
+    recorded = getattr(state.result, "recording", None) is not None
+    if state.phase != "done" and not (state.phase == "stopped" and recorded and not stop.is_set()):
         raise SpecDemoError(stop.reason or state.message)
     return state.result
-
-
-def _whole(state: JobState, stop: Stop) -> bool:
-    recorded = getattr(state.result, "recording", None) is not None
-    return state.phase == "done" or (state.phase == "stopped" and recorded and not stop.is_set())
 
 
 def _encoded(request: gr.Request, response: Any) -> Any:
     """The response; Gradio gives agents what Python would print, so they get it as JSON already."""
     return json.dumps(response, ensure_ascii=False) if is_agent(request) else response
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """What went wrong, as one sentence for whoever called; never a stack trace."""
-    try:
-        yield
-    except SpecDemoError as error:
-        raise gr.Error(str(error), print_exception=False) from None
-    except Exception as error:
-        _log.exception("a call failed")
-        raise gr.Error(f"The call failed: {type(error).__name__}.", print_exception=False) from None

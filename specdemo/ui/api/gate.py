@@ -187,8 +187,8 @@ class Gate:
                 body += chunk
             request.size = len(body)
             alike = [r for r in self._requests if r.files == request.files]
-            mine = sum(r.size for r in alike if r.address == request.address)
-            if body and (mine > all_bytes // SHARE or sum(r.size for r in alike) > all_bytes):
+            own = sum(r.size for r in alike if r.address == request.address)
+            if body and (own > all_bytes // SHARE or sum(r.size for r in alike) > all_bytes):
                 raise Refused(503, TOO_MUCH_AT_ONCE)
         cost = min(size, most) / (COST_FILE_BYTES if request.files else COST_BYTES)
         await self._wait(request.address, cost, PATIENCE)
@@ -199,7 +199,7 @@ class Gate:
     async def _enter(self, request: Request, page: Any, group: Hashable, most: int) -> None:
         """Until the address has a place for one more event, of which at most so many may be of this group."""
         until = monotonic() + PATIENCE
-        while (mine := self._events(request.address, page)).total() >= EVENTS or mine[group] >= most:
+        while (own := self._events(request.address, page)).total() >= EVENTS or own[group] >= most:
             if monotonic() > until:
                 raise Refused(429, BUSY)
             await asyncio.sleep(LOOK_SECONDS)
@@ -212,9 +212,9 @@ class Gate:
             *(q.queue for q in queue.event_queue_per_concurrency_id.values()),
             *filter(None, queue.active_jobs),
         ]
-        mine = (e for some in lists for e in some if network_of(peer_of(e.request.scope)) == address)
+        queued = (e for some in lists for e in some if network_of(peer_of(e.request.scope)) == address)
         entering = (r.group for r in self._requests if r.address == address and r.group is not None)
-        return Counter([*(event.concurrency_id for event in mine), *entering])
+        return Counter([*(event.concurrency_id for event in queued), *entering])
 
     def _count_file(self, address: str, body: bytes) -> None:
         """Refuses many files in one request, each of which would be written, and more than may lie on the disk."""

@@ -35,43 +35,38 @@ def lane_responses(recording: Recording) -> list[dict[str, Any]]:
     ]
 
 
-def race_response(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
+def race_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
     """A race: its lanes, the others' speeds against the first lane's, the headline, the verdict and the reason.
 
     Args:
         recording: of the race.
-        whole: add the recording itself, with every round and token; the page opens it.
+        rounds: add the recording itself, with every round and token; the page opens it.
     """
     value, lanes = replay_value(recording), lane_responses(recording)
     speeds = [lane["metrics"]["tokens_per_second"] for lane in lanes]
-    response = {
+    return {
         "lanes": lanes,
         "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
         "headline": headline_text(value["headline"]),
         "verdict": value["verdict"],
         "why": value["why"],
-        **_setting(recording),
+        **_setting(recording, rounds),
     }
-    return response | ({"recording": recording.as_dict()} if whole else {})
 
 
-def run_response(recording: Recording, *, whole: bool = False) -> dict[str, Any]:
-    """A run: its one lane."""
+def run_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
+    """A run: its one lane; ``rounds`` as above."""
     (lane,) = lane_responses(recording)
-    return {**lane, **_setting(recording), **({"recording": recording.as_dict()} if whole else {})}
+    return {**lane, **_setting(recording, rounds)}
 
 
-def sweep_response(report: SweepReport, *, whole: bool = False) -> dict[str, Any]:
-    """A sweep: its rows and its advice; with ``whole`` every round that they are made of."""
+def report_response(report: SweepReport | AdviceReport, *, rounds: bool = False) -> dict[str, Any]:
+    """Rows and recommendation, and of advice the lines that set it; every run they are made of with ``rounds``."""
     response = json.loads(report.to_json())
-    return response if whole else {name: value for name, value in response.items() if name != "runs"}
-
-
-def advice_response(report: AdviceReport, *, whole: bool = False) -> dict[str, Any]:
-    """Advice: rows, recommendation and the lines that set it; with ``whole`` every round that they are made of."""
-    code = {engine: report.code(engine) for engine in FRAMEWORKS}
-    response = {**json.loads(report.to_json()), "settings": asdict(report.settings()), "code": code}
-    return response if whole else {name: value for name, value in response.items() if name != "runs"}
+    if isinstance(report, AdviceReport):
+        code = {engine: report.code(engine) for engine in FRAMEWORKS}
+        response |= {"settings": asdict(report.settings()), "code": code}
+    return response if rounds else {name: value for name, value in response.items() if name != "runs"}
 
 
 def pairs_response() -> list[dict[str, Any]]:
@@ -92,12 +87,13 @@ def _server_response(entry: ServerEntry) -> dict[str, Any]:
     }
 
 
-def _setting(recording: Recording) -> dict[str, Any]:
-    """Where and with what it ran, without which a speed means little."""
-    whole = recording.as_dict()
+def _setting(recording: Recording, rounds: bool) -> dict[str, Any]:
+    """Where and with what it ran, without which a speed means little; and the recording with its ``rounds``."""
+    data = recording.as_dict()
     return {
         "pair": recording.traces[0].pair,
         "dtype": recording.traces[0].dtype,
         "quantization": recording.traces[0].quantization,
-        **{name: whole[name] for name in ("hardware", "versions", "date")},
+        **{name: data[name] for name in ("hardware", "versions", "date")},
+        **({"recording": data} if rounds else {}),
     }

@@ -15,7 +15,7 @@ from gradio.routes import file_upload_statuses
 from gradio.state_holder import SessionState, StateHolder
 
 from specdemo.models.request import is_public
-from specdemo.ui.api.connections import BoundedConnection
+from specdemo.ui.api.addresses import BoundedConnection
 from specdemo.ui.jobs.limits import Limits
 
 TIDY_SECONDS = 5.0
@@ -23,8 +23,8 @@ MESSAGE_BYTES = 1_000  # that one takes beside its content, which is counted as 
 UNREAD_SECONDS = 300.0
 """For which an answer waits, for whoever copies its number by hand from one command to the next."""
 LISTENING_SECONDS = 15.0  # for which nobody need ask to be taken for one who listens
-UPLOADS_TOLD = 64  # uploads of whose progress something is kept
-CALLS_TOLD = 100  # past events of which Gradio keeps something, for a page of statistics that is not shown here
+UPLOADS = 64  # uploads of whose progress something is kept
+PAST_EVENTS = 100  # past events of which Gradio keeps something, for a page of statistics that is not shown here
 _log = logging.getLogger(__name__)
 
 
@@ -64,9 +64,9 @@ class Sessions(StateHolder):
     def __getitem__(self, session: str) -> SessionState:
         if session not in self.session_data:
             self.session_data[session] = Session(self.blocks)
-        mine = super().__getitem__(session)
-        mine.used = monotonic()  # type: ignore[attr-defined]
-        return mine
+        found = super().__getitem__(session)
+        found.used = monotonic()  # type: ignore[attr-defined]
+        return found
 
     def idle(self, seconds: float) -> list[str]:
         """Those that were not used for so long."""
@@ -148,7 +148,7 @@ class Visitors:
         self._sessions.set_blocks(page)
         self._queue = page._queue
         self._queue.pending_messages_per_session = self._mailboxes
-        self._queue.ANALYTICS_MAX_EVENTS = CALLS_TOLD
+        self._queue.ANALYTICS_MAX_EVENTS = PAST_EVENTS
         self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # else it makes a table of them after each event
         page.extra_startup_events.append(self._start)
 
@@ -167,10 +167,10 @@ class Visitors:
         gone = set().union(*(kept.sessions() for kept in self._kept)) - self._sessions.session_data.keys()
         for session in (*gone, *self._sessions.idle(self._limits.idle)):
             self.forget(session)
-        told: dict[str, Any]
-        for told in (file_upload_statuses._statuses, file_upload_statuses._signals):
-            for upload in list(told)[:-UPLOADS_TOLD]:
-                del told[upload]
+        uploads: dict[str, Any]
+        for uploads in (file_upload_statuses._statuses, file_upload_statuses._signals):
+            for upload in list(uploads)[:-UPLOADS]:
+                del uploads[upload]
 
     async def _start(self) -> None:
         self._page.app.state_holder = self._sessions

@@ -148,11 +148,11 @@ class JobQueue:
     def _check(self, ticket: Ticket) -> None:
         most, visitor, work = self._limits, ticket.visitor, ticket.needs[0]
         alike = [t for t in self._admitted if t.needs[0] == work]
-        mine = sum(t.visitor.session == visitor.session for t in alike)
+        own = sum(t.visitor.session == visitor.session for t in alike)
         near = sum(t.visitor.address == visitor.address for t in alike)
         all_servers = work == SERVERS and not self._shared  # at home one program may take all of their turns
-        if mine >= most.visitor and not all_servers:
-            raise QueueFull(f"You have {mine} jobs here already. Stop one or wait for its end, then run again.")
+        if own >= most.visitor and not all_servers:
+            raise QueueFull(f"You have {own} jobs here already. Stop one or wait for its end, then run again.")
         if near >= most.address and not all_servers:
             raise QueueFull(f"{near} jobs from your network are waiting here already. Run again in a minute.")
         if len(alike) >= self._places(work) + most.waiting:
@@ -162,10 +162,10 @@ class JobQueue:
         """Go to the end of the line, but before those of whose addresses more are ahead: each has its turn."""
         alike = [t for t in self._line if t.needs[0] == ticket.needs[0]]
         ahead = Counter(t.visitor.address for t in alike)
-        mine, place = ahead[ticket.visitor.address], len(self._line)
+        own, place = ahead[ticket.visitor.address], len(self._line)
         for other in reversed(alike):
             ahead[other.visitor.address] -= 1
-            if other.called.is_set() or ahead[other.visitor.address] <= mine:
+            if other.called.is_set() or ahead[other.visitor.address] <= own:
                 break
             place = self._line.index(other)
         self._line.insert(place, ticket)

@@ -99,8 +99,8 @@ class SessionRecordings:
                 self._drop(key)
 
     def _runs(self, session: str) -> dict[int, dict[str, Any]]:
-        mine = [(number, kept.about) for (owner, number), kept in self._kept.items() if owner == session]
-        return {number: about for number, about in mine if about is not None}
+        runs = [(number, kept.about) for (owner, number), kept in self._kept.items() if owner == session]
+        return {number: about for number, about in runs if about is not None}
 
     def _leave_current(self, session: str) -> None:
         key = session, self._current.pop(session, 0)

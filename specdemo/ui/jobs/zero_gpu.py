@@ -91,8 +91,8 @@ def _work(task: Task) -> Generator[bytes]:
             for news in updates:
                 if time.monotonic() > ends:
                     stop.end(OVER)
-                elif (told := Path(task.stop)).exists():
-                    stop.end(told.read_text(encoding="utf-8"))
+                elif (file := Path(task.stop)).exists():
+                    stop.end(file.read_text(encoding="utf-8"))
                 yield news[-1] if news else NO_NEWS
         finally:
             stop.set()  # left by the visitor: the job ends within one round

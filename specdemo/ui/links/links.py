@@ -40,11 +40,11 @@ from specdemo.ui.state.state import (
     NONE,
     SHORT_LANE,
     Parameter,
-    held_as,
     of_lanes,
     pairs,
     parameter_of,
     parameters,
+    precision_of,
 )
 from specdemo.ui.tabs.losslessness import drafters_of, rules_of
 
@@ -124,8 +124,7 @@ def brought_by(name: str, value: Any) -> dict[str, Any]:
         return {"losslessness.rule": "exact"}
     if name != "pair":
         return {}
-    held = zip(("target-weights", "draft-weights", "dtype", "device"), held_as(value), strict=True)
-    return {**dict(held), "chat": chats(value), **_lanes_of(value)}
+    return {**precision_of(value), "chat": chats(value), **_lanes_of(value)}
 
 
 def _lanes_of(pair: str) -> dict[str, Any]:
@@ -263,11 +262,11 @@ def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:
         server = traces[0].settings.server
         return {"pair": pair_name(server)} if server else {}
     weights = next((t.quantization for t in traces if t.quantization), None)
-    held = {"target-weights": weights} if weights else {}
+    precision = {"target-weights": weights} if weights else {}
     if here.pair in catalog():
-        return {"pair": here.pair, **held}
+        return {"pair": here.pair, **precision}
     target, _, draft = here.pair.partition(BETWEEN)
-    return {"target": target.strip('"'), "draft": draft.strip('"'), **held}
+    return {"target": target.strip('"'), "draft": draft.strip('"'), **precision}
 
 
 def _method_of(trace: Trace, traces: tuple[Trace, ...]) -> str:

@@ -13,7 +13,7 @@ from specdemo.models.preflight import gigabytes
 from specdemo.models.request import is_public
 from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
-from specdemo.ui.event_options import QUIET, UNSEEN
+from specdemo.ui.event_options import UNQUEUED, UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
 from specdemo.ui.links.links import choices_left, from_query, query_of, table
 from specdemo.ui.panel.controls import Controls
@@ -32,7 +32,7 @@ NO_PROMPT = "This recording does not say its prompt: the panel keeps the one tha
 BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
 OPENED = "() => window.SpecDemoLinks.opened"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
-TOLD = "(said) => { window.SpecDemoLinks.told(said); }"
+DECIDED = "(said) => { window.SpecDemoLinks.told(said); }"
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
 USED = "(said) => { window.SpecDemoPanel.used(said); }"
 
@@ -66,17 +66,17 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
         return start_flags(flags, controls.choice(pair), lanes, store)
 
-    page.load(None, None, list(linked.values()), js=BEGIN, **QUIET)
-    filled = read.click(reading, opened, [*linked.values(), controls.wished, tabs, said], js=OPENED, **QUIET)
+    page.load(None, None, list(linked.values()), js=BEGIN, **UNQUEUED)
+    filled = read.click(reading, opened, [*linked.values(), controls.wished, tabs, said], js=OPENED, **UNQUEUED)
     for follow in (filled.then, filled.failure):
-        follow(None, [said, *linked.values()], None, js=READY, **QUIET)
+        follow(None, [said, *linked.values()], None, js=READY, **UNQUEUED)
     waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
     judged = start.click(judge, [said, *controls.pair(), *controls.methods], said, **waits)
-    judged.then(None, said, None, js=TOLD, **QUIET)
+    judged.then(None, said, None, js=DECIDED, **UNQUEUED)
     for tab in (b for b in page.blocks.values() if isinstance(b, gr.Tab) and b.id in TABS):
-        tab.select(None, None, None, js=f"() => {{ window.SpecDemoTabs.opened('{tab.id}'); }}", **QUIET)
+        tab.select(None, None, None, js=f"() => {{ window.SpecDemoTabs.opened('{tab.id}'); }}", **UNQUEUED)
     changes = [c.change for c in linked.values()]
-    gr.on(changes, None, list(linked.values()), None, js=CHANGED, trigger_mode="multiple", **QUIET)
+    gr.on(changes, None, list(linked.values()), None, js=CHANGED, trigger_mode="multiple", **UNQUEUED)
 
 
 def connect_use(controls: Controls, use: gr.Button, recordings: SessionRecordings) -> None:
@@ -91,8 +91,8 @@ def connect_use(controls: Controls, use: gr.Button, recordings: SessionRecording
             return [*(gr.skip() for _ in panel), gr.skip(), {"query": None, "notices": [GONE]}]
         return taken_over(panel, recording)
 
-    event = use.click(take_over, None, [*panel.values(), controls.wished, used], **QUIET)
-    event.then(None, used, None, js=USED, **QUIET)
+    event = use.click(take_over, None, [*panel.values(), controls.wished, used], **UNQUEUED)
+    event.then(None, used, None, js=USED, **UNQUEUED)
 
 
 def taken_over(panel: Mapping[str, Any], recording: Recording) -> list[Any]:

@@ -18,7 +18,7 @@ from specdemo.models.request import PairRequest
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import servers
 from specdemo.servers.probe import probe
-from specdemo.ui.event_options import QUIET, UNSEEN
+from specdemo.ui.event_options import UNQUEUED, UNSEEN
 from specdemo.ui.panel import pair_card
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.methods import runs_here, server_of
@@ -188,7 +188,7 @@ def connect_pair_card(page: gr.Blocks, controls: Controls, loading: PairLoading)
     controls.starts["race"].click(load_to_run, [*inputs, *methods], outputs, trigger_mode="multiple", **waits)
     for ended in controls.ended:  # a job may have loaded its pair, put another out of memory, or lost its server
         ended.then(look, inputs, outputs, **waits)
-    stop_loading.click(cancel, inputs, outputs, **QUIET)
+    stop_loading.click(cancel, inputs, outputs, **UNQUEUED)
 
 
 def _explained(run: Callable[[], Iterator[Card]]) -> Generator[Card]:

@@ -13,7 +13,7 @@ from specdemo.models.catalog import CatalogEntry, catalog
 from specdemo.models.memory import best_device, free_memory
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import MAX_TREE_NODES, Settings
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.panel.run_row import create_run_row
 from specdemo.ui.state.methods import (
@@ -27,7 +27,7 @@ from specdemo.ui.state.methods import (
     wish_of,
 )
 from specdemo.ui.state.request import OPTIONS, chats, parts_of, shown_options
-from specdemo.ui.state.state import NONE, held_as, of_lanes, pairs, parameter_of
+from specdemo.ui.state.state import NONE, of_lanes, pairs, parameter_of, precision_of
 
 TREE_CHOICES = [
     ("none: one guess a position", "0"),
@@ -50,7 +50,7 @@ def create_panel(controls: Controls) -> None:
     prompt = controls.build("prompt", gr.Textbox, lines=3, max_lines=10)
     _example_chips(prompt)
     sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
-    sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **QUIET)
+    sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **UNQUEUED)
     with gr.Column(elem_id="settings"):
         create_pair_controls(controls)
         parts = parts_of(controls["pair"].value)
@@ -74,7 +74,7 @@ def create_panel(controls: Controls) -> None:
     controls.wished = gr.State(list(FIRST_LANES))
     # Only what a person does triggers these couplings: a link has a value for every control.
     rules = controls.named(of_lanes("acceptance"))
-    temperature.input(None, [temperature, *rules], rules, js=WARM, **QUIET)
+    temperature.input(None, [temperature, *rules], rules, js=WARM, **UNQUEUED)
     _follow_pair(controls)
 
 
@@ -92,7 +92,7 @@ def _example_chips(prompt: gr.Textbox) -> None:
                 lambda current, domain=domain: next_example(domain, current or ""),
                 prompt,
                 prompt,
-                **QUIET,
+                **UNQUEUED,
             )
 
 
@@ -116,7 +116,7 @@ def create_pair_controls(controls: Controls) -> None:
                     controls.build(name, gr.Dropdown, min_width=110)
         if hint := bfloat16_hint():
             gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
-    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **QUIET)
+    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **UNQUEUED)
     controls.card = card, load, cancel
 
 
@@ -172,7 +172,7 @@ def _create_lane(controls: Controls, number: int, method: str, parts: Collection
         controls.named(parameter_of(f"lane{number}", field) for field in fields)
         for fields in (("method", "acceptance", "tree_nodes"), OPTIONS)
     )
-    gr.on([each.change for each in read], None, read, options, js=SHOW_OPTIONS, **QUIET)
+    gr.on([each.change for each in read], None, read, options, js=SHOW_OPTIONS, **UNQUEUED)
 
 
 def offered_methods(
@@ -197,20 +197,21 @@ def _follow_pair(controls: Controls) -> None:
     """Set what goes with a pair that a person chooses; a method that it lacks comes back with one that has it."""
     pair, target, draft, weights, *_ = named = controls.named(("pair", "target", "draft", "target-weights"))
     methods, wished = controls.methods, controls.wished
-    held = controls.named(("target-weights", "draft-weights", "dtype", "device"))
+    precision = controls.named(precision_of(pair.value))
 
     def follow(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
-        values = held_as(name)
-        return [*values, chats(name), *offered_methods(name, target, draft, values[0], wishes)]
+        values = precision_of(name)
+        offered = offered_methods(name, target, draft, values["target-weights"], wishes)
+        return [*values.values(), chats(name), *offered]
 
-    brought = [*held, controls["chat"], *methods]
-    pair.input(follow, [pair, target, draft, wished], brought, trigger_mode="always_last", **QUIET)
+    brought = [*precision, controls["chat"], *methods]
+    pair.input(follow, [pair, target, draft, wished], brought, trigger_mode="always_last", **UNQUEUED)
     # Leaving the draft's field empty changes nothing in it, but says that there is no draft model.
     triggers = [draft.input, draft.blur, draft.submit, weights.input]
-    gr.on(triggers, offered_methods, [*named, wished], methods, trigger_mode="always_last", **QUIET)
+    gr.on(triggers, offered_methods, [*named, wished], methods, trigger_mode="always_last", **UNQUEUED)
 
     def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
         return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
 
     for lane, method in enumerate(methods):  # a person's choices only: what a pair brings about is no wish
-        method.input(partial(wish, lane), [method, pair, wished], wished, **QUIET)
+        method.input(partial(wish, lane), [method, pair, wished], wished, **UNQUEUED)

@@ -9,7 +9,7 @@ import gradio as gr
 
 from specdemo.errors import PromptError
 from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.panel.controls import Controls
 from specdemo.ui.state.state import DOMAINS, OWN, PANEL, Batch, Sweep
 
@@ -22,11 +22,11 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
     """Build the choice of a tab in the current layout; returns what is no part of the page's state."""
     source = controls.build(f"{tab}.prompts", gr.Radio)
     domains = controls.build(f"{tab}.domains", gr.CheckboxGroup, visible=source.value == DOMAINS)
-    with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as mine:
+    with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as own:
         label = "One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line"
         controls.build(f"{tab}.own", gr.Textbox, label=label, lines=5, max_lines=12, scale=2)
         file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
-    source.change(None, source, [domains, mine], js=SHOW, **QUIET)
+    source.change(None, source, [domains, own], js=SHOW, **UNQUEUED)
     return file
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.panel.controls import Controls
 
 STARTS = {
@@ -43,6 +43,6 @@ def create_run_row(controls: Controls) -> None:
                 gr.Button(label, size="sm", elem_id=element, elem_classes="quiet-button", min_width=60)
                 for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
             )
-    controls.stop.click(halt, None, None, js=STOPPING, **QUIET)
-    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **QUIET)
-    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **QUIET)
+    controls.stop.click(halt, None, None, js=STOPPING, **UNQUEUED)
+    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **UNQUEUED)
+    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **UNQUEUED)

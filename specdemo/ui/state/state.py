@@ -113,17 +113,21 @@ def devices() -> dict[str, str]:
     return found | {"auto": "spread (device map)"}
 
 
-def held_as(pair: str) -> tuple[str, str, str, str]:
-    """What a pair brings: the quantisation of target and draft, type and device."""
+def precision_of(pair: str) -> dict[str, str]:
+    """What a pair brings, by parameter: the quantisation of target and draft, type and device."""
     entry = catalog().get(pair)
-    if entry is None:
-        return NONE, NONE, "auto", BEST
-    quantizations = (entry.target_quantization or NONE, entry.draft_quantization or NONE)
-    return *quantizations, entry.dtype or "auto", entry.device or BEST
+    own = (entry.target_quantization, entry.draft_quantization, entry.dtype, entry.device) if entry else ()
+    usual = {"target-weights": NONE, "draft-weights": NONE, "dtype": "auto", "device": BEST}
+    return usual | {name: value for name, value in zip(usual, own, strict=False) if value}
 
 
 def _first_pair() -> str:
     return next(iter(catalog()))
+
+
+def _first(name: str) -> str:
+    """What the first pair brings."""
+    return precision_of(_first_pair())[name]
 
 
 def _weights() -> dict[str, str]:
@@ -137,13 +141,13 @@ class PairChoice(BaseModel):
     draft: str = _control("", "Draft or EAGLE-3 head, may be empty", element="custom-draft")
     pair: str = _control(_first_pair, "Model pair", choices=pairs)
     target_weights: str = _control(
-        lambda: held_as(_first_pair())[0], "Target weights", element="target-quantization", choices=_weights
+        lambda: _first("target-weights"), "Target weights", element="target-quantization", choices=_weights
     )
     draft_weights: str = _control(
-        lambda: held_as(_first_pair())[1], "Draft weights", element="draft-quantization", choices=_weights
+        lambda: _first("draft-weights"), "Draft weights", element="draft-quantization", choices=_weights
     )
-    dtype: str = _control(lambda: held_as(_first_pair())[2], "Type", choices=_listed("auto", *DTYPES))
-    device: str = _control(lambda: held_as(_first_pair())[3], "Device", choices=devices)
+    dtype: str = _control(lambda: _first("dtype"), "Type", choices=_listed("auto", *DTYPES))
+    device: str = _control(lambda: _first("device"), "Device", choices=devices)
 
 
 class FirstLane(BaseModel):

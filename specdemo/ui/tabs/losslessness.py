@@ -13,7 +13,7 @@ import gradio as gr
 from specdemo.drafters import first_choice, offered_with
 from specdemo.files import write_whole
 from specdemo.settings import ACCEPTANCE_RULES
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
@@ -70,11 +70,11 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Announceme
 
     start = Start(controls.starts["losslessness"], check_job, show)
     connect(runner, controls, "losslessness", [start], [view, save], on_servers=False)
-    mode.change(_shown, mode, [introduction, temperature, runs, tokens], **QUIET)
+    mode.change(_shown, mode, [introduction, temperature, runs, tokens], **UNQUEUED)
     # By hand only: a link says for itself what goes with its pair and its kind of check.
-    mode.input(_swapped, [mode, rule], rule, **QUIET)
+    mode.input(_swapped, [mode, rule], rule, **UNQUEUED)
     named = controls.named(("pair", "target", "draft"))
-    gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **QUIET)
+    gr.on([c.input for c in named], _offer_drafters, [*named, drafter], drafter, **UNQUEUED)
     return Announcement(note, check_plan)
 
 

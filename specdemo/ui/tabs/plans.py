@@ -14,7 +14,7 @@ from specdemo.drafters import DRAFTERS
 from specdemo.errors import PairError, SpecDemoError
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.job import Job
 from specdemo.ui.jobs.limits import limits
@@ -78,7 +78,7 @@ def announce(
 
     # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
     # them, which Gradio would answer with an error.
-    raw: dict[str, Any] = {**QUIET, "preprocess": False}
+    raw: dict[str, Any] = {**UNQUEUED, "preprocess": False}
     # links.js presses it once for changes that come together; a text is taken when it is left.
     look = gr.Button(visible="hidden", elem_id="panel-look")
     left = [c.blur for c in read if isinstance(c, gr.Textbox)]

@@ -11,7 +11,7 @@ from fastapi import Response
 
 from specdemo.errors import SpecDemoError
 from specdemo.recording import Recording
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.jobs.durations import Paces
 from specdemo.ui.jobs.job import JobState
 from specdemo.ui.jobs.limits import limits
@@ -135,5 +135,5 @@ def create_race_tab(
     ]
     outputs = [view, repeated, last]
     connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
-    controls.stop.click(leave, controls.pair(), None, **QUIET)  # a run also waits for its pair
+    controls.stop.click(leave, controls.pair(), None, **UNQUEUED)  # a run also waits for its pair
     return panel.use, recordings, view, idle

@@ -35,13 +35,13 @@ IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 
 # Files are put together in the browser and never lie on the server's disk. `props.value` is one from `save`;
 # of its parts one may stand for Plotly's script, which the visitor's browser has already.
 SAVE = """
-const whole = async (part) => typeof part === "string" ? part
+const textOf = async (part) => typeof part === "string" ? part
   : (await fetch([...document.scripts].find((s) => s.src.endsWith(part.script)).src)).text();
 watch("value", async () => {
   const file = props.value;
   if (!file || !file.parts) return;
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(await Promise.all(file.parts.map(whole)), { type: file.type }));
+  link.href = URL.createObjectURL(new Blob(await Promise.all(file.parts.map(textOf)), { type: file.type }));
   link.download = file.name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
@@ -159,26 +159,26 @@ class RecordingsPanel:
     def _create_saves(self) -> None:
         file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
-        def saver(way: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
+        def saver(kind: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
             def save(request: gr.Request) -> dict[str, Any] | None:
-                return self._file(way, request.session_hash or "")
+                return self._file(kind, request.session_hash or "")
 
             return save
 
         with gr.Row(visible=False, elem_id="race-saves") as self.saves:
             self.use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
-            for way in SAVES:
-                button = gr.Button(way.label, size="sm", min_width=90, elem_id=f"save-{way.id}")
-                button.click(saver(way), None, file, **IN_TURN)
+            for kind in SAVES:
+                button = gr.Button(kind.label, size="sm", min_width=90, elem_id=f"save-{kind.id}")
+                button.click(saver(kind), None, file, **IN_TURN)
 
-    def _file(self, way: Save, session: str) -> dict[str, Any] | None:
+    def _file(self, kind: Save, session: str) -> dict[str, Any] | None:
         """What the browser makes a file of; by the serial it sees that the same one was asked for again."""
         recording = self._recordings.get(session)
         if recording is None:
             gr.Warning(GONE)
             return None
-        name = file_name(recording) + way.ending
-        return {"serial": next(_serial), "name": name, "type": way.type, "parts": way.parts(recording)}
+        name = file_name(recording) + kind.ending
+        return {"serial": next(_serial), "name": name, "type": kind.type, "parts": kind.parts(recording)}
 
     def _look_back(self, number: Any, session: str) -> dict[Any, Any]:
         chosen = None

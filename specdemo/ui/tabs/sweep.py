@@ -11,7 +11,7 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import SettingsError
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
-from specdemo.ui.event_options import QUIET
+from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.runner import JobRunner
@@ -91,8 +91,8 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
         results, advice = create_results(SweepReport), create_results(AdviceReport)
     show_example(results, example_sweep())
     pair, use = controls["pair"], offer.button
-    gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **QUIET)
-    view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **QUIET)
+    gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **UNQUEUED)
+    view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **UNQUEUED)
 
     show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
@@ -100,7 +100,7 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
     methods = controls.methods
     options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]
     panel = [*controls.named(map(parameter_of, USED)), *methods, *controls.named(options)]
-    use.click(used, [offer.settings, *methods], [use, *panel], **QUIET)
+    use.click(used, [offer.settings, *methods], [use, *panel], **UNQUEUED)
     return Announcement(note, setting_plan, on_servers=True, file=file)
 
 

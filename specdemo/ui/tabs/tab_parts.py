@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.errors import SettingsError, SpecDemoError
 from specdemo.settings import Settings
-from specdemo.ui.event_options import QUIET, UNSEEN
+from specdemo.ui.event_options import UNQUEUED, UNSEEN
 from specdemo.ui.jobs.job import WAITING, Job, JobState
 from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import visitor_of
@@ -130,16 +130,16 @@ def connect(
         return buttons_of(request.session_hash or "", pair)
 
     for start in starts:
-        prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **QUIET)
+        prepared = start.button.click(prepare(start), None, [*outputs, *free], trigger_mode="once", **UNQUEUED)
         # Jobs wait in queues of our own, which tell where one stands and hear Stop; Gradio's does neither.
         read = [*(inputs if start.of_page else ()), *start.more]
         done = prepared.then(execute(start), read, list(outputs), concurrency_limit=None, **UNSEEN)
         # What goes wrong in a job ends as a message of its own; this is an event that could not be sent or queued.
         # Gradio's ``then`` follows only on what went well.
-        refused = done.failure(None, None, list(outputs), js=refusal(start), **QUIET)
-        controls.ended.extend(event.then(over, models, free, **QUIET) for event in (done, refused))
+        refused = done.failure(None, None, list(outputs), js=refusal(start), **UNQUEUED)
+        controls.ended.extend(event.then(over, models, free, **UNQUEUED) for event in (done, refused))
     if models is not None:
-        models.change(follow, models, buttons, **QUIET)
+        models.change(follow, models, buttons, **UNQUEUED)
 
 
 def state_line(state: JobState) -> str:
