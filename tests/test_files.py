@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import stat
@@ -13,7 +14,7 @@ from threading import Thread
 import pytest
 from made_traces import plain_lane
 
-from specdemo.cli.files import FileProblem, write_exports
+from specdemo.cli.files import FileProblem, Outputs
 from specdemo.files import write_whole
 from specdemo.view.export import export_html
 
@@ -35,7 +36,7 @@ def full_disk() -> Iterator[None]:
     ("write", "error"),
     [
         (lambda path: write_whole(path, LARGE), OSError),
-        (lambda path: write_exports({"json": str(path)}, {"json": ("", str)}, LARGE), FileProblem),
+        (lambda path: Outputs(argparse.Namespace(json=str(path)), {"json": ("", str)}).write(LARGE), FileProblem),
         (lambda path: export_html([plain_lane([0.1])], path), OSError),
     ],
     ids=["text", "command line", "replay"],
