@@ -147,7 +147,7 @@ def test_no_name_lists_the_catalogue(name: object) -> None:
 # --- device, dtype, quantisation -------------------------------------------------------------------------
 
 
-CHOICES = [("device", name) for name in ("toaster", "cuda:99", "meta", "", 3.5, object())]
+CHOICES = [("device", name) for name in ("toaster", "cuda:99", "meta", "", 3.5, ("cpu",))]
 CHOICES += [("dtype", name) for name in ("float99", torch.int8, "")]
 CHOICES += [(f"{role}_quantization", name) for role in ("target", "draft") for name in ("int3", "")]
 

@@ -58,7 +58,9 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
     def reading(query: Any) -> list[Any]:
         texts = {n: t for n, t in query.items() if isinstance(t, str)} if isinstance(query, dict) else {}
         values, notices = from_query(texts)
-        flags = {"page": {name: values[name] for name in PAGE}, "notices": notices, "start": False}
+        # The values too: Gradio gives those of a tab that was never opened to its events a moment late.
+        held = {name: values[name] for name in linked}
+        flags = {"page": {name: values[name] for name in PAGE}, "held": held, "notices": notices, "start": False}
         chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
         return [*updates(linked, values), _wishes(values), chosen, flags]
 

@@ -225,12 +225,12 @@
 
   /**
    * The link was read, and the controls hold what it says.
-   * @param {?{page: Object<string, *>, notices: string[]}} said nothing where a request failed
+   * @param {?{page: Object<string, *>, held: Object<string, *>, notices: string[]}} said nothing where a request failed
    * @param {Array} values in the order of the fields
    */
   function ready(said, values) {
     keepStill(false);
-    held = byName((_, i) => values[i]);
+    held = { ...byName((_, i) => values[i]), ...said?.held };
     Object.assign(extra, { ...said?.page, ...extra }); // what a person changed meanwhile is newer
     notices.add(said ? [...unsaid, ...said.notices] : ["This link could not be read: reload the page."]);
     remember();
