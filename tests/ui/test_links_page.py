@@ -246,6 +246,7 @@ def test_prompts_of_any_length_run_and_stay(
     page = visit("length=2&tab=sweep&sweep.prompts=own")
     page.locator("#sweep-own textarea").fill(prompt)
     page.get_by_role("tab", name="Race").click()
+    aimed = page.locator("#run").bounding_box()
     page.locator("#prompt textarea").fill(prompt)
     page.locator("#run").click()
     wait_for_phase(page, "done" if fits else "error")
@@ -258,6 +259,7 @@ def test_prompts_of_any_length_run_and_stay(
     expect(page.locator(".link-left")).to_have_text(
         [" ".join(f"The {name} is too long for a link, which leaves it out." for name in left)][: len(left)]
     )
+    assert page.locator("#run").bounding_box() == aimed, "what is said of the link moves no button"
     page.locator("#copy-link").click()
     other = blank_page()
     other.goto(page.evaluate("navigator.clipboard.readText()"))

@@ -134,13 +134,13 @@
     if (window.parent !== window) window.parent.postMessage({ queryString: "", hash }, SPACE);
   }
 
-  /** Says beside the buttons of the link what does not fit into it. */
+  /** Says above the buttons what does not fit into it. */
   function tellLeft(names) {
     const row = document.getElementById("quiet-row");
     const line = row.parentElement.querySelector(".link-left") || make("p", "link-left", null, null, { role: "status" });
     const text = names.map((name) => `The ${LONG[name]} is too long for a link, which leaves it out.`).join(" ");
     setText(line, text);
-    if (text) row.after(line);
+    if (text) row.parentElement.prepend(line); // above Run, which must not move while somebody aims at it
     else line.remove();
   }
 
