@@ -14,16 +14,7 @@ from statistics import fmean, median
 from typing import Any
 
 from specdemo.analysis.repetition import loops
-from specdemo.bench.contenders import (
-    Contender,
-    Sample,
-    assisted_generate,
-    compared,
-    generate,
-    lookup_generate,
-    ours,
-    spread,
-)
+from specdemo.bench.contenders import Contender, Sample, assisted_generate, compared, generate, ours, spread
 from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench
 from specdemo.drafters import offered_with
 from specdemo.errors import SettingsError
@@ -80,7 +71,8 @@ def contenders(pair: ModelPair, chosen: Mapping[str, Settings]) -> dict[str, Con
     tokens, lookup = chosen[PLAIN].max_new_tokens, chosen["prompt_lookup"]
     if chosen[PLAIN].greedy:
         found[GENERATE] = generate(pair, tokens)
-        found[LOOKUP_GENERATE] = lookup_generate(pair, tokens, lookup.gamma, lookup.lookup_ngram)
+        options = {"prompt_lookup_num_tokens": lookup.gamma, "max_matching_ngram_size": lookup.lookup_ngram}
+        found[LOOKUP_GENERATE] = generate(pair, tokens, **options)
         if "model" in chosen:
             found[ASSISTED] = assisted_generate(pair, tokens, chosen["model"].gamma)
     return found
@@ -178,18 +170,6 @@ def table(found: Results) -> str:
 
 
 if __name__ == "__main__":
-    run_bench(
-        "",
-        __doc__,
-        measure,
-        table,
-        pair="builtin",
-        gammas=[3, 5, 8],
-        nodes=[0],
-        tuning=2,
-        temperature=0.0,
-        tokens=128,
-        prompts=4,
-        corpus=None,
-        threads=1,
-    )
+    methods = {"pair": "builtin", "gammas": [3, 5, 8], "nodes": [0], "temperature": 0.0, "threads": 1}
+    extent = {"corpus": None, "prompts": 4, "tuning": 2, "tokens": 128}
+    run_bench("", __doc__, measure, table, **methods, **extent)

@@ -126,8 +126,3 @@ def assisted_generate(pair: ModelPair, max_new_tokens: int, gamma: int) -> Conte
             return decode(ids)
 
     return decode_with
-
-
-def lookup_generate(pair: ModelPair, max_new_tokens: int, gamma: int, longest: int) -> Contender:
-    """``generate`` with its own prompt lookup."""
-    return generate(pair, max_new_tokens, prompt_lookup_num_tokens=gamma, max_matching_ngram_size=longest)

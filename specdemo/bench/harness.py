@@ -58,7 +58,6 @@ HELP = {
     "rows": "tokens of a forward",
     "seconds": "of each flood",
     "sizes": "of Qwen3, such as 1.7B",
-    "small": "without the 4B model: does it run at all?",
     "tuning": "first prompts of each domain, on which settings are chosen; they do not count",
     "threads": "CPU threads",
     "tokens": "new tokens of each run",

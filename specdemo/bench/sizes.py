@@ -130,17 +130,5 @@ def table(found: Results) -> str:
 
 
 if __name__ == "__main__":
-    run_bench(
-        "sizes",
-        __doc__,
-        measure,
-        table,
-        sizes=["0.6B"],
-        dtypes=["float32", "bfloat16"],
-        threads=[1, 2],
-        rows=[1, 2, 6, 9],
-        gamma=5,
-        context=64,
-        tokens=16,
-        repeats=5,
-    )
+    models = {"sizes": ["0.6B"], "dtypes": ["float32", "bfloat16"], "threads": [1, 2], "rows": [1, 2, 6, 9]}
+    run_bench("sizes", __doc__, measure, table, **models, gamma=5, context=64, tokens=16, repeats=5)

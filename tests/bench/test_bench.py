@@ -12,7 +12,7 @@ from toys import endless_pair
 
 from specdemo.bench import __main__ as by_domain
 from specdemo.bench import sizes
-from specdemo.bench.contenders import Sample, assisted_generate, compared, generate, lookup_generate
+from specdemo.bench.contenders import Sample, assisted_generate, compared, generate
 from specdemo.bench.harness import columns, interleaved, run_bench
 from specdemo.bench.random_models import SHAPES
 from specdemo.errors import SettingsError, SpecDemoError
@@ -109,7 +109,6 @@ def test_what_transformers_learned_from_a_run_is_undone() -> None:
     before = pair.draft.generation_config.to_dict()
     plain = generate(pair, 12)([20, 21, 22]).ids
     assert assisted_generate(pair, 12, 3)([20, 21, 22]).ids == plain
-    assert lookup_generate(pair, 12, 4, 2)([20, 21, 22]).ids == plain
     assert pair.draft.generation_config.to_dict() == before
 
 
