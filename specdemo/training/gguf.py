@@ -9,34 +9,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gguf
-import torch
+from gguf import GGMLQuantizationType as Stored
+from gguf import LlamaFileType, TokenType
 from tokenizers import pre_tokenizers
-from transformers import (
-    AutoModelForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from specdemo.errors import PairError
+from specdemo.errors import PairError, SpecDemoError
 from specdemo.files import written_whole
 from specdemo.models.eagle3_head import Eagle3Head
-from specdemo.models.source import ASSETS
+from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 from specdemo.training.tasks.tokenizer import cut
 
 TYPES = {
-    "float32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
-    "bfloat16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
-    "Q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+    "float32": (Stored.F32, LlamaFileType.ALL_F32),
+    "bfloat16": (Stored.BF16, LlamaFileType.MOSTLY_BF16),
+    "Q8_0": (Stored.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
 """The types that the matrices can have; vectors are always float32."""
-
 CUTS = {
     "viking": pre_tokenizers.Sequence(cut()),
     "starcoder": pre_tokenizers.Sequence(
@@ -45,134 +39,82 @@ CUTS = {
 }
 """llama.cpp's name → how a tokenizer cuts text before merging: those of now, and those of the shipped pair."""
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3}
-"""The model types of transformers that are written."""
+"""The model types of transformers that are written, under the same names."""
 HEAD_ONLY = {"fc.weight": "fc.weight", "model.layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
 """llama.cpp's names of what a head has and a Llama model has not."""
 
 
-def write_pair(pair: Path, out: Path, kind: str) -> list[Path]:
-    """Write ``target.gguf``, and ``draft.gguf`` and ``head.gguf`` where the pair's folder has such folders.
+def write_pair(pair: ModelPair, out: Path, kind: str) -> list[Path]:
+    """Write ``target.gguf``, and ``draft.gguf`` and ``head.gguf`` where the pair has them.
 
     Raises:
-        OSError: the folder holds no target.
-        ValueError, PairError: llama.cpp cannot run a part of the pair.
+        PairError: llama.cpp cannot run a part of the pair.
     """
+    assert pair.tokenizer is not None
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(pair / "target")
-    target = _read(pair / "target")
-    written = [out / "target.gguf"]
-    write_model(written[0], target, tokenizer, kind)
-    if (pair / "draft").is_dir():
-        written.append(out / "draft.gguf")
-        write_model(written[-1], _read(pair / "draft"), tokenizer, kind)
-    if (pair / "head").is_dir():
-        written.append(out / "head.gguf")
-        write_head(written[-1], Eagle3Head.load(pair / "head", target), tokenizer, kind)
-    return written
-
-
-def _read(folder: Path) -> PreTrainedModel:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    parts = {"target": pair.target, "draft": pair.draft, "head": pair.head}
+    written = {out / f"{name}.gguf": model for name, model in parts.items() if model is not None}
+    for path, model in written.items():
+        write_model(path, model, pair.tokenizer, kind)
+    return list(written)
 
 
 def write_model(
-    path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str = "float32"
+    path: Path, model: PreTrainedModel | Eagle3Head, tokenizer: PreTrainedTokenizerBase, kind: str = "float32"
 ) -> None:
-    """Write one model with its tokenizer.
+    """Write one model or head with its tokenizer.
 
     Args:
         path: of the file; a file that is there is replaced once the new one is whole.
-        model: a Llama or Qwen3 causal LM.
-        tokenizer: one of this project's: byte-level BPE whose digits are tokens one by one.
+        model: a Llama or Qwen3 causal LM, or a head.
+        tokenizer: the target's, one of this project's: byte-level BPE whose digits are tokens one by one.
         kind: the matrices' type, one of ``TYPES``.
 
     Raises:
-        ValueError: another architecture or another tokenizer; llama.cpp would read other tokens from it.
+        PairError: llama.cpp cannot run it, or would read other tokens from it.
     """
-    config = model.config
-    if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"{config.model_type} models are not written; give one of {', '.join(ARCHITECTURES)}.")
-    architecture = ARCHITECTURES[config.model_type]
-    with gguf_file(path, gguf.MODEL_ARCH_NAMES[architecture], kind) as writer:
-        add_shape(writer, config, config.num_hidden_layers, config.vocab_size)
-        add_tokenizer(writer, tokenizer, config.vocab_size)
-        # Without an output layer llama.cpp takes the embeddings.
-        tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
-        weights = {name: weight for name, weight in model.state_dict().items() if name not in tied}
-        add_weights(writer, weights, config, config.num_hidden_layers, kind)
-
-
-def unsupported_reason(head: Eagle3Head) -> str | None:
-    """Why llama.cpp cannot run this head; None if it can."""
-    config, layer = head.config, head.config.layer
-    for wrong, reason in (
-        (
-            len(head.aux_layers) != 3,
-            f"it reads {len(head.aux_layers)} of the target's layers, and llama.cpp takes three",
-        ),
-        (layer.model_type != "llama", f"its layer is of kind {layer.model_type}, and llama.cpp takes llama"),
-        (config.norm_before_fc or config.fc_norm, "it has norms before fc"),
-        (not config.norm_before_head or config.feeds_norm, "its draft steps read another state"),
-        (layer.attention_bias or layer.mlp_bias, "its layer has biases"),
-        ((layer.rope_parameters or {}).get("rope_type") != "default", "its rotary positions are scaled"),
-    ):
-        if wrong:
-            return reason
-    return None
-
-
-def write_head(path: Path, head: Eagle3Head, tokenizer: PreTrainedTokenizerBase, kind: str = "float32") -> None:
-    """Write one head.
-
-    Args:
-        path: of the file; a file that is there is replaced once the new one is whole.
-        head: as :meth:`specdemo.Eagle3Head.load` gives it.
-        tokenizer: the target's; one of this project's.
-        kind: the matrices' type, one of ``TYPES``.
-
-    Raises:
-        ValueError: llama.cpp cannot run it.
-    """
-    reason = unsupported_reason(head)
-    if reason:
-        raise ValueError(f"llama.cpp cannot run this head: {reason}.")
-    config = head.config
-    with gguf_file(path, "eagle3", kind) as writer:
-        add_shape(writer, config.layer, 1, config.vocabulary)
-        writer.add_array("eagle3.target_layers", list(head.aux_layers))
-        writer.add_uint32("eagle3.target_hidden_size", config.target_width)
-        writer.add_bool("eagle3.norm_before_residual", config.norm_before_residual)
-        add_tokenizer(writer, tokenizer, config.vocabulary)
-        weights = {}
-        for name, weight in head.named_parameters():
-            name = f"model.{name}" if name.startswith(("norm", "embed_tokens", "midlayer")) else name
-            weights[name.replace("midlayer", "layers.0")] = weight
-        add_weights(writer, weights, config.layer, 1, kind)
-        if head.translates():
-            writer.add_tensor("d2t", head.target_ids.cpu().numpy(), raw_dtype=gguf.GGMLQuantizationType.I64)
-
-
-@contextmanager
-def gguf_file(path: Path, architecture: str, kind: str) -> Iterator[gguf.GGUFWriter]:
-    """A writer whose file stands at ``path`` once the block has ended well.
-
-    Args:
-        path: a file that is there is replaced.
-        architecture: llama.cpp's name of it.
-        kind: the matrices' type, one of ``TYPES``.
-    """
+    if reason := unsupported_reason(model):
+        raise PairError(f"llama.cpp cannot run this: {reason}.")
+    head = model if isinstance(model, Eagle3Head) else None
+    config: Any = head.config.layer if head else model.config
+    blocks, rows = (1, head.config.vocabulary) if head else (config.num_hidden_layers, config.vocab_size)
     with written_whole(path) as partial:
-        writer = gguf.GGUFWriter(partial, architecture)
+        writer = gguf.GGUFWriter(partial, "eagle3" if head else config.model_type)
         writer.add_file_type(TYPES[kind][1])
-        yield writer
+        _add_shape(writer, config, blocks)
+        _add_tokenizer(writer, tokenizer, rows)
+        _add_weights(writer, model, config, blocks, kind)
+        if head:
+            writer.add_array("eagle3.target_layers", list(head.aux_layers))
+            writer.add_uint32("eagle3.target_hidden_size", head.config.target_width)
+            writer.add_bool("eagle3.norm_before_residual", head.config.norm_before_residual)
+            if head.translates():
+                writer.add_tensor("d2t", head.target_ids.cpu().numpy(), raw_dtype=Stored.I64)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
 
 
-def add_shape(writer: gguf.GGUFWriter, config: PreTrainedConfig, blocks: int, vocabulary: int) -> None:
-    """Add the shape of ``blocks`` decoder layers of Llama's kind, with a vocabulary of so many tokens."""
+def unsupported_reason(model: PreTrainedModel | Eagle3Head) -> str | None:
+    """Why llama.cpp cannot run this model or head; None if it can."""
+    if not isinstance(model, Eagle3Head):
+        kind = model.config.model_type
+        return None if kind in ARCHITECTURES else f"it is of type {kind}; give {' or '.join(ARCHITECTURES)}"
+    config, layer = model.config, model.config.layer
+    reasons = {
+        f"it reads {len(model.aux_layers)} of the target's layers, not three": len(model.aux_layers) != 3,
+        f"its layer is of type {layer.model_type}, not llama": layer.model_type != "llama",
+        "it has norms before fc": config.norm_before_fc or config.fc_norm,
+        "its draft steps read another state": not config.norm_before_head or config.feeds_norm,
+        "its layer has biases": layer.attention_bias or layer.mlp_bias,
+        "its rotary positions are scaled": (layer.rope_parameters or {}).get("rope_type") != "default",
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
+
+
+def _add_shape(writer: gguf.GGUFWriter, config: Any, blocks: int) -> None:
+    """The shape of ``blocks`` decoder layers of Llama's kind."""
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -185,51 +127,47 @@ def add_shape(writer: gguf.GGUFWriter, config: PreTrainedConfig, blocks: int, vo
     writer.add_rope_dimension_count(head)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(vocabulary)
 
 
-def add_weights(
-    writer: gguf.GGUFWriter, weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, blocks: int, kind: str
+def _add_weights(
+    writer: gguf.GGUFWriter, model: PreTrainedModel | Eagle3Head, config: Any, blocks: int, kind: str
 ) -> None:
-    """Add weights under llama.cpp's names, matrices in the type ``kind``; ``config`` is that of their layers."""
+    """The parameters under llama.cpp's names; ``config`` is that of their layers."""
     names = gguf.get_tensor_name_map(ARCHITECTURES[config.model_type], blocks)
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    for name, weight in weights.items():
+    for name, weight in model.named_parameters():  # without a tied output layer, as llama.cpp has it
+        if isinstance(model, Eagle3Head):
+            name = f"model.{name}" if name.startswith(("norm", "embed_tokens", "midlayer")) else name
+            name = name.replace("midlayer", "layers.0")
         array = weight.detach().float().cpu()
         rotated = heads.get(name.removesuffix(".weight").rpartition(".")[2])
         if rotated and config.model_type == "llama":
             # llama.cpp rotates a head by neighbouring pairs, transformers by halves.
             array = array.view(rotated, 2, -1, array.shape[1]).transpose(1, 2).reshape(array.shape)
-        stored = TYPES[kind][0] if array.ndim > 1 else gguf.GGMLQuantizationType.F32
+        stored = TYPES[kind][0] if array.ndim > 1 else Stored.F32
         theirs = HEAD_ONLY.get(name) or names.get_name(name, try_suffixes=(".weight", ".bias"))
         if theirs is None:
-            raise ValueError(f"llama.cpp has no name for the weight {name}.")
+            raise PairError(f"llama.cpp has no name for the weight {name}.")
         writer.add_tensor(theirs, gguf.quants.quantize(array.numpy(), stored), raw_dtype=stored)
 
 
-def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, size: int) -> None:
-    """Add one of this project's tokenizers, for a model of ``size`` rows of embeddings.
-
-    Raises:
-        ValueError: another kind of tokenizer.
-    """
-    ours = tokenizer.backend_tokenizer
-    state = json.loads(ours.to_str())
-    theirs = [name for name, cut in CUTS.items() if cut.__getstate__() == ours.pre_tokenizer.__getstate__()]
-    if not theirs or state["model"]["type"] != "BPE":
-        raise ValueError(
-            "this tokenizer cuts text in another way than llama.cpp would; give one of this project's."
-        )
-    special = set(tokenizer.added_tokens_decoder)
-    # llama.cpp wants a text for every row of the embeddings.
+def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """One of this project's tokenizers, for a model of so many rows of embeddings; each row must have a text."""
+    backend = tokenizer.backend_tokenizer
+    model = json.loads(backend.to_str())["model"]
+    theirs = [name for name, cut in CUTS.items() if cut.__getstate__() == backend.pre_tokenizer.__getstate__()]
+    if not theirs or model["type"] != "BPE":
+        raise PairError("llama.cpp would cut text in another way than this tokenizer; give one of this project's.")
     texts = {index: text for text, index in tokenizer.get_vocab().items()}
-    rows = range(size)
+    types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(
+        tokenizer.added_tokens_decoder, TokenType.CONTROL
+    )
+    writer.add_vocab_size(rows)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(theirs[0])
-    writer.add_token_list([texts.get(row, f"<|unused {row}|>") for row in rows])
-    normal, control, unused = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
-    writer.add_token_types([control if r in special else normal if r in texts else unused for r in rows])
-    writer.add_token_merges([" ".join(pair) for pair in state["model"]["merges"]])
+    writer.add_token_list([texts.get(row, f"<|unused {row}|>") for row in range(rows)])
+    writer.add_token_types([types.get(row, TokenType.UNUSED) for row in range(rows)])
+    writer.add_token_merges([" ".join(pair) for pair in model["merges"]])
     writer.add_bos_token_id(tokenizer.bos_token_id)
     writer.add_eos_token_id(tokenizer.eos_token_id)
     writer.add_pad_token_id(tokenizer.pad_token_id)
@@ -242,13 +180,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training.gguf", description=__doc__)
     parser.add_argument("out", type=Path, help="folder for target.gguf, draft.gguf and head.gguf")
     parser.add_argument(
-        "--pair", type=Path, default=ASSETS / "builtin", help="folder of target/ and, if there, draft/ and head/"
+        "--pair", default="builtin", help="an id of the catalogue, or TARGET + DRAFT + HEAD (builtin)"
     )
     parser.add_argument("--type", choices=TYPES, default="float32", help="of the matrices (float32)")
     args = parser.parse_args()
     try:
-        written = write_pair(args.pair, args.out, args.type)
-    except (OSError, ValueError, PairError) as error:
+        written = write_pair(load_pair(args.pair, "cpu", "float32"), args.out, args.type)
+    except (OSError, SpecDemoError) as error:
         parser.error(f"--pair: {error}")
     for path in written:
         print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")

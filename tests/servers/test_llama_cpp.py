@@ -26,7 +26,7 @@ from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
 from specdemo.training import gguf
 from specdemo.training.drafters import new_head
-from specdemo.training.gguf import write_head, write_model
+from specdemo.training.gguf import write_model
 
 GAMMA = 4
 README = Path(table.__file__).parents[1] / "README.md"
@@ -169,7 +169,7 @@ def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, P
     """
     head = new_head(pair.target, 1).requires_grad_(False).eval()
     path = files["target"].with_name("head.gguf")
-    write_head(path, head, pair.tokenizer)
+    write_model(path, head, pair.tokenizer)
     with_head = ModelPair(pair.target, None, pair.tokenizer, head=head)
     flags = ("--spec-type", "draft-eagle3", "-md", str(path), "--spec-draft-n-max", str(GAMMA))
     accepted = 0

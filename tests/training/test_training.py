@@ -10,7 +10,7 @@ import torch
 from corpus_files import write_corpus
 from transformers import LlamaForCausalLM
 
-from specdemo import Eagle3Head
+from specdemo import Eagle3Head, load_pair
 from specdemo.errors import SettingsError
 from specdemo.training.__main__ import main
 from specdemo.training.drafters import distillation_loss, new_head, train_draft, train_head
@@ -210,11 +210,8 @@ def test_drafters_go_on_with_more_tokens_and_the_card_tells_of_every_part(
     log = (pair / "log.txt").read_text(encoding="utf-8")
     assert "held-out loss, edit" in log
     assert "head: start in float32 on cpu" in log
-    assert [path.name for path in write_pair(pair, tmp_path, "float32")] == [
-        "target.gguf",
-        "draft.gguf",
-        "head.gguf",
-    ]
+    loaded = load_pair(" + ".join(str(pair / part) for part in ("target", "draft", "head")))
+    assert [path.stem for path in write_pair(loaded, tmp_path, "float32")] == ["target", "draft", "head"]
 
 
 def test_the_check_reads_a_finished_target_and_a_checkpoint(
