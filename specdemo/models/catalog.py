@@ -13,41 +13,25 @@ from specdemo.models.source import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """One pair of the catalogue.
+    """One pair of the catalogue. None leaves a choice to ``load_pair``."""
 
-    Attributes:
-        id: the name given to ``load_pair``.
-        label: its name on the page.
-        target, draft, head: a repository of the hub, or ``assets:`` and a folder below ``assets``; a pair
-            without a draft model or a head has only the drafters that need none.
-        target_revision, draft_revision, head_revision: a commit; None is the main branch.
-        dtype: of the weights; None leaves the choice to ``load_pair``.
-        target_quantization, draft_quantization: the default quantisation of the weights.
-        device: ``auto`` spreads models that fit no single device.
-        chat: whether its models were trained to answer in a chat.
-        licence: short names, as on the hub's cards.
-        gated: whether the hub asks for consent and a token.
-        memory_gb: rough size of the weights as loaded by default, in 10⁹ bytes; the preflight computes it.
-        note: one line on what it is good for.
-    """
-
-    id: str
-    label: str
-    target: str
+    id: str  # the name given to ``load_pair``
+    label: str  # its name on the page
+    target: str  # a repository of the hub, or ``assets:`` and a folder below ``assets``; so are draft and head
     draft: str | None = None
     head: str | None = None
-    target_revision: str | None = None
+    target_revision: str | None = None  # a commit; None is the main branch
     draft_revision: str | None = None
     head_revision: str | None = None
     dtype: str | None = None
-    target_quantization: str | None = None
+    target_quantization: str | None = None  # by default
     draft_quantization: str | None = None
-    device: str | None = None
-    chat: bool = False
-    licence: str = ""
-    gated: bool = False
-    memory_gb: float = 0.0
-    note: str = ""
+    device: str | None = None  # ``auto`` spreads models that fit no single device
+    chat: bool = False  # whether its models were trained to answer in a chat
+    licence: str = ""  # short names, as on the hub's cards
+    gated: bool = False  # whether the hub asks for consent and a token
+    memory_gb: float = 0.0  # rough size of the weights as loaded by default, in 10⁹ bytes
+    note: str = ""  # one line on what it is good for
 
     @property
     def parts(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,24 +24,20 @@ if TYPE_CHECKING:
 
 PROBE = "Hello, world! 12 345\n\tdéjà vu — 你好, مرحبا 🙂 x = f(y);  # two  spaces"
 ROUND_TRIP = "Hello, World:\n  1 plus 2 is 3."
-COUNTED = re.compile(r"(?:.*_)?(layer|expert|block|label)s?")
-"""Fields of a config.json that count what the library builds one by one, in its configuration or its modules."""
-MOST_COUNTED, MOST_EXPERTS = 1024, 2**16
-"""Of layers, of experts in a layer and the like; and of experts in all layers. No model comes near."""
+COUNTED, MOST_COUNTED = re.compile(r"(.*_)?(layer|expert|block|label)s?"), 1024
+"""Fields of a config.json that count what the library builds one by one; no model comes near so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerMatch:
     """How the draft's tokenizer compares with the target's.
 
-    Attributes:
-        relation: ``alone``: there is no draft; ``same``; ``specials``: only special tokens differ, which does no
-            harm; ``reencoded``: drafted text must be encoded again for the target; ``refused``: it cannot be.
-        text: one line for the user.
+    ``alone``: there is no draft; ``specials``: only special tokens differ, which does no harm; ``reencoded``: its
+    text must be encoded again for the target; ``refused``: it cannot be.
     """
 
     relation: Literal["alone", "same", "specials", "reencoded", "refused"]
-    text: str
+    text: str  # for people, in one line
 
 
 def match_tokenizers(models: Sequence[tuple[PreTrainedTokenizerBase, int]]) -> TokenizerMatch:
@@ -84,25 +80,14 @@ def gives_back(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def check_counts(source: ModelSource, data: Mapping[str, Any]) -> None:
     """Refuse a configuration that would take minutes to build, before it is built."""
-    most = {"layer": 1, "expert": 1, "block": 1, "label": 1}
-    for kind, count in _counts(data):
-        most[kind] = max(most[kind], count)
-    if max(most.values()) > MOST_COUNTED or most["layer"] * most["expert"] > MOST_EXPERTS:
-        counts = ", ".join(f"{count:,} {kind}s" for kind, count in most.items() if count > 1)
-        raise PairError(
-            f"{source.name}: its config.json asks for {counts}, more than any model has; "
-            "choose another repository."
-        )
-
-
-def _counts(data: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """What a configuration and those inside it count, and how many."""
     for name, value in data.items():
-        counted = COUNTED.fullmatch(name)
         if isinstance(value, dict):
-            yield from _counts(value)
-        elif counted and isinstance(value, int):
-            yield counted[1], value
+            check_counts(source, value)
+        elif isinstance(value, int) and value > MOST_COUNTED and COUNTED.fullmatch(name):
+            raise PairError(
+                f"{source.name}: {name} in its config.json is {value:,}, more than any model has; "
+                "choose another repository."
+            )
 
 
 def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> PreTrainedModel:

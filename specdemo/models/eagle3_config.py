@@ -35,33 +35,20 @@ AUX_LAYERS_KEY = "eagle_aux_hidden_state_layer_ids"
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """One head's description.
+    """One head's description."""
 
-    Attributes:
-        name: of the head, for messages.
-        layer: shape of its one decoder layer, of width H.
-        vocabulary: V, the target's.
-        draft_vocabulary: Vd, of the tokens that it can draft.
-        target_width: Ht, of the target's residual stream.
-        aux_layers: layers of the target whose input it reads, 0 being the embeddings; none where the description
-            names none: :func:`fitted` resolves them.
-        norm_before_residual: the layer adds to the normed hidden state instead of the plain one.
-        norm_before_fc: one norm over all features together stands before ``fc``.
-        fc_norm: a norm for each layer's stands before ``fc``.
-        norm_before_head: a norm stands before the output layer.
-        feeds_norm: a draft step reads the normed output of the step before (EAGLE 3.1) instead of the plain one.
-    """
-
-    name: str
-    layer: LlamaConfig  # or Qwen3's, which has the same fields
-    vocabulary: int
-    draft_vocabulary: int
-    target_width: int
+    name: str  # for messages
+    layer: LlamaConfig  # of its one decoder layer, of width H; or Qwen3's, which has the same fields
+    vocabulary: int  # V, the target's
+    draft_vocabulary: int  # Vd, of the tokens that it can draft
+    target_width: int  # Ht, of the target's residual stream
+    # Layers of the target whose input it reads, 0 being the embeddings; :func:`fitted` resolves none.
     aux_layers: tuple[int, ...]
-    norm_before_residual: bool = False
-    norm_before_fc: bool = False
-    fc_norm: bool = False
-    norm_before_head: bool = True
+    norm_before_residual: bool = False  # the layer adds to the normed hidden state instead of the plain one
+    norm_before_fc: bool = False  # one norm over all features together stands before ``fc``
+    fc_norm: bool = False  # a norm for each layer's stands before ``fc``
+    norm_before_head: bool = True  # a norm stands before the output layer
+    # A draft step reads the normed output of the step before (EAGLE 3.1) instead of the plain one.
     feeds_norm: bool = False
 
     @property
@@ -105,14 +92,9 @@ def shaped_like(
     draft_vocabulary: int | None = None,
     aux_layers: tuple[int, ...] = (),
 ) -> Eagle3Config:
-    """A new head's description: a Llama layer of the target's width and heads, for ``target``.
+    """A new head's description: a Llama layer of the target's width and heads, with an MLP of ``feed_forward``.
 
-    Args:
-        target: a text model's description.
-        name: of the head.
-        feed_forward: width of the layer's MLP.
-        draft_vocabulary: Vd; the target's whole vocabulary by default.
-        aux_layers: as in :class:`Eagle3Config`.
+    It drafts the target's whole vocabulary by default.
     """
     keys = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
     sizes = {key: getattr(target, key) for key in (*keys, "max_position_embeddings")}

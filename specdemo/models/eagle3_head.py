@@ -205,11 +205,7 @@ class Eagle3Head(nn.Module):
 
 
 def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreTrainedModel) -> Eagle3Head:
-    """The head in memory, in the target's type, where the target's output layer is.
-
-    Args:
-        folder, files: where its tensors are.
-        config: its description, fitted to the target.
+    """The head in memory, in the target's type, where the target's output layer is; ``config`` is fitted to it.
 
     Raises:
         PairError: tensors are missing, unknown or misshapen.

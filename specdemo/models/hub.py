@@ -43,25 +43,15 @@ OFFLINE = (httpx2.TransportError, OfflineModeIsEnabled)
 
 @dataclass
 class Checkpoint:
-    """The files of one model in a folder of this machine; the hub's subclass fetches them into it.
-
-    Attributes:
-        source: where it comes from.
-        folder: where the files lie once :meth:`read` was called.
-        sizes: bytes of every file, by name.
-        commit: of the repository; None for a folder.
-        licence: as its card states it; None if it does not.
-        gated: whether the hub asks for consent.
-        cached: it is what an earlier download left, where the hub cannot be reached.
-    """
+    """The files of one model in a folder of this machine; the hub's subclass fetches them into it."""
 
     source: ModelSource
-    folder: Path
-    sizes: dict[str, int]
-    commit: str | None = None
-    licence: str | None = None
-    gated: bool = False
-    cached: bool = False
+    folder: Path  # where the files lie once :meth:`read` was called
+    sizes: dict[str, int]  # bytes of every file, by name
+    commit: str | None = None  # of the repository; None for a folder
+    licence: str | None = None  # as its card states it; None if it does not
+    gated: bool = False  # whether the hub asks for consent
+    cached: bool = False  # it is what an earlier download left, where the hub cannot be reached
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these files would have to be fetched."""
@@ -86,14 +76,11 @@ class Checkpoint:
                 f"{self.source.name} holds no config.json, so it is no model of transformers; "
                 "give the repository or folder that has one."
             )
-        return self.read([n for n, size in self.sizes.items() if _describes(n, size)], progress)
+        described = (n for n in self.sizes if "/" not in n and n.endswith(DESCRIPTIONS))
+        return self.read([n for n in described if self.sizes[n] <= LARGEST_DESCRIPTION], progress)
 
     def weights(self, progress: LoadProgress, convert: str = SAVE) -> list[str]:
-        """Names of the files with the weights.
-
-        Args:
-            progress: of the load.
-            convert: what turns a pickle of this kind into safetensors, for the message.
+        """Names of the files with the weights; ``convert`` turns a pickle of this kind into safetensors.
 
         Raises:
             PairError: none in the safe format, or an index that cannot be read.
@@ -130,13 +117,9 @@ class Checkpoint:
 
 @dataclass
 class HubCheckpoint(Checkpoint):
-    """Files of a repository at one commit, in the hub library's cache once they were read.
+    """Files of a repository at one commit, in the hub library's cache once they were read."""
 
-    Attributes:
-        digests: what the hub knows each file by: SHA-256, or git's SHA-1 for small files.
-    """
-
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # of each file: SHA-256, or git's SHA-1 for small ones
 
     def missing(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if not (self.folder / name).is_file()]
@@ -282,7 +265,3 @@ def _digest(path: Path, *, sha256: bool) -> str:
     begin = hashlib.sha256 if sha256 else partial(hashlib.sha1, git, usedforsecurity=False)
     with path.open("rb") as content:
         return hashlib.file_digest(content, begin).hexdigest()
-
-
-def _describes(name: str, size: int) -> bool:
-    return "/" not in name and name.endswith(DESCRIPTIONS) and size <= LARGEST_DESCRIPTION

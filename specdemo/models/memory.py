@@ -18,21 +18,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 BITS = {"float8": 8, "int8": 8, "int4": 4}
+"""The quantisations, and the bits that each leaves a weight."""
 WORKING_TOKENS = 2048
 """Positions of KV cache counted as working memory, beside the weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of a model's weights.
+    """Bytes of a model's weights."""
 
-    Attributes:
-        nbytes: in memory, scales of quantised weights included.
-        unquantized: what the same weights would take in the model's dtype.
-    """
-
-    nbytes: int
-    unquantized: int
+    nbytes: int  # in memory, scales of quantised weights included
+    unquantized: int  # what the same weights would take in the model's dtype
 
     @property
     def saved(self) -> float:
@@ -56,17 +52,12 @@ def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | Non
     nbytes = unquantized = unquantized + packing
     if quantization is None:
         return Footprint(nbytes, unquantized)
-    for layer in _quantised_layers(model):
+    for layer in quantised_layers(model):
         count = layer.weight.numel()
         scales = count // _int4_group(layer.in_features) * 2 if quantization == "int4" else layer.out_features
         # quanto keeps two scales of one number a layer for activations, which nobody uses.
         nbytes += count * BITS[quantization] // 8 + scales * width - count * width + 8
     return Footprint(nbytes, unquantized)
-
-
-def quantises(model: PreTrainedModel) -> bool:
-    """Whether quantisation would change anything: quanto takes ``nn.Linear`` only, and GPT-2 has none."""
-    return bool(_quantised_layers(model))
 
 
 def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
@@ -83,7 +74,7 @@ def free_memory(device: str) -> int:
         return torch.cuda.mem_get_info(torch.device(device))[0]
     if device == "mps":  # a part of main memory
         return min(_free_main_memory(), torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    gpus = range(torch.cuda.device_count()) if device == "auto" else ()
+    gpus = range(torch.cuda.device_count() if device == "auto" else 0)
     return _free_main_memory() + sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
 
 
@@ -138,8 +129,8 @@ def _free_main_memory() -> int:
     return free
 
 
-def _quantised_layers(model: PreTrainedModel) -> list[nn.Linear]:
-    """The layers that transformers lets quanto quantise: all linear ones but the head."""
+def quantised_layers(model: PreTrainedModel) -> list[nn.Linear]:
+    """The layers that transformers lets quanto quantise: all ``nn.Linear`` but the head. GPT-2 has none."""
     head = model.get_output_embeddings()
     return [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
 

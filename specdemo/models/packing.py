@@ -60,12 +60,7 @@ def packed_product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
 
 
 def unpackable_reason(model: nn.Module, device: str, dtype: torch.dtype) -> str | None:
-    """Why a model is not packed; None if it is worth while and possible.
-
-    Args:
-        model: may be on the meta device.
-        device, dtype: where and in what type its weights are, or will be.
-    """
+    """Why a model is not packed whose weights are, or will be, there in this type; None if it is to be."""
     if not on_cpu(device):
         return "not on a CPU"
     if not is_large(model):

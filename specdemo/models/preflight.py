@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from specdemo.models.eagle3_config import Eagle3Config, config_data, described, 
 from specdemo.models.eagle3_head import CONVERT, Eagle3Head
 from specdemo.models.failures import explained
 from specdemo.models.hub import Checkpoint, open_checkpoint
-from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantises, working_bytes
+from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantised_layers, working_bytes
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import context_of
 from specdemo.models.progress import LoadProgress
@@ -40,44 +40,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What is known of one model or head without its weights; loading needs no more.
+    """What is known of one model or head without its weights; loading needs no more."""
 
-    Attributes:
-        role: ``target``, ``draft`` or ``head``.
-        checkpoint: its files.
-        files: names of those with the weights.
-        config: its configuration.
-        architecture: transformers' class.
-        parameters: their number.
-        layers: the number of decoder layers.
-        dtype, quantization: of the weights once loaded.
-        weights: bytes they will take in memory.
-        download: bytes still to be downloaded.
-        context: the longest sequence, in tokens; None if it states no limit.
-        detail: of a head what it was made for and what it reads and drafts.
-        tokenizer: None of a head.
-        width: of the logits.
-        working: bytes of the KV caches of two lanes.
-        note: a remark that does not keep it from running.
-    """
-
-    role: str
+    role: str  # ``target``, ``draft`` or ``head``
     checkpoint: Checkpoint = field(repr=False, compare=False)
-    files: list[str]
+    files: list[str]  # names of those with the weights
     config: PretrainedConfig | Eagle3Config = field(repr=False)
-    architecture: str
+    architecture: str  # transformers' class
     parameters: int
-    layers: int
-    dtype: str
-    weights: Footprint
-    download: int
-    width: int
-    quantization: str | None = None
-    context: int | None = None
-    detail: str = ""
-    tokenizer: PreTrainedTokenizerBase | None = field(default=None, repr=False, compare=False)
-    working: int = 0
-    note: str = ""
+    layers: int  # of the decoder
+    dtype: str  # of the weights once loaded
+    weights: Footprint  # bytes they will take in memory
+    download: int  # bytes still to be downloaded
+    width: int  # of the logits
+    quantization: str | None = None  # of the weights once loaded
+    context: int | None = None  # the longest sequence, in tokens; None if it states no limit
+    detail: str = ""  # of a head what it was made for and what it reads and drafts
+    tokenizer: PreTrainedTokenizerBase | None = field(default=None, repr=False, compare=False)  # None of a head
+    working: int = 0  # bytes of the KV caches of two lanes
+    note: str = ""  # a remark that does not keep it from running
 
     @property
     def name(self) -> str:
@@ -102,23 +83,14 @@ class ModelReport:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The report on a pair.
-
-    Attributes:
-        request: the pair that was requested.
-        models: those that could be examined.
-        tokenizers: how they compare; None if a model could not be examined.
-        memory_free: bytes that are free on the device.
-        problems: why the pair cannot run, each with what to do; empty if it can.
-        notes: remarks that do not keep it from running.
-    """
+    """The report on a pair."""
 
     request: PairRequest
-    models: tuple[ModelReport, ...]
-    tokenizers: TokenizerMatch | None
-    memory_free: int
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
+    models: tuple[ModelReport, ...]  # those that could be examined
+    tokenizers: TokenizerMatch | None  # how they compare; None if a model could not be examined
+    memory_free: int  # bytes that are free on the device
+    problems: tuple[str, ...]  # why the pair cannot run, each with what to do; empty if it can
+    notes: tuple[str, ...]  # remarks that do not keep it from running
 
     @property
     def ok(self) -> bool:
@@ -167,29 +139,21 @@ def preflight(
 
 
 def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], int] = free_memory) -> Preflight:
-    """The report on a pair.
-
-    Args:
-        request: the pair.
-        progress: of the load that this is part of.
-        free: gives the bytes that a device has for this pair.
+    """The report on a pair, as a part of a load; ``free`` gives the bytes that a device has for this pair.
 
     Raises:
         LoadCancelled: the load was stopped.
     """
     models: list[ModelReport] = []
     problems: list[str] = []
-    for role, source, quantization in (
-        ("target", request.target, request.target_quantization),
-        ("draft", request.draft, request.draft_quantization),
-        ("head", request.head, None),
-    ):
+    for role in ("target", "draft", "head"):
+        source: ModelSource | None = getattr(request, role)
         if source is None:
             continue
         progress.begin(f"Looking at the {role} ({source.title})")
         try:
             with explained(source):
-                models.append(_examine(request, role, source, quantization, models, progress))
+                models.append(_examine(request, role, source, models, progress))
         except PairError as error:
             progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
@@ -208,9 +172,6 @@ def resolve_dtype(name: str, model: PreTrainedModel, device: str) -> torch.dtype
 
     ``auto`` on a CPU: bfloat16 for large models if the processor multiplies it, else float32 (exact); elsewhere
     the checkpoint's own 16-bit type.
-
-    Args:
-        model: may be on the meta device.
     """
     if name != "auto":
         return DTYPES[name]
@@ -228,18 +189,14 @@ def gigabytes(count: int) -> str:
 
 
 def _examine(
-    request: PairRequest,
-    role: str,
-    source: ModelSource,
-    quantization: str | None,
-    before: list[ModelReport],
-    progress: LoadProgress,
+    request: PairRequest, role: str, source: ModelSource, before: list[ModelReport], progress: LoadProgress
 ) -> ModelReport:
     """A model or a head, whichever its config.json says; ``before`` are those that were examined before it."""
     checkpoint = open_checkpoint(source)
     folder = checkpoint.describe(progress)
     data = config_data(folder)
     check_counts(source, data)
+    quantization = getattr(request, f"{role}_quantization", None)
     if role == "target" and is_head(data):
         raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
     if role == "head" or is_head(data):
@@ -251,7 +208,7 @@ def _examine(
     note = ""
     if quantization is not None:
         check_quantization(quantization, request.device, dtype)
-        if not quantises(skeleton):
+        if not quantised_layers(skeleton):
             why = f"{type(skeleton).__name__} has no layers that optimum-quanto quantises."
             note, quantization = f"{quantization} changes nothing in the {role}: {why}", None
     packs = quantization is None and unpackable_reason(skeleton, request.device, dtype) is None
@@ -278,7 +235,7 @@ def _examine(
 
 def _examine_head(
     checkpoint: Checkpoint,
-    data: dict[str, Any],
+    data: Mapping[str, Any],
     quantization: str | None,
     before: list[ModelReport],
     progress: LoadProgress,

@@ -13,20 +13,13 @@ STOPPED = "Loading was stopped. The next load goes on with what was downloaded."
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """One step of a load.
+    """One step of a load."""
 
-    Attributes:
-        text: the step's name, for the user.
-        done, total: bytes if ``in_bytes``, else parts; a total of 0 is unknown.
-        in_bytes: the unit.
-        per_second: bytes per second since the step began; None while there is no rate yet.
-    """
-
-    text: str
-    done: int = 0
+    text: str  # its name, for people
+    done: int = 0  # bytes if ``in_bytes``, else parts; so is the total, of which 0 is unknown
     total: int = 0
     in_bytes: bool = False
-    per_second: float | None = None
+    per_second: float | None = None  # bytes since the step began; None while there is no rate yet
 
     @property
     def fraction(self) -> float | None:

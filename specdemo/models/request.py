@@ -12,10 +12,10 @@ import torch
 
 from specdemo.errors import PairError
 from specdemo.models.catalog import CatalogEntry, catalog
-from specdemo.models.memory import best_device
+from specdemo.models.memory import BITS, best_device
 from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 
-QUANTIZATIONS = ("float8", "int8", "int4")
+QUANTIZATIONS = tuple(BITS)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
 SEPARATOR = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
@@ -26,23 +26,14 @@ BUDGET = "SPECDEMO_MEMORY_GB"
 
 @dataclass(frozen=True, slots=True)
 class PairRequest:
-    """Which models to load, and how; equal requests mean the same pair.
+    """Which models to load, and how; equal requests mean the same pair."""
 
-    Attributes:
-        name: an id of the catalogue, or the sources as they were typed.
-        target, draft, head: where the models and an EAGLE-3 head come from. Of two typed names the second is
-            the draft until its config.json says that it is a head.
-        device: ``cpu``, ``cuda``, ``mps``, …; ``auto`` lets accelerate spread the layers (``device_map``).
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
-        target_quantization, draft_quantization: ``float8``, ``int8``, ``int4`` or None.
-    """
-
-    name: str
+    name: str  # an id of the catalogue, or the sources as they were typed
     target: ModelSource
-    draft: ModelSource | None
-    device: str
-    dtype: str = "auto"
-    target_quantization: str | None = None
+    draft: ModelSource | None  # of two typed names the second, until its config.json says that it is a head
+    device: str  # ``cpu``, ``cuda``, ``mps``, …; ``auto`` lets accelerate spread the layers (``device_map``)
+    dtype: str = "auto"  # or a key of ``DTYPES``
+    target_quantization: str | None = None  # of ``QUANTIZATIONS``
     draft_quantization: str | None = None
     head: ModelSource | None = None
 

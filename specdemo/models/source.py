@@ -15,17 +15,11 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """One model's origin.
+    """One model's origin."""
 
-    Attributes:
-        name: a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path.
-        revision: branch, tag or commit of the repository; None is its main branch.
-        folder: where the files lie; None for a repository.
-    """
-
-    name: str
-    revision: str | None = None
-    folder: Path | None = None
+    name: str  # a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path
+    revision: str | None = None  # branch, tag or commit of the repository; None is its main branch
+    folder: Path | None = None  # where the files lie; None for a repository
 
     @property
     def title(self) -> str:

@@ -233,8 +233,8 @@ SPOILT = [
     ),
     ({"config": BERT}, "BertForMaskedLM, which is no causal language model", "choose one that continues text"),
     ({"config": MAMBA}, "MambaForCausalLM has no KV cache", "choose an architecture that has one"),
-    ({"num_hidden_layers": 10**7}, "10,000,000 layers, more than any", "choose another repository"),
-    ({"text_config": {"num_labels": 10**12}}, "2 layers, 1,000,000,000,000 labels", "choose another"),
+    ({"num_hidden_layers": 10**7}, "num_hidden_layers in its config.json is 10,000,000", "another repository"),
+    ({"text_config": {"num_labels": 10**12}}, "num_labels in its config.json is 1,000,000,000,000", "another"),
     ({"quantization_config": {"quant_method": "gptq"}}, "quantised (by gptq)", "it was made from"),
 ]
 
