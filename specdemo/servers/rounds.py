@@ -155,7 +155,7 @@ def reconstructed(
     # Under load a chunk holds several steps, and some servers draft past the requested length. But an arrangement
     # that needs neither is preferred to one that does.
     for holds, limit in product((ONE_STEP, WHOLE_STEPS, ANY), (max_new_tokens, None)):
-        if after := _arrangements(len(tokens), ends, holds, steps, limit):
+        if after := _arrangements(ends, holds, steps, limit):
             parts = enumerate(_parts(after, tokens, ends, steps))
             rounds = [_round(index, emitted, made_by) for index, (emitted, made_by) in parts]
             return (*rounds[:-1], replace(rounds[-1], stop=stop))
@@ -163,13 +163,14 @@ def reconstructed(
 
 
 def _arrangements(
-    length: int, ends: Sequence[int], holds: int, steps: Sequence[Step], limit: int | None
+    ends: Sequence[int], holds: int, steps: Sequence[Step], limit: int | None
 ) -> dict[State, list[State]]:
-    """All arrangements of the steps on so many tokens of output: each state of any path, with its successors.
+    """All arrangements of the steps on the output: each state from which its end can be reached, with the next.
 
-    Empty if no path leads from the first token to the end, or there is too much to search. ``limit``: no step
-    drafts past so many tokens; None allows it.
+    Empty if no path leads there from the first token, or there is too much to search. ``limit``: no step drafts
+    past so many tokens; None allows it.
     """
+    length = ends[-1] if ends else 0
 
     def moves(done: int, at: int) -> Iterator[State]:
         most = length if holds == ANY else ends[bisect_right(ends, at)]
@@ -183,20 +184,15 @@ def _arrangements(
         if least <= at + 1 <= most:
             yield done, at + 1
 
-    plain = length - 1 - sum(s.accepted + 1 for s in steps[:-1])  # the most plain steps there can be
+    begins = [*accumulate((s.accepted + 1 for s in steps), initial=1)]  # of each step, if none before it is plain
+    plain = length - (begins[-2] if steps else 1)  # the most plain steps there can be
     if length == 0 or plain < 0 or (plain + 1) * (len(steps) + 1) > MOST_STATES:
         return {}
-    reached, following = [START], {START: [*moves(*START)] if length > 1 else []}
-    for state in reached:
-        for after in following[state]:
-            if after not in following:
-                following[after] = [*moves(*after)] if after[1] < length else []
-                reached.append(after)
     found: dict[State, list[State]] = {(len(steps), length): []}
-    # Every move emits something, so states with more tokens come first.
-    for state in sorted(reached, key=lambda s: -s[1]):
-        if kept := [s for s in following[state] if s in found]:
-            found[state] = kept
+    for done in reversed(range(len(steps) + 1)):
+        for at in reversed(range(begins[done], min(begins[done] + plain + 1, length))):
+            if kept := [state for state in moves(done, at) if state in found]:
+                found[done, at] = kept
     return found if START in found else {}
 
 

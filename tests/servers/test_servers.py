@@ -204,7 +204,7 @@ def test_what_arrived_before_a_failure_is_kept_and_marked(
 
 def test_no_answer_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an output whose pieces all come in time, nor a page about the server."""
-    monkeypatch.setattr("specdemo.servers.reader.SECONDS_A_TOKEN", 0.0)
+    monkeypatch.setattr("specdemo.servers.lane.SECONDS_A_TOKEN", 0.0)
     with FakeVLLM(endless_pair("llama"), DRAFTS, pause=0.1) as fake:
         trace = run_on(fake, timeout=0.5)
     assert "had not ended its answer" in trace.server.incomplete

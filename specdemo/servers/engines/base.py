@@ -57,6 +57,12 @@ class Engine(ABC):
         prompt = wanted.prompt
         self.response = Response(prompt_ids=() if isinstance(prompt, str) else tuple(prompt))
 
+    def sampling(self, length: str, seed: str = "seed") -> dict[str, Any]:
+        """The parameters that all engines take, the length and the seed under the names of this one."""
+        settings, stop = self.wanted.settings, self.wanted.stop
+        common = {length: settings.max_new_tokens, seed: settings.seed, "temperature": settings.temperature}
+        return {**common, "top_p": settings.top_p, **({"stop": list(stop)} if stop else {})}
+
     @abstractmethod
     def request(self) -> CompletionRequest:
         """What to send. May ask the server small things first, since no clock runs yet.

@@ -13,27 +13,12 @@ from specdemo.rounds import Kind
 from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import CompletionRequest, Engine, Wanted
 from specdemo.servers.failures import Malformed
-from specdemo.servers.response import (
-    Chunk,
-    Speculation,
-    Step,
-    count,
-    entry,
-    seconds,
-    summed,
-    token_ids,
-)
+from specdemo.servers.response import Chunk, Speculation, Step, count, entry, seconds, summed, token_ids
 
 MILLISECOND = 1e-3
 QUEUED_SECONDS = 0.25  # a longer wait than this before the prompt is read was for a free slot
 STOPS = {"eos": "stop", "word": "stop", "limit": "length"}  # its reasons for an end, in the words of OpenAI's API
-OWN_DEFAULTS = {
-    "min_p": 0.0,
-    "top_n_sigma": -1.0,
-    "typical_p": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
+OWN_DEFAULTS = {"min_p": 0.0, "top_n_sigma": -1.0, "typical_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0}
 """Sampling that a server applies, or can be started with, unless a request overrules it."""
 
 
@@ -71,16 +56,13 @@ class LlamaCpp(Engine):
                 context = settings.max_new_tokens + len(ids)
         body = {
             **OWN_DEFAULTS,
+            **self.sampling("n_predict"),
             "prompt": ids,
-            "n_predict": settings.max_new_tokens,
             "ignore_eos": settings.ignore_eos,
-            "temperature": settings.temperature,
             "top_k": settings.top_k,
-            "top_p": settings.top_p,
             "repeat_penalty": settings.repetition_penalty,
             "repeat_last_n": context,
             "seed": settings.seed % 2**32,
-            "stop": list(self.wanted.stop),
             "stream": True,
             "timings_per_token": True,
             "cache_prompt": False,  # a prompt that was read before would have no prefill

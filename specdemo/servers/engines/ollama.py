@@ -28,16 +28,11 @@ class Ollama(Engine):
         if settings.ignore_eos:
             raise SettingsError("ignore_eos", "Ollama always ends at the end of an answer; switch it off.")
         options: dict[str, Any] = {
-            "num_predict": settings.max_new_tokens,
-            "temperature": settings.temperature,
+            **self.sampling("num_predict"),
             "top_k": settings.top_k,
-            "top_p": settings.top_p,
             "min_p": 0.0,
-            "seed": settings.seed,
             "repeat_penalty": settings.repetition_penalty,
         }
-        if wanted.stop:
-            options["stop"] = list(wanted.stop)
         body: dict[str, Any] = {"model": wanted.model, "stream": True, "options": options}
         if wanted.chat:
             messages = [{"role": "user", "content": wanted.prompt}]

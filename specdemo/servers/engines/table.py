@@ -1,4 +1,4 @@
-"""The engines that are known. To add one: write its module, and add its class here."""
+"""The engines that are known. To add one: write its class, and add it here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from specdemo.servers.connection import Connection
 from specdemo.servers.engines.base import Engine
 from specdemo.servers.engines.llama_cpp import LlamaCpp
 from specdemo.servers.engines.ollama import Ollama
-from specdemo.servers.engines.openai import LMStudio, OpenAI
-from specdemo.servers.engines.sglang import SGLang
+from specdemo.servers.engines.openai import LMStudio, OpenAI, SGLang
 from specdemo.servers.engines.vllm import VLLM
 
 SERVER_KINDS: tuple[type[Engine], ...] = (LlamaCpp, VLLM, SGLang, Ollama, LMStudio, OpenAI)

@@ -1,29 +1,39 @@
 """vLLM: OpenAI's API with token ids, sampling parameters of its own, and a record of every request's speculation.
 
-The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on.
+The record is ``metrics.speculative_decoding`` of the last event, from 0.29 on. Without one, ``/metrics`` before
+and after the request tells its totals, if nothing else ran.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import httpx2
+from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from specdemo.server_record import Counts
 from specdemo.servers.connection import Connection
-from specdemo.servers.engines import vllm_counters
 from specdemo.servers.engines.base import CompletionRequest, Wanted
 from specdemo.servers.engines.openai import OpenAI
-from specdemo.servers.failures import Refused
+from specdemo.servers.failures import Malformed, Refused
 from specdemo.servers.response import Chunk, Speculation, Step, summed, token_ids, totals
 
 UNREADABLE = Speculation(complaints=("the server's record of its speculation cannot be read",))
 MOST_REQUESTS, LONGEST_SECONDS = 1500, 5.0  # of ``/detokenize``, for one output
 CONTEXT = 6
 """Ids before a token that can change how it is written."""
+COUNTER_TRIES, COUNTER_SECONDS = 10, 0.05
+TOTALS = tuple(f"vllm:spec_decode_num_{what}_total" for what in ("drafts", "draft_tokens", "accepted_tokens"))
+BY_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"  # accepted tokens with a label ``position``
+FINISHED = "vllm:request_success_total"
+GENERATED = "vllm:generation_tokens_total"  # tokens of all outputs
+BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+READ = (*TOTALS, BY_POSITION, FINISHED, GENERATED, *BUSY)
 
 
 class VLLM(OpenAI):
@@ -46,7 +56,7 @@ class VLLM(OpenAI):
 
     def begin(self) -> None:
         if self.wanted.settings.strategy == "speculative":
-            self._before = vllm_counters.page(self.connection)
+            self._before = _counters(self.connection)
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:
         response = self.response
@@ -65,14 +75,13 @@ class VLLM(OpenAI):
     def finish(self) -> None:
         response, found = self.response, read_record(self._record)
         if found.counts is None and self._before is not None:
-            counted = vllm_counters.difference(self.connection, self._before, response.usage[1])
+            counted = _difference(self.connection, self._before, response.usage[1])
             found = replace(counted, complaints=(*found.complaints, *counted.complaints))
         response.speculation = found
         if response.has_ids and found.steps:
             try:
-                texts = _TokenTexts(self.connection, self.wanted.model)
-                response.chunks = [replace(chunk, texts=texts.of_chunk(chunk)) for chunk in response.chunks]
-            except (httpx2.HTTPError, Refused, _Unavailable):
+                response.chunks = _with_token_texts(response.chunks, self.connection, self.wanted.model)
+            except (httpx2.HTTPError, Refused):
                 return  # the text of each chunk then stands with its last token
 
 
@@ -115,51 +124,120 @@ def read_record(record: Any) -> Speculation:
     return Speculation(found, steps)
 
 
-class _Unavailable(Exception):
-    """The server does not detokenize, or takes too long."""
+def _with_token_texts(chunks: Sequence[Chunk], connection: Connection, model: str) -> list[Chunk]:
+    """The chunks with the text of every single token, from ``/detokenize``: the stream has that of whole chunks.
 
+    Single tokens are decoded first: their text is mostly the same everywhere, so few requests are needed. Where
+    the texts do not add up to the chunk's, that stands with its last token.
 
-class _TokenTexts:
-    """The text of every single token, from ``/detokenize``: the stream has only the text of whole chunks."""
+    Raises:
+        Refused, httpx2.HTTPError: the server does not detokenize, or takes too long.
+    """
+    until = time.monotonic() + LONGEST_SECONDS
 
-    def __init__(self, connection: Connection, model: str) -> None:
-        self._connection, self._model = connection, model
-        self._known: dict[tuple[int, ...], str] = {}
-        self._before: tuple[int, ...] = ()
-        self._until = time.monotonic() + LONGEST_SECONDS
+    @cache
+    def text_of(ids: tuple[int, ...]) -> str:
+        if text_of.cache_info().misses > MOST_REQUESTS or time.monotonic() > until:
+            raise Malformed("it takes too long")
+        match connection.post("/detokenize", {"model": model, "tokens": list(ids)}):
+            case {"prompt": str(text)}:
+                return text
+        raise Malformed("it is no text")
 
-    def of_chunk(self, chunk: Chunk) -> tuple[str, ...]:
-        """Of the next chunk, which has all its ids; where they do not add up, its text stands with the last token.
-
-        Single tokens are decoded first: their text is mostly the same everywhere, so few requests are needed.
-        """
-        ids = tuple(i for i in chunk.ids or () if i is not None)
-        before, self._before = self._before, (self._before + ids)[-CONTEXT:]
-        if len(ids) > 1:
-            for read in (lambda: [self._text((i,)) for i in ids], lambda: self._in_place(before, ids)):
-                texts = read()
-                for found in (tuple(texts), (*texts[:-1], "")):  # an end token is not shown
-                    if "".join(found) == chunk.text:
-                        return found
-        return (*[""] * (len(ids) - 1), chunk.text)
-
-    def _in_place(self, before: tuple[int, ...], ids: tuple[int, ...]) -> list[str]:
+    def in_place(before: tuple[int, ...], ids: tuple[int, ...]) -> list[str]:
         """What each token adds to the text of those before it."""
-        done, added = self._text(before) if before else "", []
+        done, added = text_of(before) if before else "", []
         for count in range(1, len(ids) + 1):
-            text = self._text(before + ids[:count])
+            text = text_of(before + ids[:count])
             whole = text.startswith(done) and not text.endswith("�")  # not inside a multi-byte character
             added.append(text[len(done) :] if whole else "")
             done = text if whole else done
         return added
 
-    def _text(self, ids: tuple[int, ...]) -> str:
-        if ids not in self._known:
-            if len(self._known) >= MOST_REQUESTS or time.monotonic() > self._until:
-                raise _Unavailable
-            match self._connection.post("/detokenize", {"model": self._model, "tokens": list(ids)}):
-                case {"prompt": str(text)}:
-                    self._known[ids] = text
-                case _:
-                    raise _Unavailable
-        return self._known[ids]
+    def texts_of(before: tuple[int, ...], ids: tuple[int, ...], text: str) -> tuple[str, ...]:
+        if len(ids) > 1:
+            for read in (lambda: [text_of((i,)) for i in ids], lambda: in_place(before, ids)):
+                texts = read()
+                for found in (tuple(texts), (*texts[:-1], "")):  # an end token is not shown
+                    if "".join(found) == text:
+                        return found
+        return (*[""] * (len(ids) - 1), text)
+
+    found: list[Chunk] = []
+    before: tuple[int, ...] = ()
+    for chunk in chunks:
+        ids = tuple(i for i in chunk.ids or () if i is not None)
+        found.append(replace(chunk, texts=texts_of(before, ids, chunk.text)))
+        before = (before + ids)[-CONTEXT:]
+    return found
+
+
+def _counters(connection: Connection) -> str | None:
+    """vLLM's page of counters, ``/metrics``; None without one."""
+    try:
+        found = connection.get("/metrics")
+    except httpx2.HTTPError:
+        return None  # if nobody is there at all, the request itself will say so
+    return found.text if found.is_success else None
+
+
+def _difference(connection: Connection, before: str, completion_tokens: int | None) -> Speculation:
+    """The request's totals by the counters before it and after, or why they are not the request's alone.
+
+    They may follow the end of the response with a short delay, which is waited for.
+    """
+    try:
+        first = _sums(before)
+        for _ in range(COUNTER_TRIES):
+            after = _counters(connection)
+            if after is None:
+                return Speculation()
+            last = _sums(after)
+            if last.get(FINISHED, 0) > first.get(FINISHED, 0) and not _busy(last):
+                break
+            time.sleep(COUNTER_SECONDS)
+        if any(name not in sums for sums in (first, last) for name in TOTALS):
+            return Speculation()
+        grown = {name: int(value - first.get(name, 0)) for name, value in last.items()}
+    except (ValueError, OverflowError):  # the second: an infinite number
+        return Speculation(complaints=("the server's page of metrics cannot be read",))
+    steps, drafted, accepted = (grown[name] for name in TOTALS)
+    by_position = {int(place): n for name, n in grown.items() if (place := name.partition("/")[2])}
+    positions = tuple(by_position[place] for place in sorted(by_position))
+    finished, generated = grown.get(FINISHED, 0), grown.get(GENERATED, 0)
+    for wrong, reason in (
+        (_busy(first), "it was busy with other requests when this one began"),
+        (_busy(last), "it is busy with other requests"),
+        (finished != 1, f"{finished} requests ended while this one ran, so they are not of this one alone"),
+        (
+            completion_tokens not in (None, generated),
+            f"they count {generated} tokens, but the answer has {completion_tokens}",
+        ),
+        (
+            not 0 <= accepted <= drafted or steps < 0 or (positions and sum(positions) != accepted),
+            "they do not add up",
+        ),
+    ):
+        if wrong:
+            return Speculation(complaints=(f"the server's counters are not used: {reason}",))
+    counts = Counts(steps, drafted, accepted, len(positions) or None, per_position=positions or None)
+    return Speculation(counts, by_counters=True)
+
+
+def _sums(text: str) -> dict[str, float]:
+    """Sums over all engines of a deployment by name; those of accepted tokens by name and draft position.
+
+    Raises:
+        ValueError: it is no page of metrics.
+    """
+    sums: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in READ:
+                place = f"/{int(sample.labels.get('position', -1))}" if sample.name == BY_POSITION else ""
+                sums[sample.name + place] = sums.get(sample.name + place, 0.0) + sample.value
+    return sums
+
+
+def _busy(sums: dict[str, float]) -> bool:
+    return any(sums.get(name) for name in BUSY)
