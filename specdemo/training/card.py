@@ -7,67 +7,45 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jinja2 import Template
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdemo.drafters import offered_with
 from specdemo.files import write_whole
 from specdemo.metrics import counts_of, totals
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
+from specdemo.runs.load import load_pair
 from specdemo.runs.single import run
 from specdemo.settings import Settings
-from specdemo.training.answers import Checked, check, prompt_ids, table
-from specdemo.training.models import read_model
-from specdemo.training.tasks.mixture import ASKED, held_out_tasks
-from specdemo.training.tasks.task import Domain
+from specdemo.training.answers import Checked, check_held_out, prompt_ids, table
+from specdemo.training.tasks.mixture import Domain
 
 GAMMA, TOKENS = 4, 96
 DRAFTED_SHARE = 5
 """Acceptance is counted on one prompt of so many: every drafter answers each."""
+PARTS = {"target": "target", "draft": "draft", "head": "EAGLE-3 head"}
+"""Folder → what the card calls the model in it."""
 
 
-def checked_sides(
-    target: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, domains: Mapping[str, Domain], prompts: int
-) -> dict[str, dict[str, Checked]]:
-    """Graded answers to so many held-out prompts of each domain and side."""
-    asked = [name for name in domains if name in (*ASKED, "outside")]
-    return {
-        side: check(
-            target,
-            tokenizer,
-            domains,
-            {name: held_out_tasks(name, domains[name], prompts, side) for name in asked},
-        )
-        for side in ("unseen", "known")
-    }
-
-
-def write_card(
-    folder: Path,
-    target: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    domains: Mapping[str, Domain],
-    prompts: int,
-) -> str:
+def write_card(folder: Path, domains: Mapping[str, Domain], prompts: int) -> str:
     """Write ``folder/README.md`` from what the files in the folder answer and draft; returns its tables.
 
     Args:
         prompts: held-out ones, of each domain and of each kind of words.
     """
-    draft = read_model(folder / "draft") if (folder / "draft").is_dir() else None
-    head = Eagle3Head.load(folder / "head", target) if (folder / "head").is_dir() else None
-    pair = ModelPair(target, draft, tokenizer, name="builtin", head=head)
-    sides = checked_sides(target, tokenizer, domains, prompts)
+    found = [part for part in PARTS if part == "target" or (folder / part).is_dir()]
+    pair = load_pair(" + ".join(str((folder / part).resolve()) for part in found), "cpu", "float32")
+    assert pair.tokenizer is not None
+    sides = check_held_out(pair.target, pair.tokenizer, domains, prompts)
     drafted = max(1, prompts // DRAFTED_SHARE)
     rows = [f"| drafter | domain | {' | '.join(f'token {j + 1}' for j in range(GAMMA))} | τ |"]
-    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, tokenizer, sides["unseen"], drafted)]
+    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, pair.tokenizer, sides["unseen"], drafted)]
     tables = f"{table(sides)}\n\n" + "\n".join(rows)
-    models = {"target": ("target", target), "draft": ("draft", draft), "head": ("EAGLE-3 head", head)}
-    parts = [(name, _shape(model), _note(folder / part)) for part, (name, model) in models.items() if model]
+    parts = [(PARTS[part], _shape(getattr(pair, part)), _note(folder / part)) for part in found]
     samples = {name: f"{c.tasks[0].prompt}\n⟶ {c.answers[0].text}" for name, c in sides["unseen"].items()}
     template = Template(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"), trim_blocks=True)
     figures = {"prompts": prompts, "drafted": drafted, "gamma": GAMMA, "tables": tables}
-    card = template.render(parts=parts, samples=samples, tokenizer=tokenizer, **figures)
+    card = template.render(parts=parts, samples=samples, tokenizer=pair.tokenizer, **figures)
     write_whole(folder / "README.md", card.rstrip() + "\n")
     return f"right answers, and tokens that are kept:\n{tables}"
 
@@ -78,7 +56,7 @@ def _note(folder: Path) -> str:
     return config.get("training_note", "not known.")
 
 
-def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
+def _shape(model: PreTrainedModel | Eagle3Head) -> str:
     count = f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters"
     if isinstance(model, Eagle3Head):
         layers = ", ".join(map(str, model.aux_layers))
@@ -89,7 +67,7 @@ def _shape(model: LlamaForCausalLM | Eagle3Head) -> str:
 
 
 def _acceptance(
-    pair: ModelPair, tokenizer: PreTrainedTokenizerFast, checked: Mapping[str, Checked], count: int
+    pair: ModelPair, tokenizer: PreTrainedTokenizerBase, checked: Mapping[str, Checked], count: int
 ) -> Iterator[str]:
     """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""
     for spec in offered_with(pair.parts):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 
-import numpy as np
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
 from specdemo.files import written_whole
 from specdemo.training.answers import generated, prompt_ids
@@ -57,13 +57,7 @@ def of_tasks(tasks: TaskStream, step: int, recipe: Recipe) -> tuple[torch.Tensor
     return batch.ids, answers
 
 
-def make_lessons(
-    target: LlamaForCausalLM,
-    layers: tuple[int, ...],
-    tasks: TaskStream,
-    tokenizer: PreTrainedTokenizerFast,
-    run: Run,
-) -> None:
+def make_lessons(target: LlamaForCausalLM, layers: tuple[int, ...], tasks: TaskStream, run: Run) -> None:
     """Writes them to ``folder/lessons``, a file each; a part that is whole is not made again.
 
     Every part has texts that the target writes, and batches of training tasks.
@@ -76,7 +70,7 @@ def make_lessons(
     for part in range(recipe.lessons.parts):
         if (whole := folder / f"{part:04d}.whole").exists():
             continue
-        for index, (ids, learned) in enumerate(_batches(part, target, tasks, tokenizer, recipe)):
+        for index, (ids, learned) in enumerate(_batches(part, target, tasks, recipe)):
             with torch.no_grad():
                 output = target.model(ids.to(run.device), use_cache=False, output_hidden_states=True)
             features = torch.cat([output.hidden_states[layer] for layer in layers], dim=-1)
@@ -88,18 +82,16 @@ def make_lessons(
 
 
 def _batches(
-    part: int, target: LlamaForCausalLM, tasks: TaskStream, tokenizer: PreTrainedTokenizerFast, recipe: Recipe
+    part: int, target: LlamaForCausalLM, tasks: TaskStream, recipe: Recipe
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The ids of a part's batches, and which of them are an answer's; a pure function of the part's number.
 
     The target answers training tasks, in the shares of its training, half greedily and half at temperature 1.
     """
-    numbers = recipe.lessons
-    order = np.random.default_rng([recipe.seed, part])
-    weights = np.array(list(tasks.shares.values())) / sum(tasks.shares.values())
-    names = order.choice(list(tasks.shares), size=numbers.texts, p=weights)
-    drawn = (tasks.domains[name].task(f"head {recipe.seed} {part} {i}") for i, name in enumerate(names.tolist()))
-    prompts = [prompt_ids(tokenizer, task)[-numbers.longest_prompt :] for task in drawn]
+    numbers, shares, seed = recipe.lessons, tasks.shares, f"{recipe.seed} {part}"
+    names = Random(seed).choices(list(shares), list(shares.values()), k=numbers.texts)
+    drawn = [tasks.domains[name].task(f"head {seed} {i}") for i, name in enumerate(names)]
+    prompts = [prompt_ids(tasks.tokenizer, task)[-numbers.longest_prompt :] for task in drawn]
     half = len(prompts) // 2
     with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):
         torch.manual_seed(recipe.seed * 1_000_003 + part)
@@ -133,6 +125,6 @@ class Lessons:
     def at(self, step: int, device: torch.device) -> Lesson:
         """A step's; a pure function of its number."""
         turn, place = divmod(step, len(self))
-        order = np.random.default_rng([self._seed, turn]).permutation(len(self))
-        arrays = torch.load(self._paths[order[place]], map_location=device, weights_only=True)
+        path = Random(f"{self._seed} {turn}").sample(self._paths, len(self))[place]
+        arrays = torch.load(path, map_location=device, weights_only=True)
         return Lesson(arrays["ids"], arrays["learned"], arrays["features"].float(), arrays["hidden"].float())

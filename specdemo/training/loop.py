@@ -7,6 +7,7 @@ pure function of its number.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 from specdemo.files import written_whole
-from specdemo.training.muon import Muon
+from specdemo.machine import hardware
 from specdemo.training.recipe import Rates, Recipe
 
 REPORT_EVERY = 25  # steps
@@ -49,10 +50,8 @@ class Run:
 
     def hardware(self) -> str:
         """The machine in words, for a model card."""
-        if self.device.type == "cuda":
-            return f"one {torch.cuda.get_device_name(self.device)}"
-        cores = torch.get_num_threads()
-        return f"{cores} CPU core{'s' if cores > 1 else ''} in {str(self.dtype).removeprefix('torch.')}"
+        found, dtype = hardware(self.device), str(self.dtype).removeprefix("torch.")
+        return f"{found['device']} ({found['processor']}), threads: {found['threads']}, in {dtype}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +84,13 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
     state = load_checkpoint(path)
     if state and state["recipe"] != run.recipe.of(name):
         raise SystemExit(f"--work: {path} is of a run with other numbers; give another folder, or the same --set.")
-    total, before = sum(phase.tokens for phase in phases), 0
     began = saved = time.monotonic()
-    if state:
-        began -= state["seconds"]
-    model: M | None = None
+    began -= state["seconds"] if state else 0.0
+    total, model = sum(phase.tokens for phase in phases), None
     for index, phase in enumerate(phases):
-        before += phase.tokens
         if state and index < state["phase"]:
             continue
+        later = sum(p.tokens for p in phases[index + 1 :])
         model, loss = phase.begin(model)
         optimizers = _optimizers(model, rates, run.dtype)
         done = 0
@@ -105,7 +102,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         model.train()
         losses, clock, reported = [], time.monotonic(), done
         for step in range(done, phase.steps):
-            left = (total - before + phase.tokens * (1 - step / phase.steps)) / total
+            left = (later + phase.tokens * (1 - step / phase.steps)) / total
             losses.append(_update(model, optimizers, loss(model, step), schedule(step, left, rates)))
             now, done = time.monotonic(), step + 1
             if done == phase.steps or done % REPORT_EVERY == 0:
@@ -164,3 +161,57 @@ def _update(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return total
+
+
+# Keller Jordan's quintic (https://kellerjordan.github.io/posts/muon): pushes all singular values near 1.
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ITERATIONS, _MOMENTUM, _WEIGHT_DECAY = 5, 0.95, 0.01
+
+
+def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
+    """The nearest matrices with singular values of about 1, by Newton–Schulz; shape (n, rows, columns)."""
+    a, b, c = _QUINTIC
+    wide = matrices.size(-2) <= matrices.size(-1)
+    x = matrices if wide else matrices.mT
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x if wide else x.mT
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose update is orthogonalised, for weight matrices inside the layers.
+
+    torch.optim.Muon always computes in bfloat16. On a CPU without instructions for it this takes several times as
+    long as the forward and backward passes together.
+
+    Args:
+        lr: spectral size of one update of a wide matrix; tall ones get √(rows/columns) more.
+        dtype: what to orthogonalise in.
+    """
+
+    def __init__(self, parameters: list[torch.nn.Parameter], lr: float, dtype: torch.dtype) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self._dtype = dtype
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]  # without a closure
+        """One update of all weights, those of one shape together."""
+        (group,) = self.param_groups
+        by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
+        for weight in group["params"]:
+            by_shape[weight.shape].append(weight)
+        for (rows, columns), weights in by_shape.items():
+            directions = orthogonalised(torch.stack([self._ahead(w) for w in weights]).to(self._dtype))
+            size = group["lr"] * max(1.0, rows / columns) ** 0.5
+            for weight, direction in zip(weights, directions, strict=True):
+                weight.mul_(1 - group["lr"] * _WEIGHT_DECAY)
+                weight.add_(direction.to(weight.dtype), alpha=-size)
+
+    def _ahead(self, weight: torch.nn.Parameter) -> torch.Tensor:
+        """The momentum, updated, and Nesterov's look ahead."""
+        assert weight.grad is not None
+        momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+        momentum.lerp_(weight.grad, 1 - _MOMENTUM)
+        return weight.grad.lerp(momentum, _MOMENTUM)

@@ -6,22 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from specdemo.errors import SettingsError
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Literal["chat", "stories", "data", "arithmetic", "code", "edit", "outside", "copy"]
-Shares = Annotated[dict[Name, NonNegativeFloat], Field(min_length=1)]
+Shares = Annotated[dict[Name, Annotated[float, Field(ge=0)]], Field(min_length=1)]
 
 
 class Depth(NamedTuple):
@@ -84,7 +75,10 @@ class Target(Shape):
     heads: PositiveInt = 4
     feed_forward: PositiveInt = 448
     phases: Annotated[tuple[Depth, ...], Field(min_length=1)] = (
-        *(Depth(2, 4_000_000, 128), Depth(8, 6_000_000), Depth(16, 11_600_000), Depth(32, 10_700_000)),
+        Depth(2, 4_000_000, 128),
+        Depth(8, 6_000_000),
+        Depth(16, 11_600_000),
+        Depth(32, 10_700_000),
     )
     vocabulary: PositiveInt = 3072
     context: PositiveInt = 1024
@@ -154,17 +148,26 @@ class Recipe(Part):
 
     Attributes:
         shares: of the tokens in training, by domain; one that is not named has none.
+        prompts: held-out ones of each kind, a domain, in check and card; samples: answers that check shows.
     """
 
     seed: int = 1
     shares: Shares = {
-        **{"chat": 0.15, "stories": 0.15, "data": 0.18, "arithmetic": 0.15},
-        **{"code": 0.1, "edit": 0.15, "outside": 0.04, "copy": 0.08},
+        "chat": 0.15,
+        "stories": 0.15,
+        "data": 0.18,
+        "arithmetic": 0.15,
+        "code": 0.1,
+        "edit": 0.15,
+        "outside": 0.04,
+        "copy": 0.08,
     }
     target: Target = Target()
     lessons: Lessons = Lessons()
     draft: Draft = Draft()
     head: Head = Head()
+    prompts: PositiveInt = 100
+    samples: PositiveInt = 2
 
     def of(self, part: str) -> dict[str, Any]:
         """What a part's checkpoint must have been made with: all but the tokens of drafters, which may grow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,22 +19,21 @@ from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
 from specdemo.training.tasks.stream import Batch, TaskStream
-from specdemo.training.tasks.task import Domain
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
 
-def read_target(folder: Path, work: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """A finished target of a pair's folder, else the last checkpoint of a run that goes on.
+def read_target(folder: Path, work: Path | None = None) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """The finished target of a pair's folder, else the last checkpoint of a run in ``work`` that goes on.
 
     Raises:
         SystemExit: there is neither.
     """
     if (folder / "target" / "config.json").is_file():
         return read_model(folder / "target"), read_tokenizer(folder / "target")
-    state = load_checkpoint(work / "target.pt")
-    if state is None:
-        raise SystemExit(f"--pair: {folder} holds no target, and {work} no checkpoint of one; train one first.")
+    state = load_checkpoint(work / "target.pt") if work else None
+    if work is None or state is None:
+        raise SystemExit(f"{folder} holds no finished target; train one first, or give another folder.")
     part = Target.model_validate(state["recipe"]["target"])
     model = build_model(part, part.phases[state["phase"]].layers, part.vocabulary, part.context, 0)
     model.load_state_dict(state["model"])
@@ -42,11 +41,7 @@ def read_target(folder: Path, work: Path) -> tuple[LlamaForCausalLM, PreTrainedT
 
 
 def train_target(
-    domains: Mapping[str, Domain],
-    tokenizer: PreTrainedTokenizerFast,
-    run: Run,
-    start: LlamaForCausalLM | None = None,
-    compiled: bool = False,
+    stream: TaskStream, run: Run, start: LlamaForCausalLM | None = None, compiled: bool = False
 ) -> tuple[LlamaForCausalLM, float]:
     """The finished target, and the seconds of all starts; goes on from ``folder/target.pt``.
 
@@ -56,13 +51,12 @@ def train_target(
         compiled: whether the layers run as ``torch.compile`` makes them, three times as fast on a CPU.
     """
     part, seed = run.recipe.target, run.recipe.seed
-    stream = TaskStream(domains, run.recipe.shares, tokenizer, seed)
     rows = max(1, part.batch_tokens // part.window)
     check_steps = max(1, part.check_every // (rows * part.window))
 
     def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
         if step and step % check_steps == 0:
-            _report(_plain(model), domains, stream, tokenizer, run)
+            _report(_plain(model), stream, run)
         batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
         learned = int(batch.learned.sum())
         for some in batch.split(max(1, part.part_tokens // part.window)):
@@ -91,7 +85,7 @@ def train_target(
     phases = [Phase(depth.tokens, rows * part.window, partial(begin, i)) for i, depth in enumerate(part.phases)]
     model, seconds = train("target", phases, part, run)
     model = _plain(model)
-    _report(model, domains, stream, tokenizer, run)
+    _report(model, stream, run)
     return model, seconds
 
 
@@ -113,19 +107,13 @@ def _summed_loss(model: LlamaForCausalLM, batch: Batch, run: Run) -> torch.Tenso
 
 
 @torch.no_grad()
-def _report(
-    model: LlamaForCausalLM,
-    domains: Mapping[str, Domain],
-    stream: TaskStream,
-    tokenizer: PreTrainedTokenizerFast,
-    run: Run,
-) -> None:
+def _report(model: LlamaForCausalLM, stream: TaskStream, run: Run) -> None:
     """Held-out loss, and right answers of unseen words, of every domain that is trained, to the log."""
     part, tasks = run.recipe.target, {}
     for name in stream.shares:
-        tasks[name] = held_out_tasks(name, domains[name], part.check_prompts, start=CHECK_DRAWS)
-        batch = stream.one_each(
-            held_out_tasks(name, domains[name], part.loss_prompts, start=CHECK_DRAWS), part.window
-        )
+        most = max(part.check_prompts, part.loss_prompts)
+        drawn = held_out_tasks(name, stream.domains[name], most, start=CHECK_DRAWS)
+        tasks[name] = drawn[: part.check_prompts]
+        batch = stream.one_each(drawn[: part.loss_prompts], part.window)
         run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / max(1, int(batch.learned.sum())):.3f}")
-    run.log("right answers:\n" + table({"unseen": check(model, tokenizer, domains, tasks)}))
+    run.log("right answers:\n" + table({"unseen": check(model, stream.tokenizer, stream.domains, tasks)}))

@@ -13,10 +13,9 @@ from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.training.recipe import TINY, recipe_of
 from specdemo.training.tasks import arithmetic, chat
 from specdemo.training.tasks.corpus import END_OF_TEXT
-from specdemo.training.tasks.draw import is_held_out
-from specdemo.training.tasks.mixture import ASKED, domains, held_out_tasks
+from specdemo.training.tasks.mixture import ASKED, Domain, domains, held_out_tasks
 from specdemo.training.tasks.stream import TaskStream
-from specdemo.training.tasks.task import Answer, Domain, Task
+from specdemo.training.tasks.task import Answer, Task, is_held_out
 from specdemo.training.tasks.tokenizer import ASSISTANT, END, USER, document, prompt_text, train_tokenizer
 
 EXACT = ("data", "arithmetic", "code", "edit", "copy", "outside")
@@ -35,7 +34,9 @@ def tokenizer(every: dict[str, Domain]):
 
 def right(domain: Domain, tasks: list[Task], answers: list[Answer]) -> list[bool]:
     """Whether each answer is right in everything that is counted."""
-    return [all(a == b for a, b in grade.values()) for grade in domain.grades(tasks, answers)]
+    return [
+        all(map(all, domain.grade(task, answer).values())) for task, answer in zip(tasks, answers, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -43,8 +44,9 @@ def test_a_checker_accepts_the_generators_answers_and_rejects_others(name: str, 
     """Others: another task's answer, half an answer, and a right one without its end."""
     domain = every[name]
     tasks = [domain.task(f"{seed}") for seed in range(600)]
-    assert all(right(domain, tasks, [Answer(t.answer) for t in tasks]))
     assert len({t.prompt for t in tasks}) > (300 if name == "outside" else 570), "too little variety"
+    tasks = tasks[:60] if name == "code" else tasks  # each answer is run
+    assert all(right(domain, tasks, [Answer(t.answer) for t in tasks]))
     tasks = tasks[:60]
     if name != "outside":
         assert sum(right(domain, tasks, [Answer(t.answer) for t in tasks[1:] + tasks[:1]])) <= 2, (
@@ -94,9 +96,9 @@ def test_practice_has_no_held_out_sum(every: dict[str, Domain]) -> None:
 def test_wrong_steps_and_final_numbers_are_counted_one_by_one() -> None:
     task = Task("word problem", "?", "Ann has 5.\n5 + 3 = 8.\n8 - 2 = 6.\nThe answer is 6.")
     answers = [Answer("Ann has 5.\n5 + 3 = 9.\n9 - 2 = 7.\nThe answer is 7."), Answer("The answer is 6.")]
-    wrong_step, only_final = arithmetic.grades([task] * 2, answers)
-    assert wrong_step == {"final number": (0, 1), "steps": (1, 2)}
-    assert only_final == {"final number": (1, 1), "steps": (0, 2)}
+    wrong_step, only_final = (arithmetic.grade(task, answer) for answer in answers)
+    assert wrong_step == {"final number": [False], "steps": [False, True]}
+    assert only_final == {"final number": [True], "steps": [False, False]}
 
 
 @pytest.mark.parametrize(("a", "b"), [(100, 1), (503, 98), (99, 99), (210, 101), (70, 7), (64, 8)])
@@ -106,8 +108,7 @@ def test_sums_are_worked_right_at_carries_and_borrows(a: int, b: int) -> None:
         assert int("".join(reversed(digits))) == result
     for sign, (_, steps, _) in arithmetic.SUMS.items():
         text = "\n".join([*steps(a, b % 10 or 1 if sign == "*" else 1 if sign == "/" else b), "The answer is 1."])
-        (grade,) = arithmetic.grades([Task("sum", "?", text)], [Answer(text)])
-        assert grade["steps"][0] == grade["steps"][1], text
+        assert all(arithmetic.grade(Task("sum", "?", text), Answer(text))["steps"]), text
 
 
 def test_every_word_problem_can_be_told_and_worked(every: dict[str, Domain]) -> None:
@@ -211,8 +212,8 @@ def test_the_stream_is_packed_learns_answers_only_and_keeps_the_shares(
     ends = (short.ids == 0).nonzero()
     assert len(ends) > 2 * (batch.ids == 0).sum() - short.ids.numel() // 10
     tokens = dict.fromkeys(shares, 0)
-    for name, task in stream.tasks(5, 40_000):
-        tokens[name] += len(tokenizer(document(task), add_special_tokens=False)["input_ids"])
+    for name, ids in stream.documents(5, 40_000, 1024):
+        tokens[name] += len(ids)
     for name, share in shares.items():
         assert tokens[name] / sum(tokens.values()) == pytest.approx(share / sum(shares.values()), abs=0.02)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import add, floordiv, mul, sub
 
-from specdemo.training.tasks.draw import Draw
-from specdemo.training.tasks.task import Answer, Grade, Task
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task
 
 _STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
 _COMPUTED = re.compile(r"\{([a-e]|[^}]*[*+/-][^}]*)\}")
@@ -56,10 +56,10 @@ def divided(a: int, b: int) -> list[str]:
 
 
 SUMS: dict[str, tuple[str, Callable[[int, int], list[str]], Callable[[int, int], int]]] = {
-    "+": ("{a} + {b}|{a}+{b}|{a} plus {b}|the sum of {a} and {b}", added, lambda a, b: a + b),
-    "-": ("{a} - {b}|{a}-{b}|{a} minus {b}|{b} less than {a}", subtracted, lambda a, b: a - b),
-    "*": ("{a} * {b}|{a}*{b}|{a} times {b}|{a} x {b}", multiplied, lambda a, b: a * b),
-    "/": ("{a} / {b}|{a}/{b}|{a} divided by {b}", divided, lambda a, b: a // b),
+    "+": ("{a} + {b}|{a}+{b}|{a} plus {b}|the sum of {a} and {b}", added, add),
+    "-": ("{a} - {b}|{a}-{b}|{a} minus {b}|{b} less than {a}", subtracted, sub),
+    "*": ("{a} * {b}|{a}*{b}|{a} times {b}|{a} x {b}", multiplied, mul),
+    "/": ("{a} / {b}|{a}/{b}|{a} divided by {b}", divided, floordiv),
 }
 """Sign → how it is said, how it is worked, and the result."""
 ASKS = (
@@ -176,14 +176,8 @@ def word_problem(draw: Draw) -> Task:
 
 
 def _words(draw: Draw) -> dict[str, str]:
-    thing = draw.noun()
-    return {
-        "name": draw.proper(),
-        "other": draw.proper(),
-        "thing": thing,
-        "things": f"{thing}s",
-        "others": draw.nouns(),
-    }
+    thing, name, other = draw.noun(), draw.proper(), draw.proper()
+    return {"name": name, "other": other, "thing": thing, "things": f"{thing}s", "others": draw.slot("nouns")}
 
 
 def _template(draw: Draw) -> list[str]:
@@ -213,18 +207,14 @@ def _changes(draw: Draw) -> list[str]:
     return [" ".join([*text, draw.say(LEFT, **words)]), *steps]
 
 
-def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+def grade(task: Task, answer: Answer) -> Grade:
     """The final number, or all equations where there is none; and the single steps: one is right if it holds.
 
     A step that is missing counts as wrong.
     """
-    graded: list[Grade] = []
-    for task, answer in zip(tasks, answers, strict=True):
-        steps = _STEP.findall(answer.text)
-        count = max(len(steps), len(_STEP.findall(task.answer)))
-        right = int(answer.ended and _result(answer.text) == _result(task.answer))
-        graded.append({"final number": (right, 1), "steps": (sum(map(_holds, steps)), count)})
-    return graded
+    steps, missing = _STEP.findall(answer.text), len(_STEP.findall(task.answer))
+    holds = [*map(_holds, steps), *[False] * (missing - len(steps))]
+    return {"final number": [answer.ended and _result(answer.text) == _result(task.answer)], "steps": holds}
 
 
 def _result(text: str) -> list:
@@ -233,8 +223,6 @@ def _result(text: str) -> list:
 
 def _holds(step: tuple[str, ...]) -> bool:
     a, sign, b, more, c, result = step
-    left, right = int(a), int(b)
     if sign == "/":
-        return left == right * int(result)
-    value = {"+": left + right, "-": left - right, "*": left * right}[sign]
-    return value + (int(f"{more}{c}") if more else 0) == int(result)
+        return int(a) == int(b) * int(result)
+    return SUMS[sign][2](int(a), int(b)) + int(f"{more}{c}" or 0) == int(result)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from specdemo.training.tasks.draw import Draw, lines, renamed
-from specdemo.training.tasks.task import Answer, Grade, Task, exact, same_text
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines, renamed
 
 LONGEST_DIALOGUE = 480  # characters: what fits a window
 MOST_TURNS = 12
@@ -61,21 +59,17 @@ def dialogue(draw: Draw) -> Task:
     return Task("dialogue", prompt, answer, tuple(more))
 
 
-def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+def grade(task: Task, answer: Answer) -> Grade:
     """Ends its turn, never speaks for the user, and names no service but the prompt's."""
-    graded = []
-    for task, answer in zip(tasks, answers, strict=True):
-        silent = not re.search(r"<\|user\|>|^ *User *:", answer.text, re.MULTILINE)
-        named = services(answer.text)
-        stays = bool(answer.text.strip()) and (not named or bool(named & services(task.prompt)))
-        figures = {
-            "all three": answer.ended and silent and stays,
-            "ends its turn": answer.ended,
-            "speaks for itself only": silent,
-            "stays with the service": stays,
-        }
-        graded.append({name: (int(ok), 1) for name, ok in figures.items()})
-    return graded
+    silent = not re.search(r"<\|user\|>|^ *User *:", answer.text, re.MULTILINE)
+    named = services(answer.text)
+    stays = bool(answer.text.strip()) and (not named or bool(named & services(task.prompt)))
+    return {
+        "all three": [answer.ended and silent and stays],
+        "ends its turn": [answer.ended],
+        "speaks for itself only": [silent],
+        "stays with the service": [stays],
+    }
 
 
 HONEST = (
@@ -103,6 +97,3 @@ def outside(draw: Draw) -> Task:
     """A greeting, or a question outside the domains: one honest sentence."""
     asked = draw.document(draw.corpus.questions) if draw.chance(0.35) else draw.say(f"<{draw.one(OUTSIDE)}>")
     return Task("outside", asked, HONEST)
-
-
-outside_grades = exact(same_text)

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from specdemo.training.tasks.draw import Draw, lines
-from specdemo.training.tasks.task import Answer, Task, exact
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines
 
 Value = str | int | bool
 Record = dict[str, Value]
@@ -46,17 +45,15 @@ class Table:
 def _value(draw: Draw, kind: str) -> Value:
     if kind == "number":
         return draw.number(1, draw.one((9, 99, 999)))
-    return draw.chance(0.5) if kind == "flag" else str(getattr(draw, kind)())
+    return draw.chance(0.5) if kind == "flag" else draw.slot(kind)
 
 
 def table(draw: Draw, rows: tuple[int, int], columns: tuple[int, int]) -> Table:
     """A table of so many rows and columns, both ends included."""
-    names = dict.fromkeys(
-        draw.one((draw.noun, draw.noun, draw.identifier))() for _ in range(draw.number(*columns))
-    )
+    names = dict.fromkeys(draw.say("<{noun}|{noun}|{identifier}>") for _ in range(draw.number(*columns)))
     kinds = ["name", "name", "word", "text", "code", "number", "number", "number", "flag"]
     filled = {column: draw.one(kinds if i else kinds[:5]) for i, column in enumerate(names)}
-    made = Table(draw.nouns(), filled)
+    made = Table(draw.slot("nouns"), filled)
     for _ in range(draw.number(*rows)):
         made = replace(made, rows=(*made.rows, made.record(draw)))
     return made
@@ -214,21 +211,18 @@ def query(draw: Draw) -> Task:
     return Task("SQL", draw.say(draw.one(SCHEMAS), schema=schema, question=question).replace("\\n", "\n"), answer)
 
 
-def same(t: Task, answer: Answer) -> bool:
-    """Whether an answer means what the task's does; layout does not count, the order of keys does."""
+def grade(task: Task, answer: Answer) -> Grade:
+    """Right means the same as the task's answer; layout does not count, the order of keys does."""
     readers: dict[str, Callable[[str], object]] = {
         "SQL": _words,
         "to Markdown": _cells,
         "to CSV": lambda text: [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))],
     }
-    read = readers.get(t.kind, lambda text: json.dumps(json.loads(text)))  # as text, which tells 1 from true
+    read = readers.get(task.kind, lambda text: json.dumps(json.loads(text)))  # as text, which tells 1 from true
     try:
-        return read(answer.text) == read(t.answer)
+        return {"right": [answer.ended and read(answer.text) == read(task.answer)]}
     except ValueError:
-        return False
-
-
-grades = exact(same)
+        return {"right": [False]}
 
 
 def _words(query: str) -> list[str]:

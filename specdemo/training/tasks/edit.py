@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from specdemo.training.tasks.draw import Draw, lines, listed
-from specdemo.training.tasks.task import Task, exact, same_text
+from specdemo.training.tasks.task import Draw, Task, lines
 
-ORDINALS = listed("first second third fourth fifth sixth seventh")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 ASKS = lines("""
 {change}\\n{text}
 {change}\\n{text}
@@ -34,22 +33,20 @@ def edit(draw: Draw) -> Task:
     """One to five sentences, or items of a list, and a change that can be made to them."""
     listed = draw.chance(0.4)
     mark, join = draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"))) if listed else ("", " ")
-    made = draw.one((draw.text, draw.text, draw.phrase)) if listed else draw.sentence
-    parts = [mark + made() for _ in range(draw.number(2, 6) if listed else draw.number(1, 5))]
+    slot = draw.one(("text", "text", "phrase")) if listed else "sentence"
+    parts = [mark + draw.slot(slot) for _ in range(draw.number(2, 6) if listed else draw.number(1, 5))]
     kind = draw.rng.choices(*zip(*WEIGHTS, strict=True))[0]
     if len(parts) == 1 and kind == "remove":
         kind = "replace"
-    place, unit, index = (
-        draw.one(("start", "end")),
-        "line" if listed else "sentence",
-        draw.number(0, len(parts) - 1),
-    )
-    old, new = _word(draw, parts[index].removeprefix(mark)), draw.text()
+    place, unit = draw.one(("start", "end")), "line" if listed else "sentence"
+    index = draw.number(0, len(parts) - 1)
+    words = re.findall(r"[A-Za-z]+|\d+", parts[index].removeprefix(mark))
+    old, new = draw.one([word for word in words if len(word) > 3] or words), draw.slot("text")
     if kind == "remove":
         place = "last" if index == len(parts) - 1 and draw.chance(0.5) else ORDINALS[index]
         answer = parts[:index] + parts[index + 1 :]
     elif kind == "add":
-        new = made()
+        new = draw.slot(slot)
         answer = [mark + new, *parts] if place == "start" else [*parts, mark + new]
     elif kind == "remove word":
         answer = [re.sub(rf"\b{old}\b ?", "", part).rstrip() for part in parts]
@@ -61,12 +58,6 @@ def edit(draw: Draw) -> Task:
     change = draw.say(f"<{CHANGES[kind]}>", old=old, new=new, place=place, unit=unit)
     ask = draw.say(draw.one(ASKS).replace("\\n", "\n"), change=change, text=join.join(parts))
     return Task(kind, ask, join.join(answer))
-
-
-def _word(draw: Draw, text: str) -> str:
-    """One of a text's words, rather a long one."""
-    words = re.findall(r"[A-Za-z]+|\d+", text)
-    return draw.one([word for word in words if len(word) > 3] or words)
 
 
 LISTS = {
@@ -81,18 +72,17 @@ LISTS = {
 
 def relist(draw: Draw) -> Task:
     """The items of a list in another form."""
-    items = [draw.one((draw.word, draw.word, draw.text))() for _ in range(draw.number(2, 7))]
+    items = [draw.say("<{word}|{word}|{text}>") for _ in range(draw.number(2, 7))]
     source, kind = draw.one((", ", "\n", "\n- ")), draw.one(list(LISTS))
+    mark = source.removeprefix("\n") if source != ", " else ""
     answer = {
         "bullets": "\n".join(f"- {item}" for item in items),
         "numbers": "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)),
         "commas": ", ".join(items),
         "quotes": ", ".join(f'"{item}"' for item in items),
-        "capitals": source.join(items).upper(),
-        "upside down": source.join(reversed(items)),
+        "capitals": mark + source.join(items).upper(),
+        "upside down": mark + source.join(reversed(items)),
     }[kind]
-    mark = source.removeprefix("\n") if source != ", " else ""
-    answer = mark + answer if kind in ("capitals", "upside down") else answer
     return Task(f"list {kind}", f"{draw.say(f'<{LISTS[kind]}>')}\n{mark}{source.join(items)}", answer)
 
 
@@ -109,20 +99,17 @@ def copy(draw: Draw) -> Task:
     """Practice: nearly all of the answer stands in the prompt. A text again, some of it, or what stands by it."""
     kind = draw.one(("text", "text", "text", "twice", "next", "value", "value"))
     if kind in ("text", "twice"):
-        made = draw.one((draw.text, draw.text, draw.sentence, draw.identifier, draw.code))
-        text = draw.one((" ", ", ", "\n")).join(made() for _ in range(draw.one((1, 1, 2, 3, 5))))
+        slot = draw.one(("text", "text", "sentence", "identifier", "code"))
+        text = draw.one((" ", ", ", "\n")).join(draw.slot(slot) for _ in range(draw.one((1, 1, 2, 3, 5))))
         ask = draw.say(draw.one(COPIES).replace("\\n", "\n"), text=text)
         return Task(kind, ask, text) if kind == "text" else Task(kind, f"{ask} Twice.", f"{text}\n{text}")
-    keys = list(dict.fromkeys(draw.one((draw.word, draw.proper))() for _ in range(draw.number(3, 7))))
+    keys = list(dict.fromkeys(draw.say("<{word}|{proper}>") for _ in range(draw.number(3, 7))))
     index = draw.number(0, len(keys) - 2)
     if kind == "next":
         ask = draw.say("<<What|Which word> <comes after|follows> {key}?|After {key}:>", key=keys[index])
         return Task(kind, f"{' '.join(keys)}\n{ask}", keys[index + 1])
-    values = [draw.text() if draw.chance(0.5) else str(draw.number()) for _ in keys]
+    values = [draw.slot("text" if draw.chance(0.5) else "number") for _ in keys]
     sign = draw.one((": ", " = ", " -> ", " "))
     text = "\n".join(f"{key}{sign}{value}" for key, value in zip(keys, values, strict=True))
     ask = draw.say("<What is {key}?|{key}?|What <goes with|stands by> {key}?|{key}:>", key=keys[index])
     return Task(kind, f"{text}\n{ask}", values[index])
-
-
-grades = exact(same_text)

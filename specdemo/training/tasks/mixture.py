@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from specdemo.training.tasks import arithmetic, chat, code, data, edit, stories
 from specdemo.training.tasks.corpus import Corpus
-from specdemo.training.tasks.draw import Side
-from specdemo.training.tasks.task import Domain, Task
+from specdemo.training.tasks.task import Answer, Draw, Grade, Side, Task, same_text
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Tasks of one kind of use, and their checker.
+
+    Attributes:
+        corpus: what fills their slots.
+        longest: tokens that an answer may take in a check.
+        grade: what is counted of an answer.
+        tasks: generators, each with its weight among held-out tasks and in training, where what is hard is
+            practised more. What one gives depends on its draw alone.
+    """
+
+    corpus: Corpus
+    longest: int
+    grade: Callable[[Task, Answer], Grade]
+    tasks: tuple[tuple[Callable[[Draw], Task], int, int], ...]
+
+    def task(self, seed: str, side: Side = "training") -> Task:
+        """The task of a seed."""
+        draw = Draw(seed, self.corpus, side)
+        made, held_out, training = zip(*self.tasks, strict=True)
+        return draw.rng.choices(made, held_out if draw.held_out else training)[0](draw)
 
 
 def domains(folder: Path) -> dict[str, Domain]:
@@ -19,25 +44,21 @@ def domains(folder: Path) -> dict[str, Domain]:
     Raises:
         SystemExit: a file is not in the folder.
     """
-    corpus = Corpus(folder)
-    # The longest answer in tokens, the checker, and each task's weight among held-out tasks and in training.
-    return {
-        "chat": Domain(corpus, 100, chat.grades, ((chat.dialogue, 1, 1),)),
-        "stories": Domain(corpus, 300, stories.grades, ((stories.story, 1, 1),)),
-        "data": Domain(
-            corpus, 300, data.grades, ((data.convert, 11, 11), (data.edit_json, 5, 12), (data.query, 5, 5))
+    every = {
+        "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
+        "stories": (300, stories.grade, [(stories.story, 1, 1)]),
+        "data": (300, data.grade, [(data.convert, 11, 11), (data.edit_json, 5, 12), (data.query, 5, 5)]),
+        "arithmetic": (
+            *(200, arithmetic.grade),
+            [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)],
         ),
-        "arithmetic": Domain(
-            corpus,
-            200,
-            arithmetic.grades,
-            ((arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)),
-        ),
-        "code": Domain(corpus, 160, code.grades, ((code.function, 1, 1),)),
-        "edit": Domain(corpus, 250, edit.grades, ((edit.edit, 3, 3), (edit.relist, 1, 1))),
-        "outside": Domain(corpus, 80, chat.outside_grades, ((chat.outside, 1, 1),)),
-        "copy": Domain(corpus, 150, edit.grades, ((edit.copy, 1, 1),)),
+        "code": (160, code.grade, [(code.function, 1, 1)]),
+        "edit": (250, same_text, [(edit.edit, 3, 3), (edit.relist, 1, 1)]),
+        "outside": (80, same_text, [(chat.outside, 1, 1)]),
+        "copy": (150, same_text, [(edit.copy, 1, 1)]),
     }
+    corpus = Corpus(folder)
+    return {name: Domain(corpus, longest, grade, tuple(tasks)) for name, (longest, grade, tasks) in every.items()}
 
 
 ASKED = ("chat", "stories", "data", "arithmetic", "code", "edit")

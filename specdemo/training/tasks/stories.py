@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
-from specdemo.training.tasks.draw import Draw, renamed
-from specdemo.training.tasks.task import Answer, Grade, Task
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed
 
 LONGEST_STORY, SHORTEST_STORY = 480, 150  # characters: what fits a window
 VARIED = 0.9  # of a story's runs of four words are distinct, at least; others teach to repeat
@@ -44,13 +42,8 @@ def story(draw: Draw) -> Task:
     return Task("any", draw.say(f"<{ANY}>"), text)
 
 
-def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
+def grade(task: Task, answer: Answer) -> Grade:
     """Varied: of the answer's runs of four words, at least seven tenths are distinct."""
-    return [
-        {
-            "distinct 4-grams ≥ 0.7": (int(len(w) >= LEAST_WORDS and distinct_share(w) >= LEAST_DISTINCT), 1),
-            "ends": (int(answer.ended), 1),
-        }
-        for answer in answers
-        for w in [answer.text.split()]
-    ]
+    words = answer.text.split()
+    varied = len(words) >= LEAST_WORDS and distinct_share(words) >= LEAST_DISTINCT
+    return {"distinct 4-grams ≥ 0.7": [varied], "ends": [answer.ended]}

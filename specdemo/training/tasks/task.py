@@ -1,15 +1,21 @@
-"""A task, what is known of an answer, and a domain of tasks."""
+"""What a task and an answer are, and the seeded choices that fill a task's slots, on one side of the split."""
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeVar
+from zlib import crc32
 
-from specdemo.training.tasks.corpus import Corpus
-from specdemo.training.tasks.draw import Draw, Side
+from specdemo.training.tasks.corpus import Corpus, Sides
 
-Grade = dict[str, tuple[int, int]]
-"""What is counted of one answer: name → (right, of how many). The first name is the domain's figure."""
+T = TypeVar("T")
+Side = Literal["training", "known", "unseen"]
+"""Trained on; held out, of words that training has; held out, with slots of words that it never has."""
+HELD_OUT_SHARE = 6  # one composition of numbers, or of a function's parts, of so many is held out
+MADE_UP_SHARE = 0.25  # of words: whoever only knows the corpus's would not learn to copy any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,43 +43,135 @@ class Answer:
     ended: bool = True
 
 
-Graded = Callable[[Sequence[Task], Sequence[Answer]], list[Grade]]
+Grade = dict[str, Sequence[bool]]
+"""What is counted of one answer: name → what of it is right. The first name is the domain's figure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """Tasks of one kind of use, and their checker.
-
-    Attributes:
-        corpus: what fills their slots.
-        longest: tokens that an answer may take in a check.
-        grades: one grade for each answer.
-        tasks: generators, each with its weight among held-out tasks and in training, where what is hard is
-            practised more. What one gives depends on its draw alone.
-    """
-
-    corpus: Corpus
-    longest: int
-    grades: Graded
-    tasks: tuple[tuple[Callable[[Draw], Task], int, int], ...]
-
-    def task(self, seed: str, side: Side = "training") -> Task:
-        """The task of a seed."""
-        draw = Draw(seed, self.corpus, side)
-        made = [task for task, *_ in self.tasks]
-        weights = [check if draw.held_out else train for _, check, train in self.tasks]
-        return draw.rng.choices(made, weights)[0](draw)
+def same_text(task: Task, answer: Answer) -> Grade:
+    """Right is every character; spaces at the ends do not count."""
+    return {"right": [answer.ended and answer.text.strip() == task.answer.strip()]}
 
 
-def exact(right: Callable[[Task, Answer], bool]) -> Graded:
-    """The grades of a domain that counts one thing: the answer ended and is right."""
-
-    def grades(tasks: Sequence[Task], answers: Sequence[Answer]) -> list[Grade]:
-        return [{"right": (int(a.ended and right(t, a)), 1)} for t, a in zip(tasks, answers, strict=True)]
-
-    return grades
+def lines(text: str) -> tuple[str, ...]:
+    """The lines of a table of templates."""
+    return tuple(text.strip().split("\n"))
 
 
-def same_text(task: Task, answer: Answer) -> bool:
-    """Whether every character is as it should be; spaces at the ends do not count."""
-    return answer.text.strip() == task.answer.strip()
+SLOTS = {
+    "nouns": "{noun}s",
+    "name": "<{proper}|{proper}|{proper}|{proper} {proper}|{proper}-{proper}|O'{proper}|{initial}. {proper}>",
+    "phrase": "<{word} {word}|the {word} {noun}|a {word} {noun}|{word} {word} {noun} {noun}>",
+    "code": "<{initial}{number}|{initial}{initial}-{number}|{number}-{initial}|#{number}{number}>",
+    "text": "<{word}|{word}|{name}|{name}|{phrase}|{code}>",
+}
+"""Slots that are made of others; those are methods of a draw. A code is one of a seat or a part."""
+
+
+_CHOICE, _SLOT = re.compile("<([^<>]*)>"), re.compile(r"\{(\w+)\}")
+_ONSETS, _VOWELS, _ENDS = (
+    tuple(row.split(" "))
+    for row in lines("""
+b c d f g h j k l m n p r s t v w z br ch cl dr fl gr kr pl qu sh sk st th tr
+a e i o u a e i o ai ea ee ou y
+n r s t l m x ck nd ng rt sk ll
+""")
+)
+_CODAS = ("", "", "", *_ENDS)
+
+
+def is_held_out(topic: str, composition: object) -> bool:
+    return crc32(f"{topic} {composition!r}".encode()) % HELD_OUT_SHARE == 0
+
+
+class Draw:
+    """Choices of one task; the same seed, corpus and side give the same task."""
+
+    def __init__(self, seed: str, corpus: Corpus, side: Side = "training") -> None:
+        self.rng = random.Random(seed)
+        self.corpus, self.side = corpus, side
+        self.held_out, self.unseen = side != "training", side == "unseen"
+
+    def one(self, options: Sequence[T]) -> T:
+        return self.rng.choice(options)
+
+    def number(self, low: int = 2, high: int = 99) -> int:
+        """Both ends included."""
+        return self.rng.randint(low, high)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def new(self, topic: str, make: Callable[[], T]) -> T:
+        """The first composition from ``make`` on this side; the hash of its ``repr`` says which side it is on."""
+        while is_held_out(topic, made := make()) != self.held_out:
+            pass
+        return made
+
+    def document(self, sides: Sides) -> str:
+        """One on this side."""
+        return self.one(sides[self.held_out])
+
+    def say(self, template: str, **given: object) -> str:
+        """A template with one of each ``<this|that>`` and with its ``{slots}`` filled.
+
+        A slot that is not given is one of ``SLOTS`` or a method, such as ``{noun}``.
+        """
+        while choice := _CHOICE.search(template):
+            template = template[: choice.start()] + self.one(choice[1].split("|")) + template[choice.end() :]
+        return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), template)
+
+    def slot(self, name: str) -> str:
+        """What a slot of this name is filled with."""
+        return self.say(SLOTS[name]) if name in SLOTS else str(getattr(self, name)())
+
+    # --- slots ---
+
+    def made_up(self) -> str:
+        """A word of two or three syllables that is in no dictionary, in small letters."""
+        while True:
+            parts = [self.one(_ONSETS) + self.one(_VOWELS) + self.one(_CODAS) for _ in range(self.number(2, 3))]
+            if 4 <= len(word := "".join(parts)) <= 10 and self.corpus.is_unseen(word) == self.unseen:
+                return word
+
+    def word(self) -> str:
+        """Any word, in small letters."""
+        return self.noun() if self.chance(0.5) else self.one(self.corpus.words[self.unseen])
+
+    def noun(self) -> str:
+        return self.made_up() if self.chance(MADE_UP_SHARE) else self.one(self.corpus.nouns[self.unseen])
+
+    def proper(self) -> str:
+        """One word with a capital, such as a first name or a city."""
+        return self.made_up().title() if self.chance(MADE_UP_SHARE) else self.one(self.corpus.names[self.unseen])
+
+    def initial(self) -> str:
+        return self.proper()[0]
+
+    def identifier(self) -> str:
+        """One to three words in snake_case or camelCase."""
+        words = [self.word() for _ in range(self.one((1, 1, 2, 2, 3)))]
+        return "_".join(words) if self.chance(0.7) else words[0] + "".join(map(str.title, words[1:]))
+
+    def sentence(self) -> str:
+        """One of a story, with other words in some places."""
+        return reworded(self.document(self.corpus.sentences), self)
+
+
+def reworded(text: str, draw: Draw, share: float = 0.4) -> str:
+    """A sentence with some of its longer words and names exchanged."""
+
+    def other(match: re.Match[str]) -> str:
+        word = match[0]
+        if not draw.chance(share) or (match.start() == 0 and word not in draw.corpus.all_names):
+            return word
+        return draw.proper() if word[0].isupper() else draw.word()
+
+    return re.sub(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b(?!')", other, text)
+
+
+def renamed(texts: Sequence[str], draw: Draw, share: float = 0.8) -> list[str]:
+    """A dialogue or story about people and places of other names, each the same wherever it stands."""
+    found = dict.fromkeys(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", "\n".join(texts)))
+    others = {n: draw.proper() for n in found if n in draw.corpus.all_names and draw.chance(share)}
+    pattern = re.compile(rf"\b({'|'.join(others) or '(?!)'})\b")
+    return [pattern.sub(lambda match: others[match[0]], text) for text in texts]

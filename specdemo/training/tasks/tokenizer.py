@@ -19,7 +19,8 @@ from transformers import PreTrainedTokenizerFast
 
 from specdemo.training.recipe import Target
 from specdemo.training.tasks.corpus import END_OF_TEXT
-from specdemo.training.tasks.task import Domain, Task
+from specdemo.training.tasks.mixture import Domain
+from specdemo.training.tasks.task import Task
 
 USER, ASSISTANT, END = "<|user|>", "<|assistant|>", "<|end|>"
 SPECIAL = (END_OF_TEXT, USER, ASSISTANT, END)  # their ids are 0 to 3
