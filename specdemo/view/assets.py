@@ -39,8 +39,12 @@ _templates.filters["number"] = number
 
 def race_scripts() -> list[str]:
     """The text of each script, in the order of loading."""
-    shared = f"window.SpecDemoShared = {json.dumps(SHARED)};"
-    return [shared, *((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    return [f"window.SpecDemoShared = {json.dumps(SHARED)};", *(script_of(WEB / name) for name in SCRIPTS)]
+
+
+def script_of(path: Path) -> str:
+    """A script in a scope of its own: only what it puts on ``window`` is there for those loaded after it."""
+    return f'(() => {{\n"use strict";\n{path.read_text(encoding="utf-8")}}})();\n'
 
 
 def race_css() -> str:

@@ -22,6 +22,7 @@ from specdemo.ui.state.methods import NO_LANE, runs_here, server_of, wish_of
 from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, PAGE, TABS, PairChoice
 from specdemo.ui.tabs.recordings_panel import GONE
+from specdemo.view.assets import script_of
 from specdemo.view.export import script_json
 
 WEB = Path(__file__).parents[1] / "web"
@@ -32,7 +33,7 @@ NO_PROMPT = "This recording does not say its prompt: the panel keeps the one tha
 BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
 OPENED = "() => window.SpecDemoLinks.opened"
 READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
-DECIDED = "(said) => { window.SpecDemoLinks.told(said); }"
+DECIDED = "(said) => { window.SpecDemoLinks.decided(said); }"
 CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
 USED = "(said) => { window.SpecDemoPanel.used(said); }"
 
@@ -40,7 +41,7 @@ USED = "(said) => { window.SpecDemoPanel.used(said); }"
 def link_head() -> str:
     """For the page's head: the table of links, and the scripts that need it."""
     scripts = [f"window.SpecDemoLinkTable = {script_json(table())};"]
-    scripts += [(WEB / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts += [script_of(WEB / name) for name in SCRIPTS]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 

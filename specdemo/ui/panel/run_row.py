@@ -38,9 +38,9 @@ def create_run_row(controls: Controls) -> None:
                 for tab, (label, element) in STARTS.items()
             }
             controls.stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
-        with gr.Row(elem_id="quiet-row"):
+        with gr.Row(elem_id="text-buttons"):
             copy, talk = (
-                gr.Button(label, size="sm", elem_id=element, elem_classes="quiet-button", min_width=60)
+                gr.Button(label, size="sm", elem_id=element, elem_classes="text-button", min_width=60)
                 for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
             )
     controls.stop.click(halt, None, None, js=STOPPING, **UNQUEUED)

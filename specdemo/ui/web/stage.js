@@ -2,114 +2,108 @@
  * The stage of the race: fetches the rounds as they come and hands them to the player, and says above the lanes what was
  * asked. Under it, the runs of this visit.
  *
- * A plain script that defines `window.SpecDemoStage` and `window.SpecDemoHistory`; it is loaded after links.js. Prompts
- * are untrusted: they only ever become text nodes.
- *
  * @typedef {{run: string, phase: string, count: number, replaces: ?string, replay: ?object,
  *   question: ?{prompt: string, facts: string[]}}} Sent  a value without its rounds; `count` says how many there are
  */
-(function () {
-  "use strict";
 
-  /** Milliseconds until a request that failed is sent again. */
-  const AGAIN = 1000;
-  const CHANGED = "The settings were changed since this run.";
-  const { make, setText, setHidden, mounting } = window.SpecDemoDom;
+/** Milliseconds until a request that failed is sent again. */
+const AGAIN = 1000;
+const CHANGED = "The settings were changed since this run.";
+const { make, setText, mounting } = window.SpecDemoDom;
 
-  const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
+const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
 
-  /**
-   * Each round is fetched once (specdemo/ui/tabs/round_streams.py); a page that was hidden, busy or slow fetches more of
-   * them at once, and values that were overtaken meanwhile are not shown.
-   */
-  class Stage {
-    constructor(root) {
-      this.player = window.SpecDemoPlayer.mount(root);
-      this.value = this.run = null;
-      this.rounds = [];
-      this.busy = false;
-      this.caption = new Caption(root);
+/**
+ * Each round is fetched once (specdemo/ui/tabs/round_streams.py); a page that was hidden, busy or slow fetches more of
+ * them at once, and values that were overtaken meanwhile are not shown.
+ */
+class Stage {
+  constructor(root) {
+    this.player = window.SpecDemoPlayer.mount(root);
+    this.value = this.run = null;
+    this.rounds = [];
+    this.busy = false;
+    this.caption = new Caption(root);
+  }
+
+  /** Shows a value as soon as its rounds are here. @param {?Sent} value  @param {([run, from]) => Promise<Round[]>} fetch */
+  async receive(value, fetch) {
+    // The lanes that are set may arrive late, when something else is shown already.
+    if (value?.phase === "idle" && this.value && this.value.phase !== "idle") return;
+    this.value = value;
+    this.caption.update(value);
+    if (this.busy) return; // whoever is busy goes on with the newest value
+    this.busy = true;
+    for (let shown; shown !== this.value;) {
+      shown = this.value;
+      await this.follow(shown, fetch);
+      await frame();
+      this.player.update(shown && { ...shown, rounds: this.rounds });
     }
+    this.busy = false;
+  }
 
-    /** Shows a value as soon as its rounds are here. @param {?Sent} value  @param {([run, from]) => Promise<Round[]>} fetch */
-    async receive(value, fetch) {
-      // The lanes that are set may arrive late, when something else is shown already.
-      if (value?.phase === "idle" && this.value && this.value.phase !== "idle") return;
-      this.value = value;
-      this.caption.update(value);
-      if (this.busy) return; // whoever is busy goes on with the newest value
-      this.busy = true;
-      for (let shown; shown !== this.value;) {
-        shown = this.value;
-        await this.follow(shown, fetch);
-        await frame();
-        this.player.update(shown && { ...shown, rounds: this.rounds });
-      }
-      this.busy = false;
-    }
-
-    /** Fetches the rounds of a value that are not here. */
-    async follow(value, fetch) {
-      if (value?.run !== this.run) [this.run, this.rounds] = [value?.run, []];
-      while (value?.count > this.rounds.length && value === this.value) {
-        try {
-          this.rounds.push(...await fetch([this.run, this.rounds.length]));
-          return; // the server may have forgotten a run of long ago
-        } catch {
-          await new Promise((resolve) => setTimeout(resolve, AGAIN));
-        }
+  /** Fetches the rounds of a value that are not here. */
+  async follow(value, fetch) {
+    if (value?.run !== this.run) [this.run, this.rounds] = [value?.run, []];
+    while (value?.count > this.rounds.length && value === this.value) {
+      try {
+        this.rounds.push(...await fetch([this.run, this.rounds.length]));
+        return; // the server may have forgotten a run of long ago
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, AGAIN));
       }
     }
   }
+}
 
-  /** What was asked, above the lanes. */
-  class Caption {
-    constructor(root) {
-      this.line = make("div", "race-question", null, null, { "data-role": "question" });
-      this.prompt = make("q", "", this.line, null, { dir: "auto" });
-      this.facts = make("p", "", this.line);
-      this.changed = make("p", "race-changed", this.line, CHANGED, { role: "status", "data-role": "changed" });
-      root.querySelector(".race-lanes").before(this.line);
-      this.requested = this.run = null;
-      document.addEventListener("specdemo-link", () => this.compare());
-      this.update(null);
-    }
-
-    /** @param {?Sent} value */
-    update(value) {
-      const { question } = value || {};
-      setHidden(this.line, !question || value.replay);
-      if (!question) return;
-      setText(this.prompt, question.prompt.trim());
-      setText(this.facts, question.facts.join(" · "));
-      if (value.run === this.run) return;
-      // Where servers reported their rounds in the end, the run goes on under another name.
-      if (value.replaces !== this.run || !this.run) this.requested = window.SpecDemoLinks.race();
-      this.run = value.run;
-      this.compare();
-    }
-
-    /** Whether the panel still says what was asked. */
-    compare() {
-      setHidden(this.changed, this.requested === null || this.requested === window.SpecDemoLinks.race());
-    }
+/** What was asked, above the lanes. */
+class Caption {
+  constructor(root) {
+    this.line = make("div", "race-question", null, null, { "data-role": "question" });
+    this.prompt = make("q", "", this.line, null, { dir: "auto" });
+    this.facts = make("p", "", this.line);
+    this.changed = make("p", "race-changed", this.line, CHANGED, { role: "status", "data-role": "changed" });
+    root.querySelector(".race-lanes").before(this.line);
+    this.requested = this.run = null;
+    document.addEventListener("specdemo-link", () => this.compare());
+    this.update(null);
   }
 
-  /** Shows the runs of this visit. @param {(number: number) => void} choose */
-  function show(root, runs, choose) {
-    root.hidden = !runs?.length;
-    if (root.hidden) return;
-    const list = make("ol");
-    for (const { number, current, prompt, lanes, figure, text, doubt, trend } of runs) {
-      const button = make("button", "", make("li", "", list), null, { type: "button", "aria-current": String(current) });
-      make("strong", "", button, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
-      make("span", "", button, (prompt || "").trim().replace(/\s+/g, " "), { dir: "auto" });
-      make("small", "", button, [lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
-      button.addEventListener("click", () => choose(number));
-    }
-    root.replaceChildren(make("h3", "", null, "Runs of this visit"), list);
+  /** @param {?Sent} value */
+  update(value) {
+    const { question } = value || {};
+    this.line.hidden = !question || Boolean(value.replay);
+    if (!question) return;
+    setText(this.prompt, question.prompt.trim());
+    setText(this.facts, question.facts.join(" · "));
+    if (value.run === this.run) return;
+    // Where servers reported their rounds in the end, the run goes on under another name.
+    if (value.replaces !== this.run || !this.run) this.requested = window.SpecDemoLinks.race();
+    this.run = value.run;
+    this.compare();
   }
 
-  window.SpecDemoStage = { mount: mounting(Stage) };
-  window.SpecDemoHistory = { show };
-})();
+  /** Whether the panel still says what was asked. */
+  compare() {
+    this.changed.hidden = this.requested === null || this.requested === window.SpecDemoLinks.race();
+  }
+}
+
+/** Shows the runs of this visit. @param {(number: number) => void} choose */
+function show(root, runs, choose) {
+  root.hidden = !runs?.length;
+  if (root.hidden) return;
+  const list = make("ol");
+  for (const { number, current, prompt, lanes, figure, text, doubt, trend } of runs) {
+    const button = make("button", "", make("li", "", list), null, { type: "button", "aria-current": String(current) });
+    make("strong", "", button, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
+    make("span", "", button, (prompt || "").trim().replace(/\s+/g, " "), { dir: "auto" });
+    make("small", "", button, [lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
+    button.addEventListener("click", () => choose(number));
+  }
+  root.replaceChildren(make("h3", "", null, "Runs of this visit"), list);
+}
+
+window.SpecDemoStage = { mount: mounting(Stage) };
+window.SpecDemoHistory = { show };

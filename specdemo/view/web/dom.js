@@ -1,8 +1,6 @@
 /*
  * What the scripts of the page share: making and changing elements, and counting rounds.
- *
- * A plain script that defines `window.SpecDemoDom`; it is loaded before all others. Prompts and model text are
- * untrusted: they only ever become text nodes.
+ * Prompts and model text are untrusted: they only ever become text nodes.
  *
  * Rounds are as specdemo/view/race_value.py sends them; what is empty or false is left out.
  *
@@ -13,123 +11,115 @@
  *   stop: ?string, source: ?number, tokens: Token[], tree: ?boolean, first_guesses: ?number, streamed: ?boolean,
  *   pieces: ?boolean}} Round  `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens
  */
-(function () {
-  "use strict";
 
-  /** What an arrow key means: a step forward or back. */
-  const ARROWS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  /** The phases in which a run has ended. */
-  const OVER = new Set(["done", "stopped", "error"]);
-  const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
-  /** The beginning of a sentence, up to its first punctuation mark. */
-  const FIRST_CLAUSE = /^(?:[^.:;]+(?=:)|[^,.:;]+)/;
+/** What an arrow key means: a step forward or back. */
+const ARROWS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+/** The phases in which a run has ended. */
+const OVER = new Set(["done", "stopped", "error"]);
+const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
+/** The beginning of a sentence, up to its first punctuation mark. */
+const FIRST_CLAUSE = /^(?:[^.:;]+(?=:)|[^,.:;]+)/;
 
-  /** A new element. Its text is never read as markup. */
-  function make(tag, className, parent, text, attributes) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined && text !== null) element.textContent = text;
-    for (const name in attributes) element.setAttribute(name, attributes[name]);
-    if (parent) parent.append(element);
-    return element;
+/** A new element. Its text is never read as markup. */
+function make(tag, className, parent, text, attributes) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined && text !== null) element.textContent = text;
+  for (const name in attributes) element.setAttribute(name, attributes[name]);
+  if (parent) parent.append(element);
+  return element;
+}
+
+/** Writes only a changed text: the same text in a new node would cause a new layout. */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Sets a `data-` attribute, or removes it where there is no value; an unchanged one is not touched. */
+function setData(element, key, value) {
+  if (value === null || value === undefined || value === false) {
+    if (key in element.dataset) delete element.dataset[key];
+  } else if (element.dataset[key] !== String(value)) {
+    element.dataset[key] = value;
+  }
+}
+
+/** Text whose first part is bold: the part that `leading` matches. */
+function setLead(element, text, leading) {
+  if (element.textContent === text) return;
+  const lead = (leading.exec(text) || [""])[0];
+  element.replaceChildren(make("strong", "", null, lead), text.slice(lead.length));
+}
+
+/** A line of text with an icon, which is hidden while it has no text. */
+class Notice {
+  constructor(parent, role, className) {
+    this.line = make("p", className, parent, null, { "data-role": role, role: "status" });
+    this.icon = make("span", "race-icon", this.line, null, { "aria-hidden": "true" });
+    this.text = make("span", "", this.line);
+    this.line.hidden = true;
   }
 
-  /** Writes only a changed text: the same text in a new node would cause a new layout. */
-  function setText(element, text) {
-    if (element.textContent !== text) element.textContent = text;
+  show(kind, icon, text, leading = FIRST_CLAUSE) {
+    this.line.hidden = !text;
+    setData(this.line, "kind", text ? kind : null);
+    setData(this.icon, "icon", icon || "");
+    setLead(this.text, text || "", leading);
   }
 
-  /** Sets a `data-` attribute, or removes it where there is no value; an unchanged one is not touched. */
-  function setData(element, key, value) {
-    if (value === null || value === undefined || value === false) {
-      if (key in element.dataset) delete element.dataset[key];
-    } else if (element.dataset[key] !== String(value)) {
-      element.dataset[key] = value;
-    }
+  /** @param {?{kind: string, text: string}} verdict on the outputs of the lanes */
+  showVerdict(verdict, leading) {
+    this.show(verdict?.kind, VERDICT_ICONS[verdict?.kind], verdict?.text, leading);
   }
+}
 
-  /** Shows or hides an element; the attribute is written only if it changes. */
-  function setHidden(element, hidden) {
-    if (element.hidden !== Boolean(hidden)) element.hidden = hidden;
-  }
-
-  /** Text whose first part is bold: the part that `leading` matches. */
-  function setLead(element, text, leading) {
-    if (element.textContent === text) return;
-    const lead = (leading.exec(text) || [""])[0];
-    element.replaceChildren(make("strong", "", null, lead), text.slice(lead.length));
-  }
-
-  /** A line of text with an icon, which is hidden while it has no text. */
-  class Notice {
-    constructor(parent, role, className) {
-      this.line = make("p", className, parent, null, { "data-role": role, role: "status" });
-      this.icon = make("span", "race-icon", this.line, null, { "aria-hidden": "true" });
-      this.text = make("span", "", this.line);
-      this.line.hidden = true;
-    }
-
-    show(kind, icon, text, leading = FIRST_CLAUSE) {
-      setHidden(this.line, !text);
-      setData(this.line, "kind", text ? kind : null);
-      setData(this.icon, "icon", icon || "");
-      setLead(this.text, text || "", leading);
-    }
-
-    /** @param {?{kind: string, text: string}} verdict on the outputs of the lanes */
-    showVerdict(verdict, leading) {
-      this.show(verdict?.kind, VERDICT_ICONS[verdict?.kind], verdict?.text, leading);
-    }
-  }
-
-  /** What is counted of a lane. The prefill is no part of the decoding speed. @param {Round[]} rounds */
-  function count(rounds) {
-    const [prefill, ...decoded] = rounds;
-    const sum = (name) => decoded.reduce((total, round) => total + round[name], 0);
-    const last = rounds.at(-1);
-    return {
-      rounds: rounds.length, first: prefill?.kept, emitted: sum("kept"), drafted: sum("drafted"), accepted: sum("accepted"),
-      clock: last?.seconds ?? null, seconds: last ? last.seconds - prefill.seconds : 0, stop: last?.stop,
-      streamed: rounds.some((round) => round.streamed), pieces: rounds.some((round) => round.pieces),
-    };
-  }
-
-  const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
-
-  /** The head of a card: the line, and its title. @returns {[HTMLElement, HTMLElement]} */
-  function cardHead(parent, text) {
-    const head = make("div", "race-card-head", parent);
-    return [head, make("h3", "", head, text)];
-  }
-
-  /** A checkbox with its label. @returns {[HTMLElement, HTMLInputElement]} */
-  function toggle(parent, role, text, className = "race-toggle") {
-    const label = make("label", className, parent);
-    const box = make("input", "", label, null, { type: "checkbox", "data-role": role });
-    label.append(text);
-    return [label, box];
-  }
-
-  /** A button that does something. */
-  function button(parent, className, text, act, attributes) {
-    const made = make("button", className, parent, text, { type: "button", ...attributes });
-    made.addEventListener("click", act);
-    return made;
-  }
-
-  /** Whether a key was pressed together with one that changes its meaning. */
-  const modified = (event) => event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
-
-  /** A function that gives the view of a root element, and makes it at the first call. */
-  function mounting(View) {
-    const views = new WeakMap();
-    return (root) => {
-      if (!views.has(root)) views.set(root, new View(root));
-      return views.get(root);
-    };
-  }
-
-  window.SpecDemoDom = {
-    ARROWS, OVER, Notice, make, setText, setData, setHidden, setLead, count, counted, cardHead, toggle, button, modified, mounting,
+/** What is counted of a lane. The prefill is no part of the decoding speed. @param {Round[]} rounds */
+function count(rounds) {
+  const [prefill, ...decoded] = rounds;
+  const sum = (name) => decoded.reduce((total, round) => total + round[name], 0);
+  const last = rounds.at(-1);
+  return {
+    rounds: rounds.length, first: prefill?.kept, emitted: sum("kept"), drafted: sum("drafted"), accepted: sum("accepted"),
+    clock: last?.seconds ?? null, seconds: last ? last.seconds - prefill.seconds : 0, stop: last?.stop,
+    streamed: rounds.some((round) => round.streamed), pieces: rounds.some((round) => round.pieces),
   };
-})();
+}
+
+const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
+
+/** The head of a card: the line, and its title. @returns {[HTMLElement, HTMLElement]} */
+function cardHead(parent, text) {
+  const head = make("div", "race-card-head", parent);
+  return [head, make("h3", "", head, text)];
+}
+
+/** A checkbox with its label. @returns {[HTMLElement, HTMLInputElement]} */
+function toggle(parent, role, text, className = "race-toggle") {
+  const label = make("label", className, parent);
+  const box = make("input", "", label, null, { type: "checkbox", "data-role": role });
+  label.append(text);
+  return [label, box];
+}
+
+/** A button that does something. */
+function button(parent, className, text, act, attributes) {
+  const made = make("button", className, parent, text, { type: "button", ...attributes });
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** Whether a key was pressed together with one that changes its meaning. */
+const modified = (event) => event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+
+/** A function that gives the view of a root element, and makes it at the first call. */
+function mounting(View) {
+  const views = new WeakMap();
+  return (root) => {
+    if (!views.has(root)) views.set(root, new View(root));
+    return views.get(root);
+  };
+}
+
+window.SpecDemoDom = {
+  ARROWS, OVER, Notice, make, setText, setData, setLead, count, counted, cardHead, toggle, button, modified, mounting,
+};

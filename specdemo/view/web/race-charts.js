@@ -1,396 +1,391 @@
 /*
  * The charts of the race view: tokens, or tokens per second, by lane and on the lane's own clock; and, once a run is
  * over, where every lane's time went. Every chart of the page can be saved as an image.
- *
- * A plain script that defines `window.SpecDemoCharts`; it is loaded after dom.js. Plotly may arrive later than all
- * else, after a short run has ended.
+ * Plotly may arrive later than all else, after a short run has ended.
  */
-(function () {
-  "use strict";
 
-  const { button, cardHead, make, setText } = window.SpecDemoDom;
+const { button, cardHead, make, setText } = window.SpecDemoDom;
 
-  /** Milliseconds after which to look again whether Plotly has arrived. */
-  const LATE = 200;
-  const OPTIONS = { displayModeBar: false, responsive: false };
-  /** Colours of lanes: of those that draft nothing, then of the others. */
-  const SERIES = ["plain", "hero", "accepted", "corrected", "bonus"];
+/** Milliseconds after which to look again whether Plotly has arrived. */
+const LATE = 200;
+const OPTIONS = { displayModeBar: false, responsive: false };
+/** Colours of lanes: of those that draft nothing, then of the others. */
+const SERIES = ["plain", "hero", "accepted", "corrected", "bonus"];
 
-  /** A text as Plotly shows it unchanged: Plotly reads tags, links among them. */
-  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+/** A text as Plotly shows it unchanged: Plotly reads tags, links among them. */
+const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
-  /**
-   * The colours of the view in its present theme. They are read from an element that has them: what the property
-   * itself holds is still the choice between light and dark.
-   */
-  function readColours(host) {
-    const probe = make("i", "", host);
-    const names = ["ink", "dim", "grid", "card", "line", ...SERIES];
-    const colours = Object.fromEntries(names.map((name) => {
-      probe.style.color = `var(--race-${name})`;
-      return [name, getComputedStyle(probe).color];
-    }));
-    probe.remove();
-    return colours;
-  }
+/**
+ * The colours of the view in its present theme. They are read from an element that has them: what the property
+ * itself holds is still the choice between light and dark.
+ */
+function readColours(host) {
+  const probe = make("i", "", host);
+  const names = ["ink", "dim", "grid", "card", "line", ...SERIES];
+  const colours = Object.fromEntries(names.map((name) => {
+    probe.style.color = `var(--race-${name})`;
+    return [name, getComputedStyle(probe).color];
+  }));
+  probe.remove();
+  return colours;
+}
 
-  function axis(colours, extra) {
-    return {
-      gridcolor: colours.grid, linecolor: colours.line, zerolinecolor: colours.line, tickcolor: colours.line,
-      tickfont: { color: colours.dim, size: 11.5 }, fixedrange: true, zeroline: true, automargin: false, ...extra,
-    };
-  }
-
-  function baseLayout(colours) {
-    return {
-      showlegend: false, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
-      hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
-    };
-  }
-
-  /** Gives an element the colour of a line; see race.css. */
-  const tint = (element, colour) => element.style.setProperty("--race-series", `var(--race-${colour})`);
-
-  /** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
-  class Plot {
-    /** @param {string} className of the element that Plotly draws in  @param {string} role of it */
-    constructor(parent, className, role) {
-      this.card = make("section", "race-card", parent);
-      const [head, title] = cardHead(this.card);
-      this.title = title;
-      this.keys = make("div", "race-lines", head);
-      make("button", "chart-png", head, "PNG", { type: "button", title: "Save this chart as an image" });
-      this.host = make("div", className, make("div", "race-plot", this.card), null, { "data-role": role });
-      this.lanes = [];
-      this.width = this.timer = this.drew = this.took = 0;
-      this.drawn = this.stale = false;
-      new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(this.host);
-      const themes = new MutationObserver(() => this.drawn && this.schedule());
-      for (const element of [document.documentElement, document.body]) {
-        themes.observe(element, { attributes: true, attributeFilter: ["class"] });
-      }
-    }
-
-    addKey(name, colour, kind) {
-      const key = make("span", "", this.keys, name, { "data-key": kind });
-      key.prepend(make("i"));
-      tint(key, colour);
-    }
-
-    /** Draws after some milliseconds, or as soon as Plotly is there and the chart has a width. */
-    schedule(wait = 0) {
-      this.stale = true;
-      clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.draw(), wait);
-    }
-
-    draw() {
-      this.timer = 0;
-      if (!window.Plotly) this.schedule(LATE);
-      if (!window.Plotly || !this.width || !this.ready) return; // `resized` comes back here
-      const began = performance.now();
-      const colours = readColours(this.host);
-      window.Plotly.react(this.host, this.traces(colours), this.layout(colours), OPTIONS);
-      [this.drawn, this.stale] = [true, false];
-      this.drew = performance.now();
-      this.took = this.drew - began;
-    }
-
-    resized(width) {
-      const before = this.width;
-      this.width = width;
-      if (!width || width === before) return;
-      if (this.stale || !this.drawn) this.schedule();
-      else requestAnimationFrame(() => window.Plotly.Plots.resize(this.host));
-    }
-  }
-
-  // ---- tokens by time ------------------------------------------------------------------------------------------
-
-  /** Lane seconds over which a speed averages; long enough to even out rounds of 1 and of γ+1 tokens. */
-  const WINDOW = 0.4;
-  /** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
-  const STEP = 0.05;
-  const MOST_POINTS = 300;
-  /**
-   * Milliseconds between two redraws, and how many times longer than a redraw that is at least: Plotly takes tens of
-   * milliseconds, and the text must go on without jerks.
-   */
-  const PAUSE = 250;
-  const SHARE = 8;
-  const FORMS = {
-    tokens: { name: "tokens", title: "Tokens by time", hover: "%{y:.0f} tokens" },
-    rate: { name: "tokens/s", title: "Tokens per second", hover: "%{y:.0f} tok/s" },
+function axis(colours, extra) {
+  return {
+    gridcolor: colours.grid, linecolor: colours.line, zerolinecolor: colours.line, tickcolor: colours.line,
+    tickfont: { color: colours.dim, size: 11.5 }, fixedrange: true, zeroline: true, automargin: false, ...extra,
   };
+}
 
-  /**
-   * The line of one lane: lane clock, and tokens or tokens per second. Speed is measured between the ends of two
-   * rounds, since all tokens of a round appear at its end.
-   *
-   * @param {Round[]} rounds of the lane; a server's pieces of text are not counted
-   */
-  function lineOf(rounds, form) {
-    const line = { x: [], y: [] };
-    let output = 0;
-    /** Of the rounds' ends: lane clock, and tokens of the output until then. */
-    const ends = rounds.some((round) => round.pieces) ? [] : rounds.map((round) => [round.seconds, output += round.kept]);
-    const step = Math.max(STEP, (ends.at(-1)?.[0] || 0) / MOST_POINTS);
-    let oldest = 0;
-    ends.forEach(([clock, tokens], i) => {
-      if (i && i < ends.length - 1 && clock - line.x.at(-1) < step - 1e-9) return;
-      while (oldest + 2 <= i && ends[oldest + 1][0] <= clock - WINDOW) oldest++;
-      const [from, before] = ends[oldest];
-      line.x.push(clock);
-      line.y.push(form === "tokens" ? tokens : clock > from ? (tokens - before) / (clock - from) : null);
-    });
-    return line;
-  }
+function baseLayout(colours) {
+  return {
+    showlegend: false, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: colours.ink },
+    hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink, size: 12 }, align: "left" },
+  };
+}
 
-  /** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
-  function roundUp(value) {
-    if (!value) return 0;
-    const power = 10 ** Math.floor(Math.log10(value));
-    return power * [1, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * power >= value * 0.9999);
-  }
+/** Gives an element the colour of a line; see race.css. */
+const tint = (element, colour) => element.style.setProperty("--race-series", `var(--race-${colour})`);
 
-  /** Draws what the lanes hold, while they run a few times a second and only where somebody sees it. */
-  class TokenChart extends Plot {
-    constructor(parent) {
-      super(parent, "race-chart", "chart");
-      this.seen = true;
-      const group = make("div", "race-forms", null, null, { role: "group", "aria-label": "What the chart shows" });
-      this.title.after(group);
-      this.buttons = Object.keys(FORMS).map((form) => button(group, "", FORMS[form].name, () => this.show(form), { "data-form": form }));
-      this.show("tokens");
-      new IntersectionObserver((entries) => {
-        this.seen = entries.at(-1).isIntersecting;
-        if (this.seen) this.grow();
-      }).observe(this.host);
-    }
-
-    get ready() {
-      return this.seen || this.over;
-    }
-
-    /** Shows a form: `tokens` or `rate`. */
-    show(form) {
-      this.form = form;
-      setText(this.title, FORMS[form].title);
-      for (const each of this.buttons) each.setAttribute("aria-pressed", each.dataset.form === form);
-      this.schedule();
-    }
-
-    /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
-    begin(lanes) {
-      this.lanes = lanes;
-      this.keys.replaceChildren();
-      for (const { spec, series } of lanes) this.addKey(spec.title, SERIES[series], series ? "line" : "dashed");
-    }
-
-    /** The lanes have no rounds yet, or fewer than before. */
-    restart() {
-      this.over = false;
-      this.grow();
-    }
-
-    /** There may be more rounds. */
-    grow() {
-      if (!this.timer) this.schedule(Math.max(0, this.drew + Math.max(PAUSE, SHARE * this.took) - performance.now()));
-    }
-
-    /** Draws without delay, on axes that fit the whole run. */
-    finish() {
-      this.over = true;
-      this.schedule();
-    }
-
-    traces(colours) {
-      this.points = this.lanes.map(({ rounds }) => lineOf(rounds, this.form));
-      const colourOf = (i) => colours[SERIES[this.lanes[i].series]];
-      const lines = this.points.map((line, i) => ({
-        type: "scatter", mode: "lines", name: literal(this.lanes[i].spec.title), ...line, hovertemplate: FORMS[this.form].hover,
-        line: { color: colourOf(i), ...(this.lanes[i].series ? { dash: "solid", width: 2.5 } : { dash: "5px,4px", width: 2 }) },
-      }));
-      const heads = this.points.map(({ x, y }, i) => ({
-        type: "scatter", mode: "markers", x: x.slice(-1), y: y.slice(-1), hoverinfo: "skip", cliponaxis: false,
-        marker: { size: 7, color: colourOf(i) },
-      }));
-      return lines.concat(heads);
-    }
-
-    /** Of the points of `traces`. The axes end with a run that is over, and have room to grow before. */
-    layout(colours) {
-      const [x, y] = ["x", "y"].map((name) => Math.max(0, ...this.points.flatMap((line) => line[name])));
-      const ends = this.over && x ? [x * 1.02, Math.max(1, y * 1.08)] : [Math.max(1, roundUp(x * 1.05)), Math.max(20, roundUp(y * 1.08))];
-      const showticklabels = this.lanes.length > 0;
-      return {
-        ...baseLayout(colours), margin: { l: 44, r: 18, t: 8, b: 26 }, hovermode: "x unified", dragmode: false,
-        xaxis: axis(colours, {
-          range: [0, ends[0]], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f", showspikes: false, showticklabels,
-        }),
-        yaxis: axis(colours, { range: [0, ends[1]], nticks: 5, showticklabels }),
-      };
+/** A card with a chart: its heading, the keys of its lines, and the button that saves it. */
+class Plot {
+  /** @param {string} className of the element that Plotly draws in  @param {string} role of it */
+  constructor(parent, className, role) {
+    this.card = make("section", "race-card", parent);
+    const [head, title] = cardHead(this.card);
+    this.title = title;
+    this.keys = make("div", "race-lines", head);
+    make("button", "chart-png", head, "PNG", { type: "button", title: "Save this chart as an image" });
+    this.host = make("div", className, make("div", "race-plot", this.card), null, { "data-role": role });
+    this.lanes = [];
+    this.width = this.timer = this.drew = this.took = 0;
+    this.drawn = this.stale = false;
+    new ResizeObserver((entries) => this.resized(entries[0].contentRect.width)).observe(this.host);
+    const themes = new MutationObserver(() => this.drawn && this.schedule());
+    for (const element of [document.documentElement, document.body]) {
+      themes.observe(element, { attributes: true, attributeFilter: ["class"] });
     }
   }
 
-  // ---- where the time went -------------------------------------------------------------------------------------
-
-  /** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
-  const MOST_STRETCHES = 60;
-  const ROW_HEIGHT = 44;
-  const AXIS_HEIGHT = 34;
-  const MARGIN = 104;
-  /** Approximate width of a letter in a lane's title. */
-  const TITLE_WIDTH = 6.6;
-  const PHASES = [
-    { key: "draft_seconds", name: "draft", colour: "corrected", opacity: 0.85 },
-    { key: "verify_seconds", name: "target forward", colour: "hero", opacity: 0.85 },
-    { key: "other_seconds", name: "other", colour: "plain", opacity: 0.6 },
-  ];
-
-  const sum = (rounds, name) => rounds.reduce((total, round) => total + (round[name] || 0), 0);
-
-  /** How many consecutive rounds are drawn as one stretch, so that there are few enough. */
-  const sizeOf = (rounds) => Math.ceil(rounds.length / MOST_STRETCHES) || 1;
-
-  function stretches(rounds) {
-    const size = sizeOf(rounds);
-    return Array.from({ length: Math.ceil(rounds.length / size) }, (_, i) => rounds.slice(i * size, (i + 1) * size));
+  addKey(name, colour, kind) {
+    const key = make("span", "", this.keys, name, { "data-key": kind });
+    key.prepend(make("i"));
+    tint(key, colour);
   }
 
-  function describe(rounds) {
-    const [first, last] = [rounds[0].index, rounds.at(-1).index];
-    if (first !== last) return `${first ? `rounds ${first}` : "prefill"} to ${first ? "" : "round "}${last}`;
-    return first ? `round ${first}` : "prefill";
+  /** Draws after some milliseconds, or as soon as Plotly is there and the chart has a width. */
+  schedule(wait = 0) {
+    this.stale = true;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.draw(), wait);
   }
 
-  /** The text of one round, with rejected tokens in brackets; of several the counts. */
-  function quote(rounds) {
-    if (rounds.length > 1) {
-      const drafted = sum(rounds, "drafted");
-      return `${sum(rounds, "kept")} tokens` + (drafted ? `, ${drafted} drafted` : "");
-    }
-    const read = rounds[0].tokens.filter((token) => !token.branch);
-    const texts = read.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
-    return literal(texts.join("").replace(/\s+/g, " ").slice(0, 90));
+  draw() {
+    this.timer = 0;
+    if (!window.Plotly) this.schedule(LATE);
+    if (!window.Plotly || !this.width || !this.ready) return; // `resized` comes back here
+    const began = performance.now();
+    const colours = readColours(this.host);
+    window.Plotly.react(this.host, this.traces(colours), this.layout(colours), OPTIONS);
+    [this.drawn, this.stale] = [true, false];
+    this.drew = performance.now();
+    this.took = this.drew - began;
   }
 
-  /** Every lane's time, round by round, or by stretches of rounds. A server does not report it. */
-  class Timeline extends Plot {
-    constructor(parent) {
-      super(parent, "race-timeline", "timeline");
-      for (const { name, colour } of PHASES) this.addKey(name, colour, "block");
-    }
+  resized(width) {
+    const before = this.width;
+    this.width = width;
+    if (!width || width === before) return;
+    if (this.stale || !this.drawn) this.schedule();
+    else requestAnimationFrame(() => window.Plotly.Plots.resize(this.host));
+  }
+}
 
-    known({ rounds }) {
-      return rounds.some((round) => round.draft_seconds !== undefined);
-    }
+// ---- tokens by time ------------------------------------------------------------------------------------------
 
-    get ready() {
-      return this.lanes.some(this.known);
-    }
+/** Lane seconds over which a speed averages; long enough to even out rounds of 1 and of γ+1 tokens. */
+const WINDOW = 0.4;
+/** Lane seconds between two points, and the points of a line at most: a longer run has them further apart. */
+const STEP = 0.05;
+const MOST_POINTS = 300;
+/**
+ * Milliseconds between two redraws, and how many times longer than a redraw that is at least: Plotly takes tens of
+ * milliseconds, and the text must go on without jerks.
+ */
+const PAUSE = 250;
+const SHARE = 8;
+const FORMS = {
+  tokens: { name: "tokens", title: "Tokens by time", hover: "%{y:.0f} tokens" },
+  rate: { name: "tokens/s", title: "Tokens per second", hover: "%{y:.0f} tok/s" },
+};
 
-    /** Draws the rounds of lanes that have ended; true if there is anything to see. */
-    finish(lanes) {
-      this.lanes = lanes;
-      const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
-      setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
-      this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
-      this.schedule();
-      return this.ready;
-    }
+/**
+ * The line of one lane: lane clock, and tokens or tokens per second. Speed is measured between the ends of two
+ * rounds, since all tokens of a round appear at its end.
+ *
+ * @param {Round[]} rounds of the lane; a server's pieces of text are not counted
+ */
+function lineOf(rounds, form) {
+  const line = { x: [], y: [] };
+  let output = 0;
+  /** Of the rounds' ends: lane clock, and tokens of the output until then. */
+  const ends = rounds.some((round) => round.pieces) ? [] : rounds.map((round) => [round.seconds, output += round.kept]);
+  const step = Math.max(STEP, (ends.at(-1)?.[0] || 0) / MOST_POINTS);
+  let oldest = 0;
+  ends.forEach(([clock, tokens], i) => {
+    if (i && i < ends.length - 1 && clock - line.x.at(-1) < step - 1e-9) return;
+    while (oldest + 2 <= i && ends[oldest + 1][0] <= clock - WINDOW) oldest++;
+    const [from, before] = ends[oldest];
+    line.x.push(clock);
+    line.y.push(form === "tokens" ? tokens : clock > from ? (tokens - before) / (clock - from) : null);
+  });
+  return line;
+}
 
-    traces(colours) {
-      return PHASES.map((phase, number) => {
-        const trace = {
-          type: "bar", orientation: "h", name: phase.name, x: [], base: [], y: [], customdata: [], width: 0.55,
-          marker: { color: colours[phase.colour], opacity: phase.opacity, line: { width: 0 } },
-          hovertemplate: "%{customdata[0]}, " + phase.name + ": %{customdata[1]} ms<br>%{customdata[2]}<extra></extra>",
-        };
-        this.lanes.forEach(({ rounds }, lane) => stretches(rounds).forEach((some) => {
-          const seconds = sum(some, phase.key);
-          if (!seconds) return;
-          // The phases of a stretch follow one another, and the last one ends with it.
-          const rest = PHASES.slice(number).reduce((total, { key }) => total + sum(some, key), 0);
-          trace.x.push(seconds);
-          trace.base.push(some.at(-1).seconds - rest);
-          trace.y.push(lane);
-          trace.customdata.push([describe(some), (1000 * seconds).toFixed(1), quote(some)]);
-        }));
-        return trace;
-      });
-    }
+/** The next 1, 1.5, 2, 3, 4, 6 or 8 times a power of ten: axes that grow in steps instead of trembling. */
+function roundUp(value) {
+  if (!value) return 0;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 1.5, 2, 3, 4, 6, 8, 10].find((step) => step * power >= value * 0.9999);
+}
 
-    layout(colours) {
-      const titles = this.lanes.map(({ spec }) => spec.title);
-      // The lanes' titles have at most a third of the whole.
-      const margin = Math.max(MARGIN, Math.min(TITLE_WIDTH * Math.max(...titles.map((title) => title.length)) + 12, this.width / 3));
-      const most = Math.floor((margin - 12) / TITLE_WIDTH);
-      const shortened = titles.map((title) => literal(title.length > most ? title.slice(0, most - 1) + "…" : title));
-      return {
-        ...baseLayout(colours),
-        barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: margin, r: 18, t: 2, b: 26 },
-        annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
-          x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
-          font: { size: 12, color: colours.dim },
-        }])),
-        xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
-        yaxis: axis(colours, {
-          tickvals: titles.map((_, i) => i), ticktext: shortened,
-          range: [titles.length - 0.45, -0.55], showgrid: false, zeroline: false,
-        }),
-      };
-    }
+/** Draws what the lanes hold, while they run a few times a second and only where somebody sees it. */
+class TokenChart extends Plot {
+  constructor(parent) {
+    super(parent, "race-chart", "chart");
+    this.seen = true;
+    const group = make("div", "race-forms", null, null, { role: "group", "aria-label": "What the chart shows" });
+    this.title.after(group);
+    this.buttons = Object.keys(FORMS).map((form) => button(group, "", FORMS[form].name, () => this.show(form), { "data-form": form }));
+    this.show("tokens");
+    new IntersectionObserver((entries) => {
+      this.seen = entries.at(-1).isIntersecting;
+      if (this.seen) this.grow();
+    }).observe(this.host);
   }
 
-  // ---- images --------------------------------------------------------------------------------------------------
-
-  const SCALE = 2;
-  /** Pixels of height for the title and the legend, and the width that a title needs at least. */
-  const HEAD = 64;
-  const LEAST_WIDTH = 640;
-  const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
-
-  /** The colour of the nearest background that is not transparent. */
-  function backgroundOf(element) {
-    for (let e = element; e; e = e.parentElement) {
-      const colour = getComputedStyle(e).backgroundColor;
-      if (!/^(transparent|rgba\(.*, 0\))$/.test(colour)) return colour;
-    }
-    return "#ffffff";
+  get ready() {
+    return this.seen || this.over;
   }
 
-  /** A figure for use outside the page: with a title, a legend and a background. */
-  function standalone({ data, layout }, ink, ground, title) {
-    const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))
-      .map(([name, each]) => [name, { ...each, color: ink, tickfont: { ...each.tickfont, color: ink } }]));
+  /** Shows a form: `tokens` or `rate`. */
+  show(form) {
+    this.form = form;
+    setText(this.title, FORMS[form].title);
+    for (const each of this.buttons) each.setAttribute("aria-pressed", each.dataset.form === form);
+    this.schedule();
+  }
+
+  /** @param {{spec: LaneSpec, rounds: Round[], series: number}[]} lanes whose rounds are drawn from now on */
+  begin(lanes) {
+    this.lanes = lanes;
+    this.keys.replaceChildren();
+    for (const { spec, series } of lanes) this.addKey(spec.title, SERIES[series], series ? "line" : "dashed");
+  }
+
+  /** The lanes have no rounds yet, or fewer than before. */
+  restart() {
+    this.over = false;
+    this.grow();
+  }
+
+  /** There may be more rounds. */
+  grow() {
+    if (!this.timer) this.schedule(Math.max(0, this.drew + Math.max(PAUSE, SHARE * this.took) - performance.now()));
+  }
+
+  /** Draws without delay, on axes that fit the whole run. */
+  finish() {
+    this.over = true;
+    this.schedule();
+  }
+
+  traces(colours) {
+    this.points = this.lanes.map(({ rounds }) => lineOf(rounds, this.form));
+    const colourOf = (i) => colours[SERIES[this.lanes[i].series]];
+    const lines = this.points.map((line, i) => ({
+      type: "scatter", mode: "lines", name: literal(this.lanes[i].spec.title), ...line, hovertemplate: FORMS[this.form].hover,
+      line: { color: colourOf(i), ...(this.lanes[i].series ? { dash: "solid", width: 2.5 } : { dash: "5px,4px", width: 2 }) },
+    }));
+    const heads = this.points.map(({ x, y }, i) => ({
+      type: "scatter", mode: "markers", x: x.slice(-1), y: y.slice(-1), hoverinfo: "skip", cliponaxis: false,
+      marker: { size: 7, color: colourOf(i) },
+    }));
+    return lines.concat(heads);
+  }
+
+  /** Of the points of `traces`. The axes end with a run that is over, and have room to grow before. */
+  layout(colours) {
+    const [x, y] = ["x", "y"].map((name) => Math.max(0, ...this.points.flatMap((line) => line[name])));
+    const ends = this.over && x ? [x * 1.02, Math.max(1, y * 1.08)] : [Math.max(1, roundUp(x * 1.05)), Math.max(20, roundUp(y * 1.08))];
+    const showticklabels = this.lanes.length > 0;
     return {
-      data: data.map((trace) => (trace.name ? trace : { ...trace, showlegend: false })),
-      layout: {
-        ...layout, ...axes, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
-        margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },
-        font: { ...layout.font, color: ink },
-        title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
-          pad: { t: 14 }, font: { family: FONT, size: 15, color: ink, weight: 600 } },
-        showlegend: true,
-        legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },
-      },
+      ...baseLayout(colours), margin: { l: 44, r: 18, t: 8, b: 26 }, hovermode: "x unified", dragmode: false,
+      xaxis: axis(colours, {
+        range: [0, ends[0]], ticksuffix: " s", showgrid: false, nticks: 7, hoverformat: ".2f", showspikes: false, showticklabels,
+      }),
+      yaxis: axis(colours, { range: [0, ends[1]], nticks: 5, showticklabels }),
     };
   }
+}
 
-  // Buttons are found by their class, so they work in markup from the server as well.
-  document.addEventListener("click", (event) => {
-    const card = event.target.closest(".chart-png")?.closest(".race-card, .measured-figure");
-    const plot = card?.querySelector(".js-plotly-plot");
-    if (!plot?.data?.length) return;
-    const title = card.querySelector("h3").textContent;
-    const name = title.toLowerCase().replace(/γ/g, "gamma").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
-    window.Plotly.downloadImage(standalone(plot, getComputedStyle(plot).color, backgroundOf(plot), title), {
-      format: "png", scale: SCALE, width: Math.max(plot.clientWidth, LEAST_WIDTH), height: plot.clientHeight + HEAD,
-      filename: `specdemo-${name}`,
+// ---- where the time went -------------------------------------------------------------------------------------
+
+/** Stretches of a lane: each is up to three bars, and thousands of bars make the page slow. */
+const MOST_STRETCHES = 60;
+const ROW_HEIGHT = 44;
+const AXIS_HEIGHT = 34;
+const MARGIN = 104;
+/** Approximate width of a letter in a lane's title. */
+const TITLE_WIDTH = 6.6;
+const PHASES = [
+  { key: "draft_seconds", name: "draft", colour: "corrected", opacity: 0.85 },
+  { key: "verify_seconds", name: "target forward", colour: "hero", opacity: 0.85 },
+  { key: "other_seconds", name: "other", colour: "plain", opacity: 0.6 },
+];
+
+const sum = (rounds, name) => rounds.reduce((total, round) => total + (round[name] || 0), 0);
+
+/** How many consecutive rounds are drawn as one stretch, so that there are few enough. */
+const sizeOf = (rounds) => Math.ceil(rounds.length / MOST_STRETCHES) || 1;
+
+function stretches(rounds) {
+  const size = sizeOf(rounds);
+  return Array.from({ length: Math.ceil(rounds.length / size) }, (_, i) => rounds.slice(i * size, (i + 1) * size));
+}
+
+function describe(rounds) {
+  const [first, last] = [rounds[0].index, rounds.at(-1).index];
+  if (first !== last) return `${first ? `rounds ${first}` : "prefill"} to ${first ? "" : "round "}${last}`;
+  return first ? `round ${first}` : "prefill";
+}
+
+/** The text of one round, with rejected tokens in brackets; of several the counts. */
+function quote(rounds) {
+  if (rounds.length > 1) {
+    const drafted = sum(rounds, "drafted");
+    return `${sum(rounds, "kept")} tokens` + (drafted ? `, ${drafted} drafted` : "");
+  }
+  const read = rounds[0].tokens.filter((token) => !token.branch);
+  const texts = read.map((token) => (token.kind === "rejected" ? `[${token.text}]` : token.text || ""));
+  return literal(texts.join("").replace(/\s+/g, " ").slice(0, 90));
+}
+
+/** Every lane's time, round by round, or by stretches of rounds. A server does not report it. */
+class Timeline extends Plot {
+  constructor(parent) {
+    super(parent, "race-timeline", "timeline");
+    for (const { name, colour } of PHASES) this.addKey(name, colour, "block");
+  }
+
+  known({ rounds }) {
+    return rounds.some((round) => round.draft_seconds !== undefined);
+  }
+
+  get ready() {
+    return this.lanes.some(this.known);
+  }
+
+  /** Draws the rounds of lanes that have ended; true if there is anything to see. */
+  finish(lanes) {
+    this.lanes = lanes;
+    const size = Math.max(1, ...lanes.map(({ rounds }) => sizeOf(rounds)));
+    setText(this.title, "Where the time went" + (size > 1 ? `, ${size} rounds at a time` : ""));
+    this.host.style.height = `${ROW_HEIGHT * lanes.length + AXIS_HEIGHT}px`;
+    this.schedule();
+    return this.ready;
+  }
+
+  traces(colours) {
+    return PHASES.map((phase, number) => {
+      const trace = {
+        type: "bar", orientation: "h", name: phase.name, x: [], base: [], y: [], customdata: [], width: 0.55,
+        marker: { color: colours[phase.colour], opacity: phase.opacity, line: { width: 0 } },
+        hovertemplate: "%{customdata[0]}, " + phase.name + ": %{customdata[1]} ms<br>%{customdata[2]}<extra></extra>",
+      };
+      this.lanes.forEach(({ rounds }, lane) => stretches(rounds).forEach((some) => {
+        const seconds = sum(some, phase.key);
+        if (!seconds) return;
+        // The phases of a stretch follow one another, and the last one ends with it.
+        const rest = PHASES.slice(number).reduce((total, { key }) => total + sum(some, key), 0);
+        trace.x.push(seconds);
+        trace.base.push(some.at(-1).seconds - rest);
+        trace.y.push(lane);
+        trace.customdata.push([describe(some), (1000 * seconds).toFixed(1), quote(some)]);
+      }));
+      return trace;
     });
-  });
+  }
 
-  window.SpecDemoCharts = { SERIES, TokenChart, Timeline, tint };
-})();
+  layout(colours) {
+    const titles = this.lanes.map(({ spec }) => spec.title);
+    // The lanes' titles have at most a third of the whole.
+    const margin = Math.max(MARGIN, Math.min(TITLE_WIDTH * Math.max(...titles.map((title) => title.length)) + 12, this.width / 3));
+    const most = Math.floor((margin - 12) / TITLE_WIDTH);
+    const shortened = titles.map((title) => literal(title.length > most ? title.slice(0, most - 1) + "…" : title));
+    return {
+      ...baseLayout(colours),
+      barmode: "overlay", bargap: 0.3, dragmode: "pan", margin: { l: margin, r: 18, t: 2, b: 26 },
+      annotations: this.lanes.flatMap((lane, i) => (this.known(lane) || !lane.rounds.length ? [] : [{
+        x: 0, y: i, xanchor: "left", showarrow: false, text: "the server does not say",
+        font: { size: 12, color: colours.dim },
+      }])),
+      xaxis: axis(colours, { ticksuffix: " s", showgrid: false, nticks: 8, rangemode: "tozero", fixedrange: false }),
+      yaxis: axis(colours, {
+        tickvals: titles.map((_, i) => i), ticktext: shortened,
+        range: [titles.length - 0.45, -0.55], showgrid: false, zeroline: false,
+      }),
+    };
+  }
+}
+
+// ---- images --------------------------------------------------------------------------------------------------
+
+const SCALE = 2;
+/** Pixels of height for the title and the legend, and the width that a title needs at least. */
+const HEAD = 64;
+const LEAST_WIDTH = 640;
+const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
+
+/** The colour of the nearest background that is not transparent. */
+function backgroundOf(element) {
+  for (let e = element; e; e = e.parentElement) {
+    const colour = getComputedStyle(e).backgroundColor;
+    if (!/^(transparent|rgba\(.*, 0\))$/.test(colour)) return colour;
+  }
+  return "#ffffff";
+}
+
+/** A figure for use outside the page: with a title, a legend and a background. */
+function standalone({ data, layout }, ink, ground, title) {
+  const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis\d*$/.test(name))
+    .map(([name, each]) => [name, { ...each, color: ink, tickfont: { ...each.tickfont, color: ink } }]));
+  return {
+    data: data.map((trace) => (trace.name ? trace : { ...trace, showlegend: false })),
+    layout: {
+      ...layout, ...axes, width: undefined, height: undefined, paper_bgcolor: ground, plot_bgcolor: ground,
+      margin: { ...layout.margin, t: (layout.margin?.t || 0) + HEAD },
+      font: { ...layout.font, color: ink },
+      title: { text: literal(title), x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top",
+        pad: { t: 14 }, font: { family: FONT, size: 15, color: ink, weight: 600 } },
+      showlegend: true,
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { color: ink } },
+    },
+  };
+}
+
+// Buttons are found by their class, so they work in markup from the server as well.
+document.addEventListener("click", (event) => {
+  const card = event.target.closest(".chart-png")?.closest(".race-card, .measured-figure");
+  const plot = card?.querySelector(".js-plotly-plot");
+  if (!plot?.data?.length) return;
+  const title = card.querySelector("h3").textContent;
+  const name = title.toLowerCase().replace(/γ/g, "gamma").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  window.Plotly.downloadImage(standalone(plot, getComputedStyle(plot).color, backgroundOf(plot), title), {
+    format: "png", scale: SCALE, width: Math.max(plot.clientWidth, LEAST_WIDTH), height: plot.clientHeight + HEAD,
+    filename: `specdemo-${name}`,
+  });
+});
+
+window.SpecDemoCharts = { SERIES, TokenChart, Timeline, tint };

@@ -1,104 +1,100 @@
 /*
  * What stands above the lanes of a race: the speed-up, how sure it is, the verdict on the outputs, and *Repeat ×5*.
- *
- * A plain script that defines `window.SpecDemoHeadline`; it is loaded before race.js. While lanes run, the speed-up is
- * computed here from what they have emitted; when they have ended, the value's headline says it.
+ * While lanes run, the speed-up is computed here from what they have emitted; when they have ended, the value's headline
+ * says it.
  *
  * @typedef {{baseline: number, faster: string, slower: string, even: string}} Claims  of a lane: which other it is
  *   compared with, and what is said of its speed
  * @typedef {{run: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
  * @typedef {{run: ?string, phase: string, message: string, headline: ?Headline}} Repeated
  */
-(function () {
-  "use strict";
 
-  const HERO_FORMULA = "tokens/s of the lane named / tokens/s of what it is compared with, both measured in this run";
-  const REPEAT_HINT = "Runs the same lanes five times more without showing their tokens, for the median and the range";
-  const MESSAGE_ICONS = { stopped: "■", error: "!" };
-  /** What the place of the speed-up says in each phase while there is none. */
-  const WAITS = {
-    idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
-  };
-  const { OVER, Notice, button, make, setText, setData, setHidden } = window.SpecDemoDom;
-  const { level, settled } = window.SpecDemoShared;
+const HERO_FORMULA = "tokens/s of the lane named / tokens/s of what it is compared with, both measured in this run";
+const REPEAT_HINT = "Runs the same lanes five times more without showing their tokens, for the median and the range";
+const MESSAGE_ICONS = { stopped: "■", error: "!" };
+/** What the place of the speed-up says in each phase while there is none. */
+const WAITS = {
+  idle: "Press Run to race plain against speculative decoding of the same prompt", running: "Measuring…",
+};
+const { OVER, Notice, button, make, setText, setData } = window.SpecDemoDom;
+const { level, settled } = window.SpecDemoShared;
 
-  const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
-  const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
+const formatSpeed = (rate) => rate.toFixed(rate < 99.95 ? 1 : 0);
+const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
 
-  /** The repetitions of runs, by the name of the run. A run that is played again has the same. */
-  const repetitions = new Map();
-  const heroes = new Set();
+/** The repetitions of runs, by the name of the run. A run that is played again has the same. */
+const repetitions = new Map();
+const heroes = new Set();
 
-  /** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
-  function live(lanes) {
-    const { tokens, seconds } = settled;
-    const known = ({ tally }) => tally.speed !== null && tally.emitted >= tokens && tally.seconds >= seconds;
-    if (!lanes.length || !lanes.every(known)) return null;
-    const compared = lanes.filter(({ spec }) => spec.claims);
-    if (!compared.length) return { figure: formatSpeed(lanes[0].tally.speed), text: "tokens per second", trend: "even" };
-    const { tally, spec } = compared.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
-    const ratio = tally.speed / lanes[spec.claims.baseline].tally.speed;
-    const trend = ratio > 1 + level ? "faster" : ratio < 1 / (1 + level) ? "slower" : "even";
-    const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];
-    return { figure, text: spec.claims[trend], trend };
+/** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
+function live(lanes) {
+  const { tokens, seconds } = settled;
+  const known = ({ tally }) => tally.speed !== null && tally.emitted >= tokens && tally.seconds >= seconds;
+  if (!lanes.length || !lanes.every(known)) return null;
+  const compared = lanes.filter(({ spec }) => spec.claims);
+  if (!compared.length) return { figure: formatSpeed(lanes[0].tally.speed), text: "tokens per second", trend: "even" };
+  const { tally, spec } = compared.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
+  const ratio = tally.speed / lanes[spec.claims.baseline].tally.speed;
+  const trend = ratio > 1 + level ? "faster" : ratio < 1 / (1 + level) ? "slower" : "even";
+  const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];
+  return { figure, text: spec.claims[trend], trend };
+}
+
+class Hero {
+  constructor(frame) {
+    const hero = make("div", "race-hero", frame);
+    this.speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup", title: HERO_FORMULA });
+    const claim = make("div", "race-claim", hero);
+    const line = make("p", "race-comparison", claim);
+    this.comparison = make("span", "", line, null, { "data-role": "comparison" });
+    this.detail = make("span", "race-range", line, null, { "data-role": "range" });
+    this.doubt = new Notice(claim, "doubt", "race-doubt");
+    this.verdict = new Notice(claim, "verdict", "race-verdict");
+    this.message = new Notice(claim, "message", "race-message");
+    const row = make("p", "race-again", hero);
+    const repeat = () => document.querySelector("#race-repeat")?.click();
+    this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
+    this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
+    heroes.add(this);
   }
 
-  class Hero {
-    constructor(frame) {
-      const hero = make("div", "race-hero", frame);
-      this.speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup", title: HERO_FORMULA });
-      const claim = make("div", "race-claim", hero);
-      const line = make("p", "race-comparison", claim);
-      this.comparison = make("span", "", line, null, { "data-role": "comparison" });
-      this.detail = make("span", "race-range", line, null, { "data-role": "range" });
-      this.doubt = new Notice(claim, "doubt", "race-doubt");
-      this.verdict = new Notice(claim, "verdict", "race-verdict");
-      this.message = new Notice(claim, "message", "race-message");
-      const row = make("p", "race-again", hero);
-      const repeat = () => document.querySelector("#race-repeat")?.click();
-      this.again = button(row, "race-repeat", "Repeat ×5", repeat, { "data-role": "repeat", title: REPEAT_HINT });
-      this.repeating = make("span", "", row, null, { "data-role": "repeating", role: "status" });
-      heroes.add(this);
-    }
-
-    /** @param {?Object} value of the race view  @param {Object[]} lanes of the view, with what they counted */
-    show(value, phase, lanes) {
-      [this.value, this.phase, this.lanes] = [value, phase, lanes];
-      const over = OVER.has(phase);
-      const said = over ? value?.headline : null;
-      const repeated = said ? repetitions.get(said.run) : null;
-      const result = repeated?.headline || said || (value && !over ? live(lanes) : null);
-      setText(this.speedup, result?.figure || "");
-      setData(this.speedup, "trend", result?.trend);
-      setData(this.speedup, "doubt", result?.doubt && "yes");
-      setText(this.comparison, result?.text || (value?.seenAgain ? "" : WAITS[phase]) || ""); // what is played measures nothing
-      setText(this.detail, result?.detail ? `(${result.detail})` : "");
-      this.doubt.show("doubt", "!", result?.doubt);
-      this.verdict.showVerdict(value?.verdict);
-      this.message.show(phase, MESSAGE_ICONS[phase], value?.message);
-      this.showRepetition(said, phase, repeated);
-    }
-
-    /** The button under a run of this page that came to its end, or how far its repetition is. */
-    showRepetition(said, phase, repeated) {
-      const possible = phase === "done" && said?.trend && !this.value.replay && document.querySelector("#race-repeat");
-      const under = repeated && !OVER.has(repeated.phase);
-      setHidden(this.again.parentNode, !possible || this.lanes.length < 2);
-      setHidden(this.again, Boolean(under));
-      setText(this.repeating, repeated?.message || "");
-    }
+  /** @param {?Object} value of the race view  @param {Object[]} lanes of the view, with what they counted */
+  show(value, phase, lanes) {
+    [this.value, this.phase, this.lanes] = [value, phase, lanes];
+    const over = OVER.has(phase);
+    const said = over ? value?.headline : null;
+    const repeated = said ? repetitions.get(said.run) : null;
+    const result = repeated?.headline || said || (value && !over ? live(lanes) : null);
+    setText(this.speedup, result?.figure || "");
+    setData(this.speedup, "trend", result?.trend);
+    setData(this.speedup, "doubt", result?.doubt && "yes");
+    setText(this.comparison, result?.text || (value?.seenAgain ? "" : WAITS[phase]) || ""); // what is played measures nothing
+    setText(this.detail, result?.detail ? `(${result.detail})` : "");
+    this.doubt.show("doubt", "!", result?.doubt);
+    this.verdict.showVerdict(value?.verdict);
+    this.message.show(phase, MESSAGE_ICONS[phase], value?.message);
+    this.showRepetition(said, phase, repeated);
   }
 
-  /** Takes how far a repetition is; one whose run is not yet known is of the run that is shown. @param {Repeated} state */
-  function repeated(state) {
-    for (const hero of heroes) {
-      const run = state.run || hero.value?.headline?.run;
-      if (!run) continue;
-      const before = repetitions.get(run);
-      repetitions.set(run, { ...state, headline: state.headline || before?.headline });
-      if (hero.value) hero.show(hero.value, hero.phase, hero.lanes);
-    }
+  /** The button under a run of this page that came to its end, or how far its repetition is. */
+  showRepetition(said, phase, repeated) {
+    const possible = phase === "done" && said?.trend && !this.value.replay && document.querySelector("#race-repeat");
+    const under = repeated && !OVER.has(repeated.phase);
+    this.again.parentNode.hidden = !possible || this.lanes.length < 2;
+    this.again.hidden = Boolean(under);
+    setText(this.repeating, repeated?.message || "");
   }
+}
 
-  window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio };
-})();
+/** Takes how far a repetition is; one whose run is not yet known is of the run that is shown. @param {Repeated} state */
+function repeated(state) {
+  for (const hero of heroes) {
+    const run = state.run || hero.value?.headline?.run;
+    if (!run) continue;
+    const before = repetitions.get(run);
+    repetitions.set(run, { ...state, headline: state.headline || before?.headline });
+    if (hero.value) hero.show(hero.value, hero.phase, hero.lanes);
+  }
+}
+
+window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio };

@@ -2,324 +2,319 @@
  * One round as a picture: what the draft guessed, what the target says of it, and what came of it. Of a chain the three
  * steps side by side; of a draft tree every guess with p and q, the kept path strong, the rest light. Only one of the
  * two cards is open.
- *
- * A plain script that defines `window.SpecDemoRounds`; it is loaded after race-tips.js.
  */
-(function () {
-  "use strict";
 
-  const { button, cardHead, counted, make, setData, setHidden, setText, toggle } = window.SpecDemoDom;
-  const { formatProbability, numbers, visible } = window.SpecDemoTips;
+const { button, cardHead, counted, make, setData, setText, toggle } = window.SpecDemoDom;
+const { formatProbability, numbers, visible } = window.SpecDemoTips;
 
-  // ---- a tree --------------------------------------------------------------------------------------------------
+// ---- a tree --------------------------------------------------------------------------------------------------
 
-  const SVG = "http://www.w3.org/2000/svg";
-  /** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
-  const WIDE = { width: 138, height: 46, gap: 20 };
-  const SMALL = { width: 118, height: 27, gap: 16 };
-  const MANY = 20;
-  /** Width of what stands for the text before. */
-  const ROOT = 54;
-  const FATES = { accepted: "kept", rejected: "dropped", corrected: "by the target", bonus: "free token" };
-  const FATE_KEY = "Struck through: dropped; grey: never tested.";
+const SVG = "http://www.w3.org/2000/svg";
+/** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
+const WIDE = { width: 138, height: 46, gap: 20 };
+const SMALL = { width: 118, height: 27, gap: 16 };
+const MANY = 20;
+/** Width of what stands for the text before. */
+const ROOT = 54;
+const FATES = { accepted: "kept", rejected: "dropped", corrected: "by the target", bonus: "free token" };
+const FATE_KEY = "Struck through: dropped; grey: never tested.";
 
-  /** The nodes in the order of drawing: the kept path first, so that it is a straight line at the top. */
-  function arranged(round) {
-    const nodes = [{ token: null, depth: 0, row: 0, children: [] }];
-    for (const token of round.tokens) {
-      const node = { token, depth: token.position, children: [], parent: nodes[token.parent] };
-      nodes.push(node);
-      if (token.kind === "rejected") node.parent.children.push(node);
-      else node.parent.children.unshift(node);
-    }
-    /** The lowest row that is taken, by depth. */
-    const taken = [];
-    /** Gives the first guesses from a node on a row, as high as it is free, then those beside them, deepest first. */
-    const place = (first) => {
-      const line = [];
-      for (let node = first; node; node = node.children[0]) line.push(node);
-      const row = 1 + Math.max(...line.map(({ depth }) => taken[depth] ?? -1));
-      for (const node of line) node.row = taken[node.depth] = row;
-      for (const node of line.reverse()) node.children.slice(1).forEach(place);
-    };
-    place(nodes[0]);
-    return { nodes, rows: Math.max(...taken) + 1, depth: taken.length - 1 };
+/** The nodes in the order of drawing: the kept path first, so that it is a straight line at the top. */
+function arranged(round) {
+  const nodes = [{ token: null, depth: 0, row: 0, children: [] }];
+  for (const token of round.tokens) {
+    const node = { token, depth: token.position, children: [], parent: nodes[token.parent] };
+    nodes.push(node);
+    if (token.kind === "rejected") node.parent.children.push(node);
+    else node.parent.children.unshift(node);
+  }
+  /** The lowest row that is taken, by depth. */
+  const taken = [];
+  /** Gives the first guesses from a node on a row, as high as it is free, then those beside them, deepest first. */
+  const place = (first) => {
+    const line = [];
+    for (let node = first; node; node = node.children[0]) line.push(node);
+    const row = 1 + Math.max(...line.map(({ depth }) => taken[depth] ?? -1));
+    for (const node of line) node.row = taken[node.depth] = row;
+    for (const node of line.reverse()) node.children.slice(1).forEach(place);
+  };
+  place(nodes[0]);
+  return { nodes, rows: Math.max(...taken) + 1, depth: taken.length - 1 };
+}
+
+/** A probability with at most five characters, so that two fit into a box. */
+const brief = (p) => (p > 0 && p < 0.01 ? "<0.01" : p.toFixed(2));
+
+const odds = ({ p, q }, format = formatProbability) => numbers({ p, q }, " · ", format);
+
+const sizeOf = (round) => (round.tokens.length < MANY ? WIDE : SMALL);
+
+const left = (depth, size) => (depth ? ROOT + (depth - 1) * size.width : 0);
+
+function box(parent, node, size) {
+  const { token } = node;
+  const element = make("div", `tree-node${size === SMALL ? " small" : ""}`, parent, null, { "data-kind": token?.kind || "root" });
+  element.style.cssText = `left:${left(node.depth, size)}px;top:${node.row * size.height}px;`
+    + `width:${token ? size.width - size.gap : ROOT - size.gap}px;height:${size.height - 6}px`;
+  if (!token) {
+    make("bdi", "", element, "text");
+    return;
+  }
+  if (token.untested) element.dataset.untested = "";
+  make("bdi", "", element, visible(token.text) || "∅");
+  make("small", "", element, size === WIDE ? odds(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
+  element.title = [`“${visible(token.text)}” · ${token.untested ? "never tested" : FATES[token.kind]}`, odds(token)]
+    .filter(Boolean).join("\n");
+}
+
+function edge(svg, { parent, ...node }, size) {
+  const [x, y] = [left(node.depth, size), node.row * size.height + size.height / 2 - 3];
+  const [from, at] = [x - size.gap, parent.row * size.height + size.height / 2 - 3];
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", `M${from} ${at}h${size.gap / 2}V${y}H${x}`);
+  path.dataset.kind = node.token.kind;
+  svg.append(path);
+}
+
+function picture(round) {
+  const { nodes, rows, depth } = arranged(round);
+  const size = sizeOf(round);
+  const ground = make("div", "tree-ground");
+  const svg = document.createElementNS(SVG, "svg");
+  const [width, height] = [left(depth + 1, size) - size.gap + 2, rows * size.height];
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+  svg.setAttribute("aria-hidden", "true");
+  ground.append(svg);
+  ground.style.cssText = `width:${width}px;height:${height}px`;
+  for (const node of nodes.slice(1).sort((a, b) => (b.token.kind === "rejected") - (a.token.kind === "rejected"))) edge(svg, node, size);
+  for (const node of nodes) box(ground, node, size);
+  return ground;
+}
+
+function treeSummary(round) {
+  const { drafted, accepted } = round;
+  const own = round.tokens.at(-1).kind;
+  const end = own === "corrected" ? ", then wrote its own token" : own === "bonus" ? ", then added one for free" : "";
+  const alone = round.first_guesses;
+  const saved = alone < accepted ? ` A later guess saved the round: first guesses alone would have kept ${alone}.` : "";
+  return `One pass of the target checked ${counted(drafted, "guess", "guesses")} and kept ${accepted}${end}.${saved}`;
+}
+
+/** The card, and the box in the legend that opens it. */
+class TreeCard {
+  /** @param {HTMLElement} frame of the view  @param {HTMLElement} legend that gets the boxes */
+  constructor(frame, legend) {
+    this.card = make("section", "race-card race-tree", null, null, { "data-role": "tree", "aria-label": "Draft tree of a round" });
+    this.card.hidden = true;
+    const [head, title] = cardHead(this.card);
+    this.title = title;
+    button(head, "apart-close", "Close", () => this.toggle(false));
+    this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
+    this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
+    this.key = make("p", "tree-key", this.card);
+    const [branches, shown] = toggle(legend, "show-branches", "show dropped branches", "race-toggle tree-toggle");
+    const [opens, open] = toggle(legend, "show-tree", "draw the tree", "race-toggle tree-toggle");
+    this.toggles = [branches, opens];
+    this.open = open;
+    shown.addEventListener("change", () => frame.classList.toggle("show-branches", shown.checked));
+    open.addEventListener("change", () => {
+      this.refresh();
+      if (open.checked) this.card.scrollIntoView({ block: "nearest" });
+    });
+    frame.addEventListener("race-token", ({ detail }) => this.point(detail));
+    this.scroll.addEventListener("scroll", () => this.showEdges(), { passive: true });
+    new ResizeObserver(() => this.showEdges()).observe(this.scroll);
   }
 
-  /** A probability with at most five characters, so that two fit into a box. */
-  const brief = (p) => (p > 0 && p < 0.01 ? "<0.01" : p.toFixed(2));
-
-  const odds = ({ p, q }, format = formatProbability) => numbers({ p, q }, " · ", format);
-
-  const sizeOf = (round) => (round.tokens.length < MANY ? WIDE : SMALL);
-
-  const left = (depth, size) => (depth ? ROOT + (depth - 1) * size.width : 0);
-
-  function box(parent, node, size) {
-    const { token } = node;
-    const element = make("div", `tree-node${size === SMALL ? " small" : ""}`, parent, null, { "data-kind": token?.kind || "root" });
-    element.style.cssText = `left:${left(node.depth, size)}px;top:${node.row * size.height}px;`
-      + `width:${token ? size.width - size.gap : ROOT - size.gap}px;height:${size.height - 6}px`;
-    if (!token) {
-      make("bdi", "", element, "text");
-      return;
-    }
-    if (token.untested) element.dataset.untested = "";
-    make("bdi", "", element, visible(token.text) || "∅");
-    make("small", "", element, size === WIDE ? odds(token, brief) : typeof token.p === "number" ? brief(token.p) : "");
-    element.title = [`“${visible(token.text)}” · ${token.untested ? "never tested" : FATES[token.kind]}`, odds(token)]
-      .filter(Boolean).join("\n");
+  /** The round to draw; null if the card is closed, or has none. */
+  get round() {
+    return this.open.checked ? this.pointed || this.last : null;
   }
 
-  function edge(svg, { parent, ...node }, size) {
-    const [x, y] = [left(node.depth, size), node.row * size.height + size.height / 2 - 3];
-    const [from, at] = [x - size.gap, parent.row * size.height + size.height / 2 - 3];
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", `M${from} ${at}h${size.gap / 2}V${y}H${x}`);
-    path.dataset.kind = node.token.kind;
-    svg.append(path);
+  /** Opens or closes the card as the box does. */
+  toggle(opened) {
+    if (this.open.checked !== opened) this.open.click();
   }
 
-  function picture(round) {
-    const { nodes, rows, depth } = arranged(round);
-    const size = sizeOf(round);
-    const ground = make("div", "tree-ground");
-    const svg = document.createElementNS(SVG, "svg");
-    const [width, height] = [left(depth + 1, size) - size.gap + 2, rows * size.height];
-    svg.setAttribute("width", width);
-    svg.setAttribute("height", height);
-    svg.setAttribute("aria-hidden", "true");
-    ground.append(svg);
-    ground.style.cssText = `width:${width}px;height:${height}px`;
-    for (const node of nodes.slice(1).sort((a, b) => (b.token.kind === "rejected") - (a.token.kind === "rejected"))) edge(svg, node, size);
-    for (const node of nodes) box(ground, node, size);
-    return ground;
+  /** A new run. @param {Lane[]} lanes */
+  begin(lanes) {
+    this.lanes = lanes;
+    /** Numbers of the lanes that drafted a tree in this run. */
+    this.drafting = new Set();
+    this.scroll.style.removeProperty("--tall");
+    for (const line of this.toggles) line.hidden = true;
+    this.forget();
   }
 
-  function treeSummary(round) {
-    const { drafted, accepted } = round;
-    const own = round.tokens.at(-1).kind;
-    const end = own === "corrected" ? ", then wrote its own token" : own === "bonus" ? ", then added one for free" : "";
-    const alone = round.first_guesses;
-    const saved = alone < accepted ? ` A later guess saved the round: first guesses alone would have kept ${alone}.` : "";
-    return `One pass of the target checked ${counted(drafted, "guess", "guesses")} and kept ${accepted}${end}.${saved}`;
+  /** The run starts again, or goes back: the rounds that stay are added anew. */
+  forget() {
+    this.last = this.pointed = null;
+    this.queue();
   }
 
-  /** The card, and the box in the legend that opens it. */
-  class TreeCard {
-    /** @param {HTMLElement} frame of the view  @param {HTMLElement} legend that gets the boxes */
-    constructor(frame, legend) {
-      this.card = make("section", "race-card race-tree", null, null, { "data-role": "tree", "aria-label": "Draft tree of a round" });
-      this.card.hidden = true;
-      const [head, title] = cardHead(this.card);
-      this.title = title;
-      button(head, "apart-close", "Close", () => this.toggle(false));
-      this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
-      this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
-      this.key = make("p", "tree-key", this.card);
-      const [branches, shown] = toggle(legend, "show-branches", "show dropped branches", "race-toggle tree-toggle");
-      const [opens, open] = toggle(legend, "show-tree", "draw the tree", "race-toggle tree-toggle");
-      this.toggles = [branches, opens];
-      this.open = open;
-      shown.addEventListener("change", () => frame.classList.toggle("show-branches", shown.checked));
-      open.addEventListener("change", () => {
-        this.refresh();
-        if (open.checked) this.card.scrollIntoView({ block: "nearest" });
-      });
-      frame.addEventListener("race-token", ({ detail }) => this.point(detail));
-      this.scroll.addEventListener("scroll", () => this.showEdges(), { passive: true });
-      new ResizeObserver(() => this.showEdges()).observe(this.scroll);
-    }
-
-    /** The round to draw; null if the card is closed, or has none. */
-    get round() {
-      return this.open.checked ? this.pointed || this.last : null;
-    }
-
-    /** Opens or closes the card as the box does. */
-    toggle(opened) {
-      if (this.open.checked !== opened) this.open.click();
-    }
-
-    /** A new run. @param {Lane[]} lanes */
-    begin(lanes) {
-      this.lanes = lanes;
-      /** Numbers of the lanes that drafted a tree in this run. */
-      this.drafting = new Set();
-      this.scroll.style.removeProperty("--tall");
-      for (const line of this.toggles) setHidden(line, true);
-      this.forget();
-    }
-
-    /** The run starts again, or goes back: the rounds that stay are added anew. */
-    forget() {
-      this.last = this.pointed = null;
-      this.queue();
-    }
-
-    /** A round was added to a lane. @param {Round} round */
-    add(round) {
-      if (!round.tree) return;
-      this.last = round;
-      this.drafting.add(round.lane);
-      for (const line of this.toggles) setHidden(line, false);
-      this.queue();
-    }
-
-    /** A token is pointed at, or no longer. @param {?{round: Round}} record */
-    point(record) {
-      this.pointed = record?.round.tree ? record.round : null;
-      this.queue();
-    }
-
-    /** Draws before the next frame, once for all that happens until then. */
-    queue() {
-      this.frame ||= requestAnimationFrame(() => this.refresh());
-    }
-
-    refresh() {
-      cancelAnimationFrame(this.frame);
-      this.frame = 0;
-      setHidden(this.card, !this.open.checked || !this.drafting.size);
-      if (this.card.hidden) return;
-      const { round } = this;
-      setText(this.title, round ? this.titleOf(round) : "Draft tree");
-      if (this.drawn === round) return;
-      this.drawn = round;
-      const said = round ? treeSummary(round) : "None of the rounds so far drafted a tree.";
-      this.text.textContent = said;
-      this.scroll.setAttribute("aria-label", `${this.title.textContent}. ${said}`);
-      this.scroll.replaceChildren(...(round ? [picture(round)] : []));
-      const numbered = round && sizeOf(round) === SMALL ? "Numbers: p, the target’s probability." : "p: the target’s probability, q: the draft’s.";
-      setText(this.key, `${numbered} ${FATE_KEY}`);
-      this.scroll.scrollTo(0, 0);
-      this.showEdges();
-      // As tall as the tallest picture of the run, so that the buttons below stay where they are.
-      this.scroll.style.setProperty("--tall", `${this.scroll.offsetHeight}px`);
-    }
-
-    titleOf({ index, lane, drafted }) {
-      const name = this.drafting.size > 1 ? ` · ${this.lanes[lane].spec.title}` : "";
-      return `Round ${index}: a tree of ${counted(drafted, "guess", "guesses")}${name}`;
-    }
-
-    /** Marks the edges behind which the picture goes on. */
-    showEdges() {
-      const { scroll } = this;
-      setData(scroll, "right", scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft > 1);
-      setData(scroll, "down", scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop > 1);
-      // For the keyboard it is a place to go to only where arrows have something to scroll.
-      if (scroll.scrollWidth > scroll.clientWidth || scroll.scrollHeight > scroll.clientHeight) scroll.tabIndex = 0;
-      else scroll.removeAttribute("tabindex");
-    }
+  /** A round was added to a lane. @param {Round} round */
+  add(round) {
+    if (!round.tree) return;
+    this.last = round;
+    this.drafting.add(round.lane);
+    for (const line of this.toggles) line.hidden = false;
+    this.queue();
   }
 
-  // ---- a chain -------------------------------------------------------------------------------------------------
+  /** A token is pointed at, or no longer. @param {?{round: Round}} record */
+  point(record) {
+    this.pointed = record?.round.tree ? record.round : null;
+    this.queue();
+  }
 
-  const KEY = "specdemo-take-apart";
-  let opened = false;
-  /** Whether the card opens by itself no more. A browser may forbid pages to store that; then it holds for this visit. */
-  let off = false;
+  /** Draws before the next frame, once for all that happens until then. */
+  queue() {
+    this.frame ||= requestAnimationFrame(() => this.refresh());
+  }
+
+  refresh() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.card.hidden = !this.open.checked || !this.drafting.size;
+    if (this.card.hidden) return;
+    const { round } = this;
+    setText(this.title, round ? this.titleOf(round) : "Draft tree");
+    if (this.drawn === round) return;
+    this.drawn = round;
+    const said = round ? treeSummary(round) : "None of the rounds so far drafted a tree.";
+    this.text.textContent = said;
+    this.scroll.setAttribute("aria-label", `${this.title.textContent}. ${said}`);
+    this.scroll.replaceChildren(...(round ? [picture(round)] : []));
+    const numbered = round && sizeOf(round) === SMALL ? "Numbers: p, the target’s probability." : "p: the target’s probability, q: the draft’s.";
+    setText(this.key, `${numbered} ${FATE_KEY}`);
+    this.scroll.scrollTo(0, 0);
+    this.showEdges();
+    // As tall as the tallest picture of the run, so that the buttons below stay where they are.
+    this.scroll.style.setProperty("--tall", `${this.scroll.offsetHeight}px`);
+  }
+
+  titleOf({ index, lane, drafted }) {
+    const name = this.drafting.size > 1 ? ` · ${this.lanes[lane].spec.title}` : "";
+    return `Round ${index}: a tree of ${counted(drafted, "guess", "guesses")}${name}`;
+  }
+
+  /** Marks the edges behind which the picture goes on. */
+  showEdges() {
+    const { scroll } = this;
+    setData(scroll, "right", scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft > 1);
+    setData(scroll, "down", scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop > 1);
+    // For the keyboard it is a place to go to only where arrows have something to scroll.
+    if (scroll.scrollWidth > scroll.clientWidth || scroll.scrollHeight > scroll.clientHeight) scroll.tabIndex = 0;
+    else scroll.removeAttribute("tabindex");
+  }
+}
+
+// ---- a chain -------------------------------------------------------------------------------------------------
+
+const KEY = "specdemo-take-apart";
+let opened = false;
+/** Whether the card opens by itself no more. A browser may forbid pages to store that; then it holds for this visit. */
+let off = false;
+try {
+  off = localStorage.getItem(KEY) === "off";
+} catch { /* forbidden */ }
+
+function turnOff(value) {
+  off = value;
   try {
-    off = localStorage.getItem(KEY) === "off";
+    localStorage.setItem(KEY, off ? "off" : "on");
   } catch { /* forbidden */ }
+}
 
-  function turnOff(value) {
-    off = value;
-    try {
-      localStorage.setItem(KEY, off ? "off" : "on");
-    } catch { /* forbidden */ }
+/** Whether a round can be shown: it drafted something, and all of its tokens are named. */
+const named = (round) => round.drafted > 0 && round.tokens.every(({ text, kind }) => text && kind !== "streamed");
+
+/** What the target says of a drafted token: its probability, and the rule's where it draws lots. */
+function judgement(token) {
+  const lots = typeof token.acceptance === "number" && token.acceptance > 0 && token.acceptance < 1;
+  if (lots) return `kept with ${formatProbability(token.acceptance)}`;
+  return typeof token.p === "number" ? `p ${formatProbability(token.p)}` : token.kind === "accepted" ? "✓" : "✗";
+}
+
+function chips(parent, tokens, className, note) {
+  const row = make("ol", "apart-tokens", parent);
+  for (const token of tokens) {
+    const item = make("li", "", row);
+    make("bdi", className || `k-${token.kind}`, item, token.text.trim() || visible(token.text));
+    if (note) make("small", "", item, note(token));
+  }
+}
+
+function outcome({ drafted, accepted }, own) {
+  const dropped = drafted - accepted;
+  const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
+    : own ? "and the target’s own token takes the place of the first dropped one" : "";
+  const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
+  const gained = counted(accepted + (own ? 1 : 0), "token");
+  return `${[fate, end].filter(Boolean).join(", ")}: ${gained} from one pass of the target.`;
+}
+
+/** The card of a chain. It opens by itself after the first run of a visit, unless it was told not to. */
+class Apart {
+  /** @param {TreeCard} tree of the view */
+  constructor(tree) {
+    this.tree = tree;
+    this.card = make("section", "race-card race-apart", null, null, {
+      "data-role": "apart", "aria-label": "A round, taken apart",
+    });
+    this.card.hidden = true;
+    tree.open.addEventListener("change", () => this.close());
   }
 
-  /** Whether a round can be shown: it drafted something, and all of its tokens are named. */
-  const named = (round) => round.drafted > 0 && round.tokens.every(({ text, kind }) => text && kind !== "streamed");
-
-  /** What the target says of a drafted token: its probability, and the rule's where it draws lots. */
-  function judgement(token) {
-    const lots = typeof token.acceptance === "number" && token.acceptance > 0 && token.acceptance < 1;
-    if (lots) return `kept with ${formatProbability(token.acceptance)}`;
-    return typeof token.p === "number" ? `p ${formatProbability(token.p)}` : token.kind === "accepted" ? "✓" : "✗";
+  /** Opens by itself, once a visit. @param {Round[]} rounds */
+  greet(rounds) {
+    const first = rounds.find((round) => named(round) && !round.tree);
+    if (!first || opened || off || this.tree.round) return;
+    opened = true;
+    this.open(first);
   }
 
-  function chips(parent, tokens, className, note) {
-    const row = make("ol", "apart-tokens", parent);
-    for (const token of tokens) {
-      const item = make("li", "", row);
-      make("bdi", className || `k-${token.kind}`, item, token.text.trim() || visible(token.text));
-      if (note) make("small", "", item, note(token));
-    }
+  /** Opens with the last of these rounds that can be shown; false if there is none. */
+  openLast(rounds) {
+    const round = rounds.findLast(named);
+    if (round) this.open(round);
+    return Boolean(round);
   }
 
-  function outcome({ drafted, accepted }, own) {
-    const dropped = drafted - accepted;
-    const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
-      : own ? "and the target’s own token takes the place of the first dropped one" : "";
-    const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
-    const gained = counted(accepted + (own ? 1 : 0), "token");
-    return `${[fate, end].filter(Boolean).join(", ")}: ${gained} from one pass of the target.`;
+  /** @param {Round} round */
+  open(round) {
+    this.tree.toggle(Boolean(round.tree));
+    if (round.tree) return;
+    const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
+    const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
+    const [head] = cardHead(null, `Round ${round.index}, taken apart`);
+    button(head, "apart-close", "Close", () => this.close());
+    const steps = make("div", "apart-steps");
+    const step = (title, text) => {
+      const part = make("div", "apart-step", steps);
+      make("h4", "", part, title);
+      make("p", "", part, text);
+      return part;
+    };
+    const several = round.drafted > 1;
+    const order = several ? ", one after another" : "";
+    const guess = `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`;
+    const check = several ? "The target looks at all of them in one pass, and says how likely each is."
+      : "The target looks at it in one pass, and says how likely it is.";
+    chips(step("1 Draft", guess), drafted, "k-guess");
+    chips(step("2 Check", check), drafted, "k-guess", judgement);
+    chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
+    const [label, box] = toggle(null, "apart-off", "do not open this by itself again");
+    box.checked = off;
+    box.addEventListener("change", () => turnOff(box.checked));
+    this.card.replaceChildren(head, steps, label);
+    this.card.hidden = false;
   }
 
-  /** The card of a chain. It opens by itself after the first run of a visit, unless it was told not to. */
-  class Apart {
-    /** @param {TreeCard} tree of the view */
-    constructor(tree) {
-      this.tree = tree;
-      this.card = make("section", "race-card race-apart", null, null, {
-        "data-role": "apart", "aria-label": "A round, taken apart",
-      });
-      this.card.hidden = true;
-      tree.open.addEventListener("change", () => this.close());
-    }
-
-    /** Opens by itself, once a visit. @param {Round[]} rounds */
-    greet(rounds) {
-      const first = rounds.find((round) => named(round) && !round.tree);
-      if (!first || opened || off || this.tree.round) return;
-      opened = true;
-      this.open(first);
-    }
-
-    /** Opens with the last of these rounds that can be shown; false if there is none. */
-    openLast(rounds) {
-      const round = rounds.findLast(named);
-      if (round) this.open(round);
-      return Boolean(round);
-    }
-
-    /** @param {Round} round */
-    open(round) {
-      this.tree.toggle(Boolean(round.tree));
-      if (round.tree) return;
-      const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
-      const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
-      const [head] = cardHead(null, `Round ${round.index}, taken apart`);
-      button(head, "apart-close", "Close", () => this.close());
-      const steps = make("div", "apart-steps");
-      const step = (title, text) => {
-        const part = make("div", "apart-step", steps);
-        make("h4", "", part, title);
-        make("p", "", part, text);
-        return part;
-      };
-      const several = round.drafted > 1;
-      const order = several ? ", one after another" : "";
-      const guess = `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`;
-      const check = several ? "The target looks at all of them in one pass, and says how likely each is."
-        : "The target looks at it in one pass, and says how likely it is.";
-      chips(step("1 Draft", guess), drafted, "k-guess");
-      chips(step("2 Check", check), drafted, "k-guess", judgement);
-      chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
-      const [label, box] = toggle(null, "apart-off", "do not open this by itself again");
-      box.checked = off;
-      box.addEventListener("change", () => turnOff(box.checked));
-      this.card.replaceChildren(head, steps, label);
-      this.card.hidden = false;
-    }
-
-    close() {
-      this.card.hidden = true;
-    }
+  close() {
+    this.card.hidden = true;
   }
+}
 
-  window.SpecDemoRounds = { Apart, TreeCard };
-})();
+window.SpecDemoRounds = { Apart, TreeCard };

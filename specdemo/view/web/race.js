@@ -1,281 +1,267 @@
 /*
  * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it.
- *
- * A plain script that defines `window.SpecDemoRace`. It knows nothing of Gradio, so the same file serves the app and
- * exported pages. It counts what playback at a moment needs; what is said of a run that has ended is in its value.
+ * It counts what playback at a moment needs; what is said of a run that has ended is in its value.
  *
  * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
  *   weights?: string, prompt?: string[], server?: {line: string, notes: string[]},
  *   reported?: Object<string, ?number>, claims?: Claims}} LaneSpec  `server`: texts about a lane that ran on a server;
  *   `reported`: the figures that the server gave at the end, some of which cannot be counted here
  */
-(function () {
-  "use strict";
 
-  const STATS = [
-    ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs"],
-    ["tokens", "tokens", "tokens of the output so far"],
-    ["passes", "passes", "forwards of the target, the prefill included"],
-    ["tau", "tokens per pass (τ)", "tokens after the first / target forwards after the prefill"],
-    ["acceptance_rate", "accepted", "Σ accepted / Σ drafted tokens"],
-    ["gamma", "mean γ", "Σ drafted tokens / rounds"],
-  ];
-  const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
-  const WHY_WAITS = {
-    loading: "Follows when the run ends.", running: "Follows when the run ends.",
-    stopped: "The run ended too early to say.", error: "Nothing was measured.",
-    done: "No lane drafts, or there were too few rounds to say why.",
+/** Of each figure under a lane's name: its key, label, formula, and how it is written. */
+const STATS = [
+  ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs", (s) => `${s.toFixed(2)} s`],
+  ["tokens", "tokens", "tokens of the output so far", String],
+  ["passes", "passes", "forwards of the target, the prefill included", String],
+  ["tau", "tokens per pass (τ)", "tokens after the first / target forwards after the prefill", (tau) => tau.toFixed(2)],
+  ["acceptance_rate", "accepted", "Σ accepted / Σ drafted tokens", (share) => `${Math.round(100 * share)} %`],
+  ["gamma", "mean γ", "Σ drafted tokens / rounds", (gamma) => gamma.toFixed(1)],
+];
+const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
+const WHY_WAITS = {
+  loading: "Follows when the run ends.", running: "Follows when the run ends.",
+  stopped: "The run ended too early to say.", error: "Nothing was measured.",
+  done: "No lane drafts, or there were too few rounds to say why.",
+};
+const NOTHING = "–";
+/** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
+const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
+
+const { OVER, count, make, setText, setData, setLead, mounting } = window.SpecDemoDom;
+const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
+const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
+const { Hero, formatSpeed, formatRatio } = window.SpecDemoHeadline;
+const { Moment, Tip } = window.SpecDemoTips;
+const FORMATS = {
+  tokens_per_second: formatSpeed, ratio: formatRatio, ...Object.fromEntries(STATS.map(([key, , , format]) => [key, format])),
+};
+
+// ---- a lane --------------------------------------------------------------------------------------------------
+
+/**
+ * The figures of a lane; one is null where only the server knows it and has not reported it.
+ *
+ * @param {?Object<string, ?number>} reported figures of a server, which count instead
+ */
+function figuresOf({ rounds, first, emitted, drafted, accepted, clock, seconds, streamed, pieces }, reported) {
+  const decoded = rounds > 1;
+  return {
+    tokens_per_second: emitted && seconds > 0 && !pieces ? emitted / seconds : null,
+    seconds: clock,
+    tokens: rounds && !pieces ? first + emitted : null,
+    passes: rounds && !streamed ? rounds : null,
+    tau: decoded && !streamed ? emitted / (rounds - 1) : null,
+    acceptance_rate: drafted && !streamed ? accepted / drafted : null,
+    gamma: decoded ? drafted / (rounds - 1) : null,
+    ...reported,
   };
-  const NOTHING = "–";
-  /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
-  const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
+}
 
-  const { OVER, count, make, setText, setData, setHidden, setLead, mounting } = window.SpecDemoDom;
-  const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
-  const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
-  const { Hero, formatSpeed, formatRatio } = window.SpecDemoHeadline;
-  const { Moment, Tip } = window.SpecDemoTips;
+/** Whether a lane has this figure: of one that drafts nothing, passes are tokens, and τ is 1. */
+function hasStat(key, spec) {
+  if (key === "gamma") return Boolean(spec.adaptive);
+  return spec.gamma > 0 || key === "seconds" || key === "tokens";
+}
 
-  // ---- a lane --------------------------------------------------------------------------------------------------
-
+/** The card of one lane. */
+class Lane {
   /**
-   * The figures of a lane; one is null where only the server knows it and has not reported it.
-   *
-   * @param {?Object<string, ?number>} reported figures of a server, which count instead
+   * @param {LaneSpec} spec  @param {number} series number of its line in the chart, 0 if it drafts nothing
+   * @param {?string} over title of the lane whose speed its own is divided by; null if that is not shown
    */
-  function figuresOf({ rounds, first, emitted, drafted, accepted, clock, seconds, streamed, pieces }, reported) {
-    const decoded = rounds > 1;
-    return {
-      tokens_per_second: emitted && seconds > 0 && !pieces ? emitted / seconds : null,
-      seconds: clock,
-      tokens: rounds && !pieces ? first + emitted : null,
-      passes: rounds && !streamed ? rounds : null,
-      tau: decoded && !streamed ? emitted / (rounds - 1) : null,
-      acceptance_rate: drafted && !streamed ? accepted / drafted : null,
-      gamma: decoded ? drafted / (rounds - 1) : null,
-      ...reported,
-    };
+  constructor(spec, number, series, over, tip) {
+    /** @type {Round[]} what is shown of it */
+    this.rounds = [];
+    this.stats = {};
+    this.series = series;
+    this.card = make("section", "race-lane", null, null, { "data-lane": number, "data-plain": series ? "no" : "yes" });
+    tint(this.card, SERIES[series]);
+    const header = make("header", "", this.card);
+    const name = make("div", "race-name", header);
+    this.title = make("h3", "", name);
+    this.detail = make("span", "race-detail", name);
+    this.lossy = make("span", "race-tag", name, "lossy");
+    const rate = make("div", "race-rate", header);
+    const formula = `tokens/s of this lane / tokens/s of ${over}`;
+    if (over) this.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio", title: formula });
+    this.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second", title: RATE_FORMULA });
+    make("span", "", rate, "tok/s");
+    const meta = make("dl", "race-meta", this.card);
+    for (const [key, label, formula] of STATS.filter(([stat]) => hasStat(stat, spec))) {
+      const stat = make("div", "", meta, null, { title: formula });
+      make("dt", "", stat, label);
+      this.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
+    }
+    if (spec.server) this.served = make("div", "race-served", this.card, null, { "data-role": "served" });
+    this.text = new Area(this.card, spec.hint || "", tip);
+    this.describe(spec);
   }
 
-  /** The texts of a lane's figures. */
-  function figureTexts({ figures, speed }, spec, first) {
-    const written = (value, format) => (typeof value === "number" ? format(value) : NOTHING);
-    const { seconds, tokens, passes, tau, acceptance_rate, gamma } = figures;
-    return {
-      tokens_per_second: written(speed, formatSpeed),
-      seconds: written(seconds, (s) => s.toFixed(2) + " s"),
-      tokens: written(tokens, String),
-      passes: written(passes, String),
-      tau: written(tau, (t) => t.toFixed(2)),
-      acceptance_rate: written(spec.gamma > 0 ? acceptance_rate : null, (share) => Math.round(100 * share) + " %"),
-      gamma: written(gamma, (tokens) => tokens.toFixed(1)),
-      ratio: written(speed && first.speed && speed / first.speed, formatRatio),
-    };
+  /** Shows the lane's name and settings, which may become more exact during a run. */
+  describe(spec) {
+    const renamed = spec.title !== this.spec?.title;
+    this.spec = spec;
+    setText(this.title, spec.title);
+    setText(this.detail, spec.detail || "");
+    this.lossy.hidden = !spec.lossy;
+    const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
+    if (renamed) this.text.area.setAttribute("aria-label", label);
+    if (spec.prompt) this.text.showPrompt(spec.prompt);
+    if (spec.server) this.describeServer(spec.server);
   }
 
-  /** Whether a lane has this figure: of one that drafts nothing, passes are tokens, and τ is 1. */
-  function hasStat(key, spec) {
-    if (key === "gamma") return Boolean(spec.adaptive);
-    return spec.gamma > 0 || key === "seconds" || key === "tokens";
+  /** Whose clock the lane has and what its server reported; below that, what did not add up or broke off. */
+  describeServer({ line, notes }) {
+    const texts = [line, ...notes].join("\n");
+    if (texts === this.serverTexts) return;
+    this.serverTexts = texts;
+    const clock = make("p", "race-clock");
+    for (const part of line.split(" · ")) make("span", "", clock, part);
+    this.served.replaceChildren(clock, ...notes.map((note) => make("p", "race-note", null, note)));
   }
 
-  /** The card of one lane. */
-  class Lane {
-    /**
-     * @param {LaneSpec} spec  @param {number} series number of its line in the chart, 0 if it drafts nothing
-     * @param {?string} over title of the lane whose speed its own is divided by; null if that is not shown
-     */
-    constructor(spec, number, series, over, tip) {
-      /** @type {Round[]} what is shown of it */
-      this.rounds = [];
-      this.stats = {};
-      this.series = series;
-      this.card = make("section", "race-lane", null, null, { "data-lane": number, "data-plain": series ? "no" : "yes" });
-      tint(this.card, SERIES[series]);
-      const header = make("header", "", this.card);
-      const name = make("div", "race-name", header);
-      this.title = make("h3", "", name);
-      this.detail = make("span", "race-detail", name);
-      this.lossy = make("span", "race-tag", name, "lossy");
-      const rate = make("div", "race-rate", header);
-      const formula = `tokens/s of this lane / tokens/s of ${over}`;
-      if (over) this.stats.ratio = make("span", "race-ratio", rate, NOTHING, { "data-stat": "ratio", title: formula });
-      this.stats.tokens_per_second = make("b", "", rate, NOTHING, { "data-stat": "tokens_per_second", title: RATE_FORMULA });
-      make("span", "", rate, "tok/s");
-      const meta = make("dl", "race-meta", this.card);
-      for (const [key, label, formula] of STATS.filter(([stat]) => hasStat(stat, spec))) {
-        const stat = make("div", "", meta, null, { title: formula });
-        make("dt", "", stat, label);
-        this.stats[key] = make("dd", "", stat, NOTHING, { "data-stat": key });
-      }
-      if (spec.server) this.served = make("div", "race-served", this.card, null, { "data-role": "served" });
-      this.text = new Area(this.card, spec.hint || "", tip);
-      this.describe(spec);
-    }
-
-    /** Shows the lane's name and settings, which may become more exact during a run. */
-    describe(spec) {
-      const renamed = spec.title !== this.spec?.title;
-      this.spec = spec;
-      setText(this.title, spec.title);
-      setText(this.detail, spec.detail || "");
-      setHidden(this.lossy, !spec.lossy);
-      const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
-      if (renamed) this.text.area.setAttribute("aria-label", label);
-      if (spec.prompt) this.text.showPrompt(spec.prompt);
-      if (spec.server) this.describeServer(spec.server);
-    }
-
-    /** Whose clock the lane has and what its server reported; below that, what did not add up or broke off. */
-    describeServer({ line, notes }) {
-      const texts = [line, ...notes].join("\n");
-      if (texts === this.serverTexts) return;
-      this.serverTexts = texts;
-      const clock = make("p", "race-clock");
-      for (const part of line.split(" · ")) make("span", "", clock, part);
-      this.served.replaceChildren(clock, ...notes.map((note) => make("p", "race-note", null, note)));
-    }
-
-    /** Counts the rounds; figures that a server reported are of the whole run. */
-    count(over) {
-      const tally = count(this.rounds);
-      const figures = figuresOf(tally, over && this.spec.reported);
-      this.tally = { ...tally, figures, speed: figures.tokens_per_second };
-    }
-
-    /** Shows the figures, and whether the lane still runs. */
-    refresh(first, running) {
-      const figures = figureTexts(this.tally, this.spec, first.tally);
-      for (const key in this.stats) setText(this.stats[key], figures[key]);
-      setData(this.card, "running", running && !this.tally.stop && "yes");
-      setData(this.text.area, "end", this.tally.stop);
-    }
+  /** Counts the rounds; figures that a server reported are of the whole run. */
+  count(over) {
+    const tally = count(this.rounds);
+    const figures = figuresOf(tally, over && this.spec.reported);
+    this.tally = { ...tally, figures, speed: figures.tokens_per_second };
   }
 
-  // ---- the page ------------------------------------------------------------------------------------------------
-
-  class View {
-    constructor(root) {
-      this.root = root;
-      this.lanes = [];
-      this.frame = make("div", "specdemo-race");
-      this.frame.addEventListener("copy", onCopy);
-      this.tip = new Tip(this.frame);
-      this.hero = new Hero(this.frame);
-      this.laneRow = make("div", "race-lanes", this.frame);
-      this.legend = buildLegend(this.frame, this.tip);
-      this.tree = new window.SpecDemoRounds.TreeCard(this.frame, this.legend);
-      this.frame.append(this.tree.card);
-      // Under the lanes: the chart, and the reason.
-      this.below = make("div", "race-below", this.frame);
-      this.chart = new TokenChart(this.below);
-      const reason = make("section", "race-card", this.below);
-      make("h3", "", reason, "Why");
-      this.why = make("div", "race-why", reason, null, { "data-role": "why" });
-      // What is shown only after a run.
-      this.after = make("div", "race-after", this.frame);
-      this.timeline = new Timeline(this.after);
-      this.figures = new Figures(this.after, "figures");
-      this.moment = new Moment(this, [this.chart.host, this.timeline.host]);
-      this.update(null);
+  /** Shows the figures, and whether the lane still runs. */
+  refresh(first, running) {
+    const ratio = this.tally.speed && first.tally.speed && this.tally.speed / first.tally.speed;
+    const figures = { ...this.tally.figures, ratio };
+    for (const key in this.stats) {
+      setText(this.stats[key], typeof figures[key] === "number" ? FORMATS[key](figures[key]) : NOTHING);
     }
+    setData(this.card, "running", running && !this.tally.stop && "yes");
+    setData(this.text.area, "end", this.tally.stop);
+  }
+}
 
-    /** Shows `value`, and adds those of its rounds that are new. Before its lanes are known, those before stand empty. */
-    update(value) {
-      if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
-      const rounds = value?.rounds || [];
-      const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
-      const run = value ? value.run : null;
-      if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
-      if (rounds.length < this.seen) this.rewind(rounds);
-      this.lanes.forEach((lane, i) => lane.describe(specs[i]));
-      rounds.slice(this.seen).forEach((round) => this.addRound(round));
-      this.chart.grow();
-      this.seen = rounds.length;
-      this.lanes.forEach((lane) => lane.text.flush());
-      const phase = value ? value.phase : "idle";
-      setData(this.frame, "phase", phase);
-      setHidden(this.below, phase === "idle");
-      setHidden(this.legend, !specs.some((spec) => spec.gamma > 0));
-      this.refreshLanes(phase);
-      this.hero.show(value, phase, this.lanes);
-      this.showWhy(value?.why, phase, value?.seenAgain);
-      if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
-      if (OVER.has(phase) && !this.over) this.finish();
-      this.over = OVER.has(phase);
-    }
+// ---- the page ------------------------------------------------------------------------------------------------
 
-    /** Makes the lanes of a new run. */
-    begin(run, specs) {
-      this.run = run;
-      let series = 0;
-      // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
-      this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
-      const over = (i) => (specs.length > 2 && i !== this.base ? specs[this.base].title : null);
-      this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
-      this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
-      setData(this.laneRow, "lanes", specs.length);
-      this.tree.begin(this.lanes);
-      this.chart.begin(this.lanes);
-      this.reset();
-    }
+class View {
+  constructor(root) {
+    this.root = root;
+    this.lanes = [];
+    this.frame = make("div", "specdemo-race");
+    this.frame.addEventListener("copy", onCopy);
+    this.tip = new Tip(this.frame);
+    this.hero = new Hero(this.frame);
+    this.laneRow = make("div", "race-lanes", this.frame);
+    this.legend = buildLegend(this.frame, this.tip);
+    this.tree = new window.SpecDemoRounds.TreeCard(this.frame, this.legend);
+    this.frame.append(this.tree.card);
+    // Under the lanes: the chart, and the reason.
+    this.below = make("div", "race-below", this.frame);
+    this.chart = new TokenChart(this.below);
+    const reason = make("section", "race-card", this.below);
+    make("h3", "", reason, "Why");
+    this.why = make("div", "race-why", reason, null, { "data-role": "why" });
+    // What is shown only after a run.
+    this.after = make("div", "race-after", this.frame);
+    this.timeline = new Timeline(this.after);
+    this.figures = new Figures(this.after, "figures");
+    this.moment = new Moment(this, [this.chart.host, this.timeline.host]);
+    this.update(null);
+  }
 
-    /** Forgets all rounds but the lanes' texts. */
-    reset() {
-      this.tip.hide();
-      this.seen = 0;
-      this.over = false;
-      this.after.hidden = true;
-      this.chart.restart();
-      this.tree.forget();
-      for (const lane of this.lanes) lane.rounds = [];
-    }
+  /** Shows `value`, and adds those of its rounds that are new. Before its lanes are known, those before stand empty. */
+  update(value) {
+    if (this.frame.parentNode !== this.root) this.root.replaceChildren(this.frame);
+    const rounds = value?.rounds || [];
+    const specs = value?.lanes?.length ? value.lanes : this.lanes.map(({ spec }) => ({ ...spec, server: null, reported: null }));
+    const run = value ? value.run : null;
+    if (run !== this.run || specs.length !== this.lanes.length) this.begin(run, specs);
+    if (rounds.length < this.seen) this.rewind(rounds);
+    this.lanes.forEach((lane, i) => lane.describe(specs[i]));
+    rounds.slice(this.seen).forEach((round) => this.addRound(round));
+    this.chart.grow();
+    this.seen = rounds.length;
+    this.lanes.forEach((lane) => lane.text.flush());
+    const phase = value ? value.phase : "idle";
+    setData(this.frame, "phase", phase);
+    this.below.hidden = phase === "idle";
+    this.legend.hidden = !specs.some((spec) => spec.gamma > 0);
+    this.refreshLanes(phase);
+    this.hero.show(value, phase, this.lanes);
+    this.showWhy(value?.why, phase, value?.seenAgain);
+    if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
+    if (OVER.has(phase) && !this.over) this.finish();
+    this.over = OVER.has(phase);
+  }
 
-    addRound(round) {
-      const lane = this.lanes[round.lane];
-      lane.rounds.push(round);
+  /** Makes the lanes of a new run. */
+  begin(run, specs) {
+    this.run = run;
+    let series = 0;
+    // The speed-up of two lanes stands above them; of more, each shows its own over the first plain one.
+    this.base = Math.max(0, specs.findIndex((spec) => spec.gamma === 0 && !spec.server));
+    const over = (i) => (specs.length > 2 && i !== this.base ? specs[this.base].title : null);
+    this.lanes = specs.map((spec, i) => new Lane(spec, i, spec.gamma > 0 ? ++series : 0, over(i), this.tip));
+    this.laneRow.replaceChildren(...this.lanes.map((lane) => lane.card));
+    setData(this.laneRow, "lanes", specs.length);
+    this.tree.begin(this.lanes);
+    this.chart.begin(this.lanes);
+    this.reset();
+  }
+
+  /** Forgets all rounds but the lanes' texts. */
+  reset() {
+    this.tip.hide();
+    this.seen = 0;
+    this.over = false;
+    this.after.hidden = true;
+    this.chart.restart();
+    this.tree.forget();
+    for (const lane of this.lanes) lane.rounds = [];
+  }
+
+  addRound(round) {
+    const lane = this.lanes[round.lane];
+    lane.rounds.push(round);
+    this.tree.add(round);
+    lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !round.streamed); // a chunk is no round
+  }
+
+  /** Goes back to the first rounds of the same run: a lane's text only loses its end. */
+  rewind(rounds) {
+    this.reset();
+    for (const round of rounds) {
+      this.lanes[round.lane].rounds.push(round);
       this.tree.add(round);
-      lane.text.add(round, lane.spec.gamma > 0 && round.index > 0 && !round.streamed); // a chunk is no round
     }
-
-    /** Goes back to the first rounds of the same run: a lane's text only loses its end. */
-    rewind(rounds) {
-      this.reset();
-      for (const round of rounds) {
-        this.lanes[round.lane].rounds.push(round);
-        this.tree.add(round);
-      }
-      for (const lane of this.lanes) lane.text.keep(lane.rounds.length);
-      this.seen = rounds.length;
-    }
-
-    /** The figures of all lanes; those that servers report count once the run has ended. */
-    refreshLanes(phase) {
-      this.lanes.forEach((lane) => lane.count(OVER.has(phase)));
-      this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running"));
-      setHidden(this.frame.querySelector('[data-kind="streamed"]'), !this.lanes.some((lane) => lane.tally.streamed));
-    }
-
-    /** The reasons, a line each. */
-    showWhy(why, phase, seenAgain) {
-      setData(this.why, "empty", !why && "yes");
-      const text = why || (seenAgain ? "Stands at the end of the run." : WHY_WAITS[phase]) || "";
-      if (this.reasons === text) return;
-      this.reasons = text;
-      this.why.replaceChildren(...text.split("\n").map((line) => {
-        const paragraph = make("p");
-        setLead(paragraph, line, LEAD);
-        return paragraph;
-      }));
-    }
-
-    /** Draws what belongs to the end of a run. */
-    finish() {
-      this.chart.finish();
-      this.timeline.card.hidden = !this.timeline.finish(this.lanes);
-      this.after.hidden = this.timeline.card.hidden && this.figures.card.hidden;
-    }
+    for (const lane of this.lanes) lane.text.keep(lane.rounds.length);
+    this.seen = rounds.length;
   }
 
-  window.SpecDemoRace = { mount: mounting(View) };
-})();
+  /** The figures of all lanes; those that servers report count once the run has ended. */
+  refreshLanes(phase) {
+    this.lanes.forEach((lane) => lane.count(OVER.has(phase)));
+    this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running"));
+    this.frame.querySelector('[data-kind="streamed"]').hidden = !this.lanes.some((lane) => lane.tally.streamed);
+  }
+
+  /** The reasons, a line each. */
+  showWhy(why, phase, seenAgain) {
+    setData(this.why, "empty", !why && "yes");
+    const text = why || (seenAgain ? "Stands at the end of the run." : WHY_WAITS[phase]) || "";
+    if (this.reasons === text) return;
+    this.reasons = text;
+    this.why.replaceChildren(...text.split("\n").map((line) => {
+      const paragraph = make("p");
+      setLead(paragraph, line, LEAD);
+      return paragraph;
+    }));
+  }
+
+  /** Draws what belongs to the end of a run. */
+  finish() {
+    this.chart.finish();
+    this.timeline.card.hidden = !this.timeline.finish(this.lanes);
+    this.after.hidden = this.timeline.card.hidden && this.figures.card.hidden;
+  }
+}
+
+window.SpecDemoRace = { mount: mounting(View) };
