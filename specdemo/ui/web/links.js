@@ -11,7 +11,7 @@
  * @typedef {{name: string, kind: string, default: *, element: string, choices: string[]}} Field
  */
 
-const { make, setText } = window.SpecDemoDom;
+const { confirm, make, setText } = window.SpecDemoDom;
 const notices = window.SpecDemoNotices;
 /** `brought`: by parameter and text ("*" for any other), what further parameters begin with. */
 const { fields, brought, longest } = window.SpecDemoLinkTable;
@@ -193,12 +193,8 @@ async function copy() {
   if (!held) return;
   write();
   const text = address();
-  const button = document.getElementById("copy-link");
-  if (await copied(text)) {
-    button.dataset.said = button.dataset.said || button.textContent;
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = button.dataset.said; }, 1600);
-  } else notices.show([`This browser does not let a page copy. The link: ${text}`]);
+  if (await copied(text)) confirm(document.getElementById("copy-link"), "Copied");
+  else notices.show([`This browser does not let a page copy. The link: ${text}`]);
 }
 
 // ---- from the server -----------------------------------------------------------------------------------------

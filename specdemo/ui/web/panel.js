@@ -68,9 +68,7 @@ function used(asked) {
   window.SpecDemoNotices.show(asked?.notices || []);
   const button = document.getElementById("use-settings");
   if (!button || !asked?.query) return;
-  const said = button.textContent;
-  button.textContent = "The panel has them now";
-  setTimeout(() => { button.textContent = said; }, 1600);
+  window.SpecDemoDom.confirm(button, "The panel has them now");
   dim();
 }
 

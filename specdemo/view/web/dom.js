@@ -101,11 +101,17 @@ function toggle(parent, role, text, className = "race-toggle") {
   return [label, box];
 }
 
-/** A button that does something. */
 function button(parent, className, text, act, attributes) {
   const made = make("button", className, parent, text, { type: "button", ...attributes });
   made.addEventListener("click", act);
   return made;
+}
+
+/** Says on a button for a moment that it has done its work. */
+function confirm(element, text) {
+  element.dataset.said ??= element.textContent;
+  element.textContent = text;
+  setTimeout(() => { element.textContent = element.dataset.said; }, 1600);
 }
 
 /** Whether a key was pressed together with one that changes its meaning. */
@@ -121,5 +127,5 @@ function mounting(View) {
 }
 
 window.SpecDemoDom = {
-  ARROWS, OVER, Notice, make, setText, setData, setLead, count, counted, cardHead, toggle, button, modified, mounting,
+  ARROWS, OVER, Notice, make, setText, setData, setLead, count, counted, cardHead, toggle, button, confirm, modified, mounting,
 };

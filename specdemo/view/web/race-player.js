@@ -196,8 +196,6 @@ class Player {
     this.step(by);
   }
 
-  // ---- the clock -----------------------------------------------------------------------------------------------
-
   /** Whether more rounds of what is held may come. */
   get growing() {
     return this.held && !OVER.has(this.value.phase);
@@ -282,8 +280,6 @@ class Player {
     const ends = over ? {} : { phase: "running", figures: [], verdict: null, why: null };
     this.view.update({ ...this.value, ...ends, seenAgain: !this.growing, rounds: this.rounds.slice(0, this.shown) });
   }
-
-  // ---- the controls --------------------------------------------------------------------------------------------
 
   showBar() {
     const { parts, held, value } = this;

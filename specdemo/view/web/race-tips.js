@@ -5,8 +5,6 @@
 
 const { ARROWS, make, modified } = window.SpecDemoDom;
 
-// ---- words ---------------------------------------------------------------------------------------------------
-
 const KINDS = {
   target: "by the target", accepted: "accepted: drafted, kept", corrected: "corrected by the target",
   bonus: "bonus: a free token", rejected: "rejected: drafted, dropped", streamed: "from a server, its kind not told",
@@ -64,8 +62,6 @@ function tipLine(parts) {
   }
   return line;
 }
-
-// ---- tokens --------------------------------------------------------------------------------------------------
 
 /** The text of one lane. */
 const AREA = '[data-role="tokens"]';
@@ -139,8 +135,6 @@ class Tip {
     this.box.style.transform = `translate(${x}px, ${y}px)`;
   }
 }
-
-// ---- one moment ----------------------------------------------------------------------------------------------
 
 /** Marks the moment of a token, or of a place in a chart, in all lanes and charts of a view. */
 class Moment {

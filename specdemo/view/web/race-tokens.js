@@ -16,8 +16,6 @@ const KEYS = { ...ARROWS, Home: 1, End: -1 };
 /** Tokens after which a part of the text ends, with the next line. */
 const PART = 48;
 
-// ---- tokens --------------------------------------------------------------------------------------------------
-
 /**
  * One token. Its kind is shown on its visible characters only: a coloured space at the end of a line would look
  * like a mark of its own.
@@ -219,8 +217,6 @@ function onCopy(event) {
   event.clipboardData.setData("text/plain", part.textContent);
   event.preventDefault();
 }
-
-// ---- legend and figures --------------------------------------------------------------------------------------
 
 /** Explains the kinds of tokens, and has the box that shows or hides the rejected ones. Returns its element. */
 function buildLegend(frame, tip) {

@@ -36,8 +36,6 @@ const FORMATS = {
   tokens_per_second: formatSpeed, ratio: formatRatio, ...Object.fromEntries(STATS.map(([key, , , format]) => [key, format])),
 };
 
-// ---- a lane --------------------------------------------------------------------------------------------------
-
 /**
  * The figures of a lane; one is null where only the server knows it and has not reported it.
  *
@@ -138,8 +136,6 @@ class Lane {
     setData(this.text.area, "end", this.tally.stop);
   }
 }
-
-// ---- the page ------------------------------------------------------------------------------------------------
 
 class View {
   constructor(root) {
