@@ -12,8 +12,8 @@ from rich.text import Text
 
 from specdemo.rounds import Round, Token
 from specdemo.trace import Trace
-from specdemo.view.figures import figure_rows
 from specdemo.view.lane_headers import complete_header, trace_headers
+from specdemo.view.tables import figure_rows
 
 STYLES = {
     "target": "",

@@ -50,8 +50,7 @@ def speed_figure(report: SweepReport) -> go.Figure:
     counts = [[row.accepted, row.proposed] for row in rows]
     hover = "%{y:.1%} = %{customdata[0]:,} accepted / %{customdata[1]:,} drafted<extra></extra>"
     accepted = _line(rows, "acceptance_rate", "acceptance rate", hover, customdata=counts)
-    ends = _error_bars(rows, "tokens_per_second")
-    speed = _line(rows, "tokens_per_second", "tokens/s", "%{y:.1f} tokens/s<extra></extra>", error_y=ends)
+    speed = _line(rows, "tokens_per_second", "tokens/s", "%{y:.1f} tokens/s<extra></extra>", ends=True)
     figure.add_traces([accepted, speed], rows=[1, 2], cols=[1, 1])
     plain = report.plain_tokens_per_second
     if plain:
@@ -73,8 +72,9 @@ def speedup_figure(report: SweepReport) -> go.Figure:
     }
     hover = "predicted %{y:.2f}×: %{customdata}<extra></extra>"
     predicted = _line(rows, "predicted_speedup", "predicted", hover, **look)
+    ranges = [[row.speedup_low, row.speedup_high] for row in rows]
     hover = "measured %{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>"
-    measured = _speedups(rows, x=[row.gamma for row in rows], name="measured", hovertemplate=hover)
+    measured = _line(rows, "speedup", "measured", hover, ends=True, customdata=ranges)
     figure = go.Figure([predicted, measured])
     if report.best is not None:
         ring = {"size": 17, "color": "rgba(0,0,0,0)", "line": {"color": HERO, "width": 2}}
@@ -94,20 +94,17 @@ def accepted_figure(report: SweepReport) -> go.Figure:
     figure = go.Figure()
     for accepted in range(longest + 1):
         able = [row for row in rows if (row.gamma or 0) >= accepted]
-        rounds = [[row.accepted_histogram[accepted], row.rounds] for row in able]
         kept = f"{accepted} kept in %{{y:.0%}}: %{{customdata[0]:,}} of %{{customdata[1]:,}} rounds<extra></extra>"
         colour = f"rgba(116,104,238,{0.12 + 0.7 * accepted / max(longest, 1):.2f})"
+        written = {"text": str(accepted), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         figure.add_bar(
             x=[row.gamma for row in able],
             y=[row.accepted_histogram[accepted] / (row.rounds or 1) for row in able],
-            customdata=rounds,
+            customdata=[[row.accepted_histogram[accepted], row.rounds] for row in able],
             name=str(accepted),
             marker={"color": colour, "line": {"width": 1, "color": EDGE}},
-            text=str(accepted),
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
             hovertemplate=kept,
+            **written,
         )
     _dress_by_gamma(figure, report)
     figure.update_layout(barmode="stack", bargap=0.3, uniformtext={"minsize": 10, "mode": "hide"})
@@ -140,7 +137,9 @@ def size_figure(report: SizeReport) -> go.Figure:
         "%{y:.2f}×, %{customdata[0]:.2f} to %{customdata[1]:.2f}: %{customdata[2]:.0f} drafted "
         "/ %{customdata[3]:.0f} plain tokens/s<extra></extra>"
     )
-    figure = go.Figure(_speedups(rows, x=[str(row.size) for row in rows], name="speed-up", hovertemplate=hover))
+    data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
+    places = [str(row.size) for row in rows]
+    figure = go.Figure(_line(rows, "speedup", "speed-up", hover, ends=True, x=places, customdata=data))
     figure.add_hline(1, line=BASELINE)
     _dress(figure, "sizes")
     ends = [-0.5, len(sizes) - 0.5]
@@ -185,37 +184,31 @@ def _decoded(report: SweepReport) -> list[Row]:
     return [row for row in report.rows if row.rounds]
 
 
-def _line(rows: Sequence[Row], field: str, name: str, hover: str | None, **look: Any) -> go.Scatter:
-    """A line with a point for each γ."""
-    gammas, values = [row.gamma for row in rows], [getattr(row, field) for row in rows]
-    return go.Scatter(x=gammas, y=values, name=name, hovertemplate=hover, **(_LINE | look))
-
-
-def _speedups(rows: Sequence[Row], **look: Any) -> go.Scatter:
-    """Measured speed-ups, from the worst repeat to the best; ``customdata`` has both ends and both speeds."""
-    data = [[r.speedup_low, r.speedup_high, r.tokens_per_second, r.plain_tokens_per_second] for r in rows]
-    bars = _error_bars(rows, "speedup")
-    return go.Scatter(y=[row.speedup for row in rows], error_y=bars, customdata=data, **(_LINE | look))
-
-
-_LINE: dict[str, Any] = {
-    "mode": "lines+markers",
-    "line": {"color": HERO, "width": 2.5},
-    "marker": {"color": HERO, "size": 7},
-}
-
-
-def _error_bars(rows: Sequence[Row], name: str) -> dict[str, Any]:
-    """From the lowest to the highest repeat: of rows with ``name``, ``name_low`` and ``name_high``."""
-    middle, low, high = ([getattr(row, name + end) for row in rows] for end in ("", "_low", "_high"))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [None if m is None else h - m for m, h in zip(middle, high, strict=True)],
-        "arrayminus": [None if m is None else m - low_ for m, low_ in zip(middle, low, strict=True)],
-        "thickness": 1.5,
-        "width": 4,
+def _line(
+    rows: Sequence[Row], field: str, name: str, hover: str | None, *, ends: bool = False, **look: Any
+) -> go.Scatter:
+    """A line with a point for each γ; ``ends``: with bars from the lowest repeat to the highest."""
+    values = [getattr(row, field) for row in rows]
+    usual = {
+        "mode": "lines+markers",
+        "line": {"color": HERO, "width": 2.5},
+        "marker": {"color": HERO, "size": 7},
+        "x": [row.gamma for row in rows],
     }
+    if ends:
+        usual["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [
+                v if v is None else getattr(r, f"{field}_high") - v for r, v in zip(rows, values, strict=True)
+            ],
+            "arrayminus": [
+                v if v is None else v - getattr(r, f"{field}_low") for r, v in zip(rows, values, strict=True)
+            ],
+            "thickness": 1.5,
+            "width": 4,
+        }
+    return go.Scatter(y=values, name=name, hovertemplate=hover, **(usual | look))
 
 
 def _costs(row: Row) -> str:

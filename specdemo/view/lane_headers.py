@@ -33,10 +33,7 @@ def lane_headers(
     """
     names = list(servers) if servers is not None else [_server_name(s) for s in lanes]
     alone = len(set(names)) == 1
-    headers = [
-        _header(s) if name is None else _server_header(s, name, alone)
-        for s, name in zip(lanes, names, strict=True)
-    ]
+    headers = [_header(s, name, alone) for s, name in zip(lanes, names, strict=True)]
     if quantizations and any(quantizations):
         for header, weights in zip(headers, quantizations, strict=True):
             served = "server" in header
@@ -130,25 +127,30 @@ def engine_note(trace: Trace) -> str | None:
     return trace.engine
 
 
-def _header(settings: Settings) -> dict[str, Any]:
-    if settings.strategy == "autoregressive":
-        return {"title": "Plain", "detail": "target only", "gamma": 0, "adaptive": False, "lossy": False}
+def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, Any]:
+    """``server``: the name of the lane's, of which no more is known yet; ``alone``: all lanes are in one place."""
+    plain = settings.strategy == "autoregressive"
+    marks = {"gamma": 0 if plain else settings.gamma, "adaptive": False, "lossy": False}
+    if server is not None:
+        deployment = "plain" if plain else "speculative"
+        title = deployment.capitalize() if alone else f"{server}: {deployment}"
+        waits = (WAITS,) if shares_machine(settings) else ()
+        line = "; ".join((CLOCK, *(() if plain else (LATER,)), *waits))
+        place = server if alone else "on a server"
+        return {"title": title, "detail": place, **marks, "server": {"line": line, "notes": []}}
+    if plain:
+        return {"title": "Plain", "detail": "target only", **marks}
     spec = DRAFTERS[settings.drafter]
     gamma = "adaptive γ" if settings.adaptive_gamma else _gamma(settings)
     if settings.strategy == "assisted":
         by = "" if settings.drafter == DEFAULT_DRAFTER else f"{spec.label}, "
-        title, details = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
+        title, detail = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
     else:
         layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
         title = "Speculative" if settings.drafter == DEFAULT_DRAFTER else spec.label[:1].upper() + spec.label[1:]
-        details = f"{layers}{gamma}, {_rule(settings)}"
-    return {
-        "title": title,
-        "detail": details,
-        "gamma": settings.gamma,
-        "adaptive": settings.adaptive_gamma,
-        "lossy": not settings.lossless,
-    }
+        detail = f"{layers}{gamma}, {_rule(settings)}"
+    marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless}
+    return {"title": title, "detail": detail, **marks}
 
 
 def _server_name(settings: Settings) -> str | None:
@@ -157,28 +159,21 @@ def _server_name(settings: Settings) -> str | None:
     return label_of(settings.server) if settings.server else "server"
 
 
-def _server_header(settings: Settings, name: str, alone: bool) -> dict[str, Any]:
-    """Before a lane runs, when only its server is known; ``alone``: whether all lanes of the race are on it."""
-    plain = settings.strategy == "autoregressive"
-    deployment = "plain" if plain else "speculative"
-    waits = (WAITS,) if shares_machine(settings) else ()
-    return {
-        "title": deployment.capitalize() if alone else f"{name}: {deployment}",
-        "detail": name if alone else "on a server",
-        "gamma": 0 if plain else settings.gamma,  # its own is not known before the end
-        "adaptive": False,
-        "lossy": False,
-        "server": {"line": "; ".join((CLOCK, *(() if plain else (LATER,)), *waits)), "notes": []},
-    }
-
-
 def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) -> None:
     """Add to the header of a lane what its server reported; it has ended, and has at least its first round."""
     if record.gamma:
         header["detail"] += f", γ\u00a0{record.gamma}"
     header["server"] = {"line": _line(record, trace.settings), "notes": _notes(record)}
-    header["reported"] = _head_figures(trace)
-    header["broken"] = record.incomplete is not None
+    figures = trace.metrics()
+    # Above the lane stand these, which cannot be counted where tokens have no kinds or are pieces of text.
+    header["reported"] = {
+        "tokens_per_second": figures.tokens_per_second,
+        "seconds": figures.seconds,
+        "tokens": None if figures.emitted is None else figures.emitted + 1,
+        "passes": None if figures.rounds is None else figures.rounds + 1,
+        "tau": figures.mean_acceptance_length,
+        "acceptance_rate": figures.acceptance_rate,
+    }
 
 
 def _line(record: ServerRecord, settings: Settings) -> str:
@@ -208,16 +203,3 @@ def _notes(record: ServerRecord) -> list[str]:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-
-
-def _head_figures(trace: Trace) -> dict[str, float | None]:
-    """The figures above the lane, which cannot be counted where tokens have no kinds or are pieces of text."""
-    figures = trace.metrics()
-    return {
-        "tokens_per_second": figures.tokens_per_second,
-        "seconds": figures.seconds,
-        "tokens": None if figures.emitted is None else figures.emitted + 1,
-        "passes": None if figures.rounds is None else figures.rounds + 1,
-        "tau": figures.mean_acceptance_length,
-        "acceptance_rate": figures.acceptance_rate,
-    }

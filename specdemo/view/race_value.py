@@ -16,9 +16,9 @@ from specdemo.rounds import Round, Token
 from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.view.figures import figure_rows
 from specdemo.view.headline import headline, verdict
 from specdemo.view.lane_headers import complete_header, engine_note, lane_headers, trace_headers
+from specdemo.view.tables import figure_rows
 
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
@@ -221,24 +221,17 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
 
     def described(token: Token) -> dict[str, Any]:
         known = {name: _short(getattr(token, name)) for name in TOKEN_FIELDS}
-        return _stated(known) | _marked(branch=id(token) not in read, untested=untested(token))
+        return _stated({**known, "branch": id(token) not in read, "untested": untested(token)})
 
     fields = {name: getattr(round_, name) for name in ROUND_FIELDS}
     tree = {"tree": True, "first_guesses": round_.first_guesses} if round_.is_tree else {}
-    marks = _marked(
-        streamed=any(t.kind == "streamed" for t in output),
-        pieces=any(t.id is None for t in output),
-    )
+    marks = {"streamed": any(t.kind == "streamed" for t in output), "pieces": any(t.id is None for t in output)}
     tokens = [described(t) for t in round_.tokens]
-    return {"lane": lane, **_stated(fields), "kept": len(output), **tree, **marks, "tokens": tokens}
+    return _stated({"lane": lane, **fields, "kept": len(output), **tree, **marks, "tokens": tokens})
 
 
 def _stated(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _marked(**marks: bool) -> dict[str, bool]:
-    return {name: on for name, on in marks.items() if on}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def _short(value: Any) -> Any:

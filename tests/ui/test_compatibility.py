@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 from specdemo import Recording, Trace
 from specdemo.ui.links.links import from_query
-from specdemo.view.figures import figure_rows
+from specdemo.view.tables import figure_rows
 
 pytest_plugins = ["browser_fixtures"]
 

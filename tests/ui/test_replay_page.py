@@ -30,8 +30,8 @@ from specdemo.analysis.wording import claim, factor, trend_of
 from specdemo.runs.record import record
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.ui.tabs.round_streams import RoundStreams
-from specdemo.view.figures import figure_rows
 from specdemo.view.race_value import RaceView, replay_value
+from specdemo.view.tables import figure_rows
 
 pytest_plugins = ["browser_fixtures"]
 

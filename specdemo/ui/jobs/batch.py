@@ -24,11 +24,11 @@ from specdemo.ui.jobs.durations import Work
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest
 from specdemo.ui.jobs.stops import reason_of
 from specdemo.ui.jobs.worker import gathered, in_thread
-from specdemo.view.figures import batch_figures
 from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
 from specdemo.view.race_value import round_texts
+from specdemo.view.tables import batch_figures
 
 STOPPED = "Stopped. What was decoded until then is shown."
 SHOWN_PROMPT = 200
