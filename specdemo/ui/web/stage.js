@@ -9,7 +9,7 @@
 /** Milliseconds until a request that failed is sent again. */
 const AGAIN = 1000;
 const CHANGED = "The settings were changed since this run.";
-const { make, setText, mounting } = window.SpecDemoDom;
+const { button, make, setText, mounting } = window.SpecDemoDom;
 
 const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
 
@@ -96,11 +96,10 @@ function show(root, runs, choose) {
   if (root.hidden) return;
   const list = make("ol");
   for (const { number, current, prompt, lanes, figure, text, doubt, trend } of runs) {
-    const button = make("button", "", make("li", "", list), null, { type: "button", "aria-current": String(current) });
-    make("strong", "", button, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
-    make("span", "", button, (prompt || "").trim().replace(/\s+/g, " "), { dir: "auto" });
-    make("small", "", button, [lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
-    button.addEventListener("click", () => choose(number));
+    const run = button(make("li", "", list), "", null, () => choose(number), { "aria-current": String(current) });
+    make("strong", "", run, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
+    make("span", "", run, (prompt || "").trim().replace(/\s+/g, " "), { dir: "auto" });
+    make("small", "", run, [lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
   }
   root.replaceChildren(make("h3", "", null, "Runs of this visit"), list);
 }

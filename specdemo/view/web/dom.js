@@ -73,24 +73,27 @@ class Notice {
   }
 }
 
+const sum = (rounds, name) => rounds.reduce((total, round) => total + (round[name] || 0), 0);
+
 /** What is counted of a lane. The prefill is no part of the decoding speed. @param {Round[]} rounds */
 function count(rounds) {
   const [prefill, ...decoded] = rounds;
-  const sum = (name) => decoded.reduce((total, round) => total + round[name], 0);
+  const [emitted, drafted, accepted] = ["kept", "drafted", "accepted"].map((name) => sum(decoded, name));
   const last = rounds.at(-1);
   return {
-    rounds: rounds.length, first: prefill?.kept, emitted: sum("kept"), drafted: sum("drafted"), accepted: sum("accepted"),
-    clock: last?.seconds ?? null, seconds: last ? last.seconds - prefill.seconds : 0, stop: last?.stop,
+    rounds: rounds.length, first: prefill?.kept, emitted, drafted, accepted, clock: last?.seconds ?? null, seconds: last ? last.seconds - prefill.seconds : 0, stop: last?.stop,
     streamed: rounds.some((round) => round.streamed), pieces: rounds.some((round) => round.pieces),
   };
 }
 
 const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
 
-/** The head of a card: the line, and its title. @returns {[HTMLElement, HTMLElement]} */
-function cardHead(parent, text) {
+/** The head of a card: the line, and its title; with a button where the card can be closed. */
+function cardHead(parent, close) {
   const head = make("div", "race-card-head", parent);
-  return [head, make("h3", "", head, text)];
+  const title = make("h3", "", head);
+  if (close) button(head, "apart-close", "Close", close);
+  return [head, title];
 }
 
 /** A checkbox with its label. @returns {[HTMLElement, HTMLInputElement]} */
@@ -127,5 +130,5 @@ function mounting(View) {
 }
 
 window.SpecDemoDom = {
-  ARROWS, OVER, Notice, make, setText, setData, setLead, count, counted, cardHead, toggle, button, confirm, modified, mounting,
+  ARROWS, OVER, Notice, button, cardHead, confirm, count, counted, make, modified, mounting, setData, setLead, setText, sum, toggle,
 };

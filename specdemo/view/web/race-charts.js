@@ -4,7 +4,7 @@
  * Plotly may arrive later than all else, after a short run has ended.
  */
 
-const { button, cardHead, make, setText } = window.SpecDemoDom;
+const { button, cardHead, make, setText, sum } = window.SpecDemoDom;
 
 /** Milliseconds after which to look again whether Plotly has arrived. */
 const LATE = 200;
@@ -244,8 +244,6 @@ const PHASES = [
   { key: "verify_seconds", name: "target forward", colour: "hero", opacity: 0.85 },
   { key: "other_seconds", name: "other", colour: "plain", opacity: 0.6 },
 ];
-
-const sum = (rounds, name) => rounds.reduce((total, round) => total + (round[name] || 0), 0);
 
 /** How many consecutive rounds are drawn as one stretch, so that there are few enough. */
 const sizeOf = (rounds) => Math.ceil(rounds.length / MOST_STRETCHES) || 1;

@@ -4,7 +4,7 @@
  * two cards is open.
  */
 
-const { button, cardHead, counted, make, setData, setText, toggle } = window.SpecDemoDom;
+const { cardHead, counted, make, setData, setText, toggle } = window.SpecDemoDom;
 const { formatProbability, numbers, visible } = window.SpecDemoTips;
 
 // ---- a tree --------------------------------------------------------------------------------------------------
@@ -107,9 +107,7 @@ class TreeCard {
   constructor(frame, legend) {
     this.card = make("section", "race-card race-tree", null, null, { "data-role": "tree", "aria-label": "Draft tree of a round" });
     this.card.hidden = true;
-    const [head, title] = cardHead(this.card);
-    this.title = title;
-    button(head, "apart-close", "Close", () => this.toggle(false));
+    [, this.title] = cardHead(this.card, () => this.toggle(false));
     this.text = make("p", "tree-text", this.card, null, { "aria-live": "polite" });
     this.scroll = make("div", "tree-scroll", this.card, null, { role: "img" });
     this.key = make("p", "tree-key", this.card);
@@ -264,6 +262,11 @@ class Apart {
       "data-role": "apart", "aria-label": "A round, taken apart",
     });
     this.card.hidden = true;
+    [, this.title] = cardHead(this.card, () => this.close());
+    this.steps = make("div", "apart-steps", this.card);
+    const [, box] = toggle(this.card, "apart-off", "do not open this by itself again");
+    box.checked = off;
+    box.addEventListener("change", () => turnOff(box.checked));
     tree.open.addEventListener("change", () => this.close());
   }
 
@@ -288,11 +291,10 @@ class Apart {
     if (round.tree) return;
     const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
     const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
-    const [head] = cardHead(null, `Round ${round.index}, taken apart`);
-    button(head, "apart-close", "Close", () => this.close());
-    const steps = make("div", "apart-steps");
+    this.title.textContent = `Round ${round.index}, taken apart`;
+    this.steps.replaceChildren();
     const step = (title, text) => {
-      const part = make("div", "apart-step", steps);
+      const part = make("div", "apart-step", this.steps);
       make("h4", "", part, title);
       make("p", "", part, text);
       return part;
@@ -305,10 +307,6 @@ class Apart {
     chips(step("1 Draft", guess), drafted, "k-guess");
     chips(step("2 Check", check), drafted, "k-guess", judgement);
     chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
-    const [label, box] = toggle(null, "apart-off", "do not open this by itself again");
-    box.checked = off;
-    box.addEventListener("change", () => turnOff(box.checked));
-    this.card.replaceChildren(head, steps, label);
     this.card.hidden = false;
   }
 
