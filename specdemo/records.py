@@ -8,19 +8,28 @@ from typing import Any
 import pydantic
 import pydantic_core
 
-from specdemo.errors import SettingsError, TraceError
+from specdemo.errors import SettingsError, TraceError, quoted
+
+LARGEST_NUMBER = 2**63
 
 
 def parsed(text: str | bytes, name: str) -> Any:
     """The plain data of a JSON text; ``name`` is what it should be, such as ``specdemo trace``.
 
     Raises:
-        TraceError: it is no JSON.
+        TraceError: it is no JSON, or holds a number that nothing measures.
     """
     try:
-        return pydantic_core.from_json(text)
+        data = pydantic_core.from_json(text)
     except (TypeError, ValueError) as error:  # TypeError: text that is no valid Unicode
         raise TraceError(f"This is not a {name}: it is not JSON ({error}).") from error
+    level = [data]
+    while level:  # one of nesting after the other, since files may be large
+        if wrong := [n for n in level if isinstance(n, int | float) and not abs(n) <= LARGEST_NUMBER]:
+            raise TraceError(f"This is not a {name}: no figure of it can be {quoted(wrong[0])}.")
+        lists = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [inner for values in lists if not isinstance(values, _SINGLE) for inner in values]
+    return data
 
 
 def validated(kind: Any, data: Any, name: str) -> Any:
@@ -39,4 +48,5 @@ def validated(kind: Any, data: Any, name: str) -> Any:
         raise TraceError(f"This is not a {name}: {error}") from error
 
 
+_SINGLE = str | int | float | None
 _adapter = cache(pydantic.TypeAdapter)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed"]
 Stop = Literal["eos", "length", "context"]
+LONGEST_SECONDS = 7 * 24 * 3600.0
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
+Share = Annotated[float, Field(ge=0, le=1 + 1e-5)]  # a float32 softmax may pass 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,10 @@ class Token:
     kind: Kind
     round: int
     position: int
-    p: float | None
-    q: float | None
-    acceptance: float | None
-    seconds: float
+    p: Share | None
+    q: Share | None
+    acceptance: Share | None
+    seconds: Seconds
     margin: float | None = None
     parent: int | None = None
 
@@ -66,9 +71,9 @@ class Round:
     drafted: int
     accepted: int
     seconds: float
-    draft_seconds: float | None
-    verify_seconds: float | None
-    other_seconds: float | None
+    draft_seconds: Seconds | None
+    verify_seconds: Seconds | None
+    other_seconds: Seconds | None
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
     source: int | None = None

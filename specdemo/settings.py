@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from operator import index
@@ -36,6 +36,29 @@ LEAST_TEMPERATURE = 1e-4  # logits divided by less overflow
 LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # logits divided or multiplied by more lose the model's own order
 LARGEST_WHOLE = 2**53 - 1
 """Of numbers that have no limit of their own: what JSON and browsers hold exactly, well within torch's int64."""
+
+NAMES: dict[str, Collection[str]] = {
+    "strategy": STRATEGIES,
+    "drafter": DRAFTERS,
+    "acceptance": ACCEPTANCE_RULES,
+    "engine": ENGINES,
+}
+WHOLE_NUMBERS: dict[str, tuple[int, int | None, str]] = {
+    "gamma": (1, MAX_GAMMA, "drafted tokens a round"),
+    "tree_nodes": (0, MAX_TREE_NODES, "0 drafts a chain, a tree has at least 2"),
+    "top_k": (0, None, "0 keeps all tokens"),
+    "max_new_tokens": (1, None, "the length of the output"),
+    "seed": (0, SEEDS - 1, "of the random draws"),
+    "accept_top_k": (1, None, "how many of the target's tokens pass"),
+    "lookup_ngram": (1, MAX_LOOKUP_NGRAM, "tokens to look for"),
+    "exit_layer": (1, None, "how many of the target's layers draft"),
+}
+NUMBERS = {
+    "temperature": (0.0, 100.0, "0 is greedy"),
+    "top_p": (0.0, 1.0, "1 keeps all tokens"),
+    "repetition_penalty": (LEAST_PENALTY, MOST_PENALTY, "1 is off"),
+}
+"""The settings by kind, and what each may be: its names, or the least, the most and the meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,86 +123,59 @@ class Settings:
     server: str | None = None
 
     def __post_init__(self) -> None:
-        _one_of("strategy", self.strategy, STRATEGIES)
-        _one_of("drafter", self.drafter, DRAFTERS)
-        _one_of("acceptance", self.acceptance, ACCEPTANCE_RULES)
-        _one_of("engine", self.engine, ENGINES)
-        self._whole("gamma", 1, MAX_GAMMA, "drafted tokens a round")
-        self._real("temperature", 0.0, 100.0, "0 is greedy")
+        for name, known in NAMES.items():
+            if not isinstance(value := getattr(self, name), str) or value not in known:
+                raise SettingsError(name, f"{quoted(value)} is not known; choose one of {', '.join(known)}.")
+        for name, (least, most, meaning) in WHOLE_NUMBERS.items():
+            if name != "exit_layer" or self.exit_layer is not None:
+                number = _whole(name, getattr(self, name), least, most, meaning=f" ({meaning})")
+                object.__setattr__(self, name, number)
+        for name, (low, high, meaning) in NUMBERS.items():
+            self._check_number(name, low, high, meaning)
+        for name in ("adaptive_gamma", "ignore_eos", "chat"):
+            if not isinstance(value := getattr(self, name), bool) and not (name == "chat" and value is None):
+                known = "True, False or None" if name == "chat" else "True or False"
+                raise SettingsError(name, f"must be {known}, not {quoted(value)}.")
+        for field, reason in self._contradictions():
+            raise SettingsError(field, reason)
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        """What cannot be, of values that are each in their range: the field, and what to do."""
+        drafter, server, nodes = DRAFTERS[self.drafter], self.server, "tree_nodes"
         if 0 < self.temperature < LEAST_TEMPERATURE:
-            raise SettingsError("temperature", f"{self.temperature!r} is as good as 0; use 0, which is greedy.")
-        self._whole("top_k", 0, None, "0 keeps all tokens")
-        self._real("top_p", 0.0, 1.0, "1 keeps all tokens", open_below=True)
-        self._real("repetition_penalty", LEAST_PENALTY, MOST_PENALTY, "1 is off")
-        self._whole("max_new_tokens", 1, None, "the length of the output")
-        self._whole("seed", 0, SEEDS - 1, "of the random draws")
-        self._whole("accept_top_k", 1, None, "how many of the target's tokens pass")
-        self._whole("lookup_ngram", 1, MAX_LOOKUP_NGRAM, "tokens to look for")
-        if self.exit_layer is not None:
-            self._whole("exit_layer", 1, None, "how many of the target's layers draft")
-        for name in ("adaptive_gamma", "ignore_eos"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise SettingsError(name, f"must be True or False, not {quoted(value)}.")
-        if self.server is not None and (not isinstance(self.server, str) or not self.server):
-            raise SettingsError("server", f"must be the name of a configured server, not {quoted(self.server)}.")
-        if self.server is not None and self.engine != "server":
-            raise SettingsError(
-                "server", f"{self.server!r:.80} is only asked by the engine 'server'; choose that engine."
-            )
-        if self.chat is not None and not isinstance(self.chat, bool):
-            raise SettingsError("chat", f"must be True, False or None, not {quoted(self.chat)}.")
-        if self.strategy == "assisted" and not DRAFTERS[self.drafter].assisted:
-            theirs = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.assisted)
-            raise SettingsError(
-                "drafter",
-                f"'assisted' drafts with {theirs}; for {DRAFTERS[self.drafter].label} choose 'speculative'.",
-            )
-        self._check_tree()
+            yield "temperature", f"{self.temperature!r} is as good as 0; use 0, which is greedy."
+        if server is not None and (not isinstance(server, str) or not server):
+            yield "server", f"must be the name of a configured server, not {quoted(server)}."
+        if server is not None and self.engine != "server":
+            yield "server", f"{quoted(server)} is only asked by the engine 'server'; choose that engine."
+        if self.strategy == "assisted" and not drafter.assisted:
+            theirs = " or ".join(repr(info.name) for info in DRAFTERS.values() if info.assisted)
+            yield "drafter", f"'assisted' drafts with {theirs}; for {drafter.label} choose 'speculative'."
+        if self.tree_nodes == 1:
+            yield nodes, "1 is a chain of one token: set 0 and gamma to 1, or give at least 2."
+        if self.strategy == "assisted" and self.tree_nodes:
+            yield nodes, "transformers drafts chains only; set 0 or choose 'speculative'."
+        if self.drafts_trees and not drafter.trees:
+            able = " or ".join(repr(info.name) for info in DRAFTERS.values() if info.trees)
+            yield nodes, f"{drafter.label} has one guess a position and drafts no tree; set 0, or choose {able}."
+        if self.drafts_trees and self.acceptance not in TREE_RULES:
+            able = " or ".join(repr(rule) for rule in TREE_RULES if rule != "exact" or self.greedy)
+            yield nodes, f"the rule {self.acceptance!r} is for chains; set 0, or choose {able}."
+        if self.drafts_trees and self.adaptive_gamma:
+            yield nodes, "adaptive γ is for chains; switch it off, or set 0."
         if self.strategy == "speculative" and self.acceptance == "exact" and self.temperature > 0:
-            raise SettingsError(
+            yield (
                 "acceptance",
                 "'exact' compares with the target's single best token and needs temperature 0; "
                 "choose 'sampling' (rejection sampling), which is lossless at any temperature.",
             )
 
-    def _check_tree(self) -> None:
-        """Refuse sizes that are none, and what drafts no trees; a plain lane ignores it, as it does ``gamma``."""
-        self._whole("tree_nodes", 0, MAX_TREE_NODES, "0 drafts a chain, a tree has at least 2")
-        if self.tree_nodes == 1:
-            raise SettingsError(
-                "tree_nodes", "1 is a chain of one token: set 0 and gamma to 1, or give at least 2."
-            )
-        if not self.drafts_trees:
-            if self.strategy == "assisted" and self.tree_nodes:
-                raise SettingsError(
-                    "tree_nodes", "transformers drafts chains only; set 0 or choose 'speculative'."
-                )
-            return
-        if not DRAFTERS[self.drafter].trees:
-            offered = " or ".join(repr(spec.name) for spec in DRAFTERS.values() if spec.trees)
-            raise SettingsError(
-                "tree_nodes",
-                f"{DRAFTERS[self.drafter].label} has one guess a position and drafts no tree; "
-                f"set 0, or choose {offered}.",
-            )
-        if self.acceptance not in TREE_RULES:
-            able = " or ".join(repr(rule) for rule in TREE_RULES if rule != "exact" or self.greedy)
-            raise SettingsError(
-                "tree_nodes", f"the rule {self.acceptance!r} is for chains; set 0, or choose {able}."
-            )
-        if self.adaptive_gamma:
-            raise SettingsError("tree_nodes", "adaptive γ is for chains; switch it off, or set 0.")
-
-    def _whole(self, field: str, low: int, high: int | None, meaning: str) -> None:
-        """Check a whole number, numpy's too, and keep it as an int; None for no limit of its own."""
-        object.__setattr__(self, field, _whole(field, getattr(self, field), low, high, meaning=f" ({meaning})"))
-
-    def _real(self, field: str, low: float, high: float, meaning: str, *, open_below: bool = False) -> None:
+    def _check_number(self, field: str, low: float, high: float, meaning: str) -> None:
         """Check a number, numpy's too, and keep it as a float: transformers refuses 2 where it takes 2.0."""
-        value = getattr(self, field)
+        value, above = getattr(self, field), field == "top_p"  # a set with no probability holds no token
         is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high or (open_below and float(value) == low):
-            span = f"above {low:g} and at most {high:g}" if open_below else f"from {low:g} to {high:g}"
+        if not is_number or not low <= value <= high or (above and float(value) == low):
+            span = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
             raise SettingsError(field, f"must be a number {span} ({meaning}), not {quoted(value)}.")
         object.__setattr__(self, field, float(value))
 
@@ -202,17 +198,6 @@ class Settings:
     def lossless(self) -> bool:
         """Whether the output is the target's own (in exact arithmetic)."""
         return self.strategy != "speculative" or self.acceptance in LOSSLESS_RULES
-
-
-def check_measurable(settings: Settings) -> None:
-    """
-    Raises:
-        SettingsError: runs so short that no speed can be measured.
-    """
-    if settings.max_new_tokens < 2:
-        raise SettingsError(
-            "max_new_tokens", "1 is the prefill's token, and speeds begin after it; give at least 2."
-        )
 
 
 def at_least_one(field: str, value: object) -> int:
@@ -258,8 +243,3 @@ def _whole(
         span = f"of at least {low}{below}" if high is None else f"from {low} to {high}"
         raise SettingsError(field, f"must be {kind} {span}{meaning}, not {quoted(value)}.")
     return number
-
-
-def _one_of(field: str, value: object, names: Iterable[str]) -> None:
-    if not isinstance(value, str) or value not in names:
-        raise SettingsError(field, f"{quoted(value)} is not known; choose one of {', '.join(names)}.")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import count, zip_longest
 from numbers import Real
 from threading import Event
-from typing import Any
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import PLAIN, SERVER, TREES, Contender, contenders_of
@@ -23,8 +22,16 @@ from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair, quantization_of
 from specdemo.models.source import ASSETS
 from specdemo.prompt import one_by_one, read_ids
-from specdemo.runs.encode import encode_all, models_here
-from specdemo.runs.measuring import Block, Driver, Progress, drafting, last_report, measured_on, turned
+from specdemo.runs.measuring import (
+    Block,
+    Driver,
+    Progress,
+    drafting,
+    measured_on,
+    opened,
+    to_its_end,
+    turned,
+)
 from specdemo.runs.single import Prompt
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import Settings
@@ -37,36 +44,6 @@ HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
 """A model of the hub, as its files lie in this machine's cache."""
 
 
-def advise(
-    pair: ModelPair | ServerPair | None,
-    prompts: Prompt | Sequence[Prompt],
-    settings: Settings | None = None,
-    budget_seconds: float = BUDGET_SECONDS,
-    methods: Sequence[str] | None = None,
-    kinds: Sequence[str] | None = None,
-) -> AdviceReport:
-    """Measure every method that this pair allows on these prompts, and recommend one.
-
-    Every drafter takes part with many γ and with a γ of its own choice. Those that are beaten beyond doubt are
-    dropped early, see :mod:`specdemo.analysis.racing`, so that the budget goes to the close ones.
-
-    Args:
-        pair: the models; or their deployments, or None if the settings name a configured server. A server's
-            speculation is then one method, as it was started.
-        prompts: one prompt or several; a list of whole numbers is one prompt's token ids.
-        settings: of all runs; drafter and γ are the advisor's.
-        budget_seconds: for all runs together, warm-up included. A run that would pass it is not begun.
-        methods: names of the drafters to try; None for all that the pair allows.
-        kinds: the kind of each prompt, for advice by kind; None for none.
-
-    Raises:
-        PromptError: there is no prompt, or one cannot be decoded.
-        SettingsError: a value is out of range, or asks for what this pair does not have, or kinds do not match.
-        ServerError: a server cannot be asked, or fails on the way.
-    """
-    return last_report(stream_advice(pair, prompts, settings, budget_seconds, methods, kinds))
-
-
 def stream_advice(
     pair: ModelPair | ServerPair | None,
     prompts: Prompt | Sequence[Prompt],
@@ -76,32 +53,44 @@ def stream_advice(
     kinds: Sequence[str] | None = None,
     stop: Event | None = None,
 ) -> Iterator[Progress[AdviceReport]]:
-    """The same a run at a time; every step holds the report so far. ``done`` and ``total`` are seconds.
+    """Measure every method that this pair allows on these prompts, and recommend one.
 
-    What ``advise`` raises is raised here at once. Setting ``stop`` ends it within one round.
+    Every drafter takes part with many γ and with a γ of its own choice. Those that are beaten beyond doubt are
+    dropped early, see :mod:`specdemo.analysis.racing`, so that the budget goes to the close ones. Each step holds
+    the report so far, its ``done`` and ``total`` in seconds; ``advise`` gives the last report.
+
+    Args:
+        pair: the models; or their deployments, or None if the settings name a configured server. A server's
+            speculation is then one method, as it was started.
+        prompts: one prompt or several; a list of whole numbers is one prompt's token ids.
+        settings: of all runs; drafter and γ are the advisor's.
+        budget_seconds: for all runs together, warm-up included. A run that would pass it is not begun.
+        methods: names of the drafters to try; None for all that the pair allows.
+        kinds: the kind of each prompt, for advice by kind; None for none.
+        stop: ends it within one round.
+
+    Raises:
+        PromptError: there is no prompt, or one cannot be decoded. At once, as all of these.
+        SettingsError: a value is out of range, or asks for what this pair does not have, or kinds do not match.
+        ServerError: a server cannot be asked, or fails on the way.
     """
     settings = drafting(settings, "the advisor drafts by itself and cannot run {}")
     budget = _checked_budget(budget_seconds)
     prompts = one_by_one(prompts)  # a list, since a generator can be read only once
     kinds = _checked_kinds(kinds, len(prompts))
-    contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
-    given: list[Any]
     if on_server(pair, settings):
         if methods is not None:
             raise SettingsError("methods", "a server drafts as it was started; leave methods out.")
-        from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
-
-        pair, given = sweep_prompts(pair, prompts, settings)
-        about = measured_on(pair)
     else:
-        pair = models_here(pair)
-        given = encode_all(pair, prompts, settings.chat)
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
+    pair, given = opened(pair, prompts, settings)
+    about = measured_on(pair)
+    contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
+    if isinstance(pair, ModelPair):
         families = allowed_drafters(pair, settings, methods)
         trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
         contenders = contenders_of(families, trees=trees)
-        about = {
-            **measured_on(pair),
+        about |= {
             "models": model_names(pair),
             "draft_quantization": pair.draft and quantization_of(pair.draft),
             "exit_layer": exit_layer_of(pair, settings) if "early_exit" in families else None,
@@ -115,7 +104,11 @@ def stream_advice(
         texts=tuple(prompt if isinstance(prompt, str) else read_ids(prompt) for prompt in prompts),
         **about,
     )
-    return _advised(_Advisor(pair, given, report, stop or Event()))
+    firsts = {c.family: c for c in contenders}
+    return _Advisor(pair, given, report, stop or Event()).steps(WARM_UP_TOKENS, [*firsts.values()])
+
+
+advise = to_its_end(stream_advice)
 
 
 def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str] | None = None) -> list[str]:
@@ -153,6 +146,13 @@ def _drafts(pair: ModelPair, settings: Settings, name: str, tree: int = 0) -> bo
 class _Advisor(Driver[AdviceReport]):
     """Runs what the race asks for until it is decided or the budget is spent."""
 
+    def steps(self, tokens: int, warmed: Sequence[Contender]) -> Iterator[Progress[AdviceReport]]:
+        """As of every driver, and once more where it ended before the budget was spent."""
+        yield from super().steps(tokens, warmed)
+        if self.report.runs and not self.report.complete and not self.stop.is_set():
+            self.report = replace(self.report, ended=True)
+            yield self.progress(None)
+
     def blocks(self) -> Iterator[Block]:
         """As of every driver; of a race that is decided every prompt is still run once."""
         race = Race(self.report.contenders, self.report.error)
@@ -186,14 +186,6 @@ class _Advisor(Driver[AdviceReport]):
         self.report = report = replace(self.report, seconds=self.clock() - self.began)
         left = 0.0 if report.complete else max(report.budget_seconds - report.seconds, 0.0)
         return Progress(report.seconds, report.budget_seconds, run or report.runs[-1], left, report)
-
-
-def _advised(driver: _Advisor) -> Iterator[Progress[AdviceReport]]:
-    firsts = {c.family: c for c in driver.report.contenders}
-    yield from driver.steps(WARM_UP_TOKENS, [*firsts.values()])
-    if driver.report.runs and not driver.report.complete and not driver.stop.is_set():
-        driver.report = replace(driver.report, ended=True)
-        yield driver.progress(None)
 
 
 def _mixed(kinds: Sequence[str], prompts: int) -> list[int]:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from specdemo.decoding.batch.loop import RawRounds, batched
+from specdemo.decoding.batch.loop import batched
 from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.drafters.registry import check_drafter, open_batch_drafter
 from specdemo.decoding.lane import lane_clock, new_lane
@@ -19,10 +19,9 @@ from specdemo.models.packing import engine_name
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.encode import encode_all
-from specdemo.runs.lane import LaneRecord
-from specdemo.runs.single import Prompt, checked
+from specdemo.runs.load import warm_up
+from specdemo.runs.single import LaneRecord, Prompt, checked
 from specdemo.runs.threads import decoding_threads
-from specdemo.runs.warm_up import warm_up
 from specdemo.servers.pair import check_here
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Trace
@@ -63,71 +62,6 @@ def stream_batch(
 
     Closing the iterator frees its caches. What ``run_batch`` raises before it decodes is raised here at once.
     """
-    rows, ids = _prepared(pair, prompts, settings)
-    return Batch(pair, ids, rows)
-
-
-class Batch(Iterator[tuple[int, Round]]):
-    """A batch under way: an iterator of (row, round), and at any time the rows' traces.
-
-    Args:
-        pair: the models.
-        ids: of the prompts.
-        rows: the settings of each, which :func:`check_batch` let pass.
-    """
-
-    def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
-        self._pair, self._engine = pair, engine_name("eager", pair.target)
-        self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
-        self._rounds = self._record(_steps(pair, ids, rows))
-
-    def __next__(self) -> tuple[int, Round]:
-        with decoding_threads(self._pair):
-            return next(self._rounds)
-
-    def close(self) -> None:
-        """Free the caches."""
-        self._rounds.close()
-
-    def traces(self) -> list[Trace]:
-        """What each row did so far."""
-        return [
-            record.trace(f"{self._engine}: {NO_GRAPHS}" if record.settings.engine == "graphs" else self._engine)
-            for record in self._records
-        ]
-
-    def _record(self, rounds: Iterator[RawRounds]) -> Generator[tuple[int, Round]]:
-        try:
-            for together in rounds:
-                for row, raw in together:
-                    yield row, self._records[row].add(raw)
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            raise MemoryShortage(
-                f"memory: it ran out with {len(self._records)} rows; decode fewer prompts at a time, or shorter "
-                "ones, or choose a smaller pair, a 16-bit dtype or a quantisation."
-            ) from error
-
-
-def _steps(pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> Iterator[RawRounds]:
-    warm_up(pair)
-    clock = lane_clock(pair)
-    lanes = [new_lane(pair, i, s, clock) for i, s in zip(ids, rows, strict=True)]
-    target = RaggedRunner(pair.target, len(lanes))
-    drafter = None if rows[0].strategy == "autoregressive" else open_batch_drafter(pair, lanes)
-    yield from batched(lanes, target, clock, drafter)
-
-
-def row_settings(settings: Settings, count: int) -> list[Settings]:
-    """The settings of each of ``count`` rows: the same, but for the seed."""
-    return [replace(settings, seed=(settings.seed + row) % SEEDS) for row in range(count)]
-
-
-def _prepared(
-    pair: ModelPair, prompts: Sequence[Prompt], settings: Settings | Sequence[Settings] | None
-) -> tuple[list[Settings], list[list[int]]]:
-    """Everything that can be wrong is said here, before anything runs."""
     given: list[Any] = [settings]
     several = isinstance(settings, Iterable) and not isinstance(settings, str)
     if several:
@@ -143,7 +77,57 @@ def _prepared(
             f"as many as prompts are needed, {len(ids)} and not {len(rows)}; or give one for all rows.",
         )
     check_batch(pair, rows)
-    return rows, ids
+    return Batch(pair, ids, rows)
+
+
+class Batch(Iterator[tuple[int, Round]]):
+    """A batch under way: an iterator of (row, round), and at any time the rows' traces.
+
+    ``rows`` are the settings of each, which :func:`check_batch` let pass.
+    """
+
+    def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
+        self._pair = pair
+        self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
+        self._rounds = self._decode(rows)
+
+    def __next__(self) -> tuple[int, Round]:
+        with decoding_threads(self._pair):
+            return next(self._rounds)
+
+    def close(self) -> None:
+        """Free the caches."""
+        self._rounds.close()
+
+    def traces(self) -> list[Trace]:
+        """What each row did so far."""
+        engine = engine_name("eager", self._pair.target)
+        engines = {"graphs": f"{engine}: {NO_GRAPHS}"}
+        return [record.trace(engines.get(record.settings.engine, engine)) for record in self._records]
+
+    def _decode(self, rows: Sequence[Settings]) -> Generator[tuple[int, Round]]:
+        pair = self._pair
+        try:
+            warm_up(pair)
+            clock = lane_clock(pair)
+            lanes = [new_lane(pair, record.ids, s, clock) for record, s in zip(self._records, rows, strict=True)]
+            target = RaggedRunner(pair.target, len(lanes))
+            drafter = None if rows[0].strategy == "autoregressive" else open_batch_drafter(pair, lanes)
+            for together in batched(lanes, target, clock, drafter):
+                for row, raw in together:
+                    yield row, self._records[row].add(raw)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise MemoryShortage(
+                f"memory: it ran out with {len(self._records)} rows; decode fewer prompts at a time, or shorter "
+                "ones, or choose a smaller pair, a 16-bit dtype or a quantisation."
+            ) from error
+
+
+def row_settings(settings: Settings, count: int) -> list[Settings]:
+    """The settings of each of ``count`` rows: the same, but for the seed."""
+    return [replace(settings, seed=(settings.seed + row) % SEEDS) for row in range(count)]
 
 
 def can_batch(pair: ModelPair, settings: Settings) -> bool:
@@ -171,29 +155,25 @@ def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
         raise SettingsError(
             "strategy", "'assisted' decodes one prompt at a time; choose 'speculative' or 'autoregressive'."
         )
-    spec = DRAFTERS[first.drafter]
-    drafts = first.strategy == "speculative" and spec.needs == "draft"
     if any(row.drafts_trees for row in rows):
         raise SettingsError("tree_nodes", "a batch drafts chains; set tree nodes to 0, or run prompts one by one.")
+    drafts = first.needs == "draft"
     if first.strategy == "speculative":
-        able = [s for s in DRAFTERS.values() if s.batches]
-        if not spec.batches:
-            raise SettingsError("drafter", f"{spec.name!r} has no batch; choose {_names(able)}.")
-        others = _names(s for s in offered_with(()) if s.batches)
+        name, others = repr(first.drafter), _batching(offered_with(()))
+        if not DRAFTERS[first.drafter].batches:
+            raise SettingsError("drafter", f"{name} has no batch; choose {_batching(DRAFTERS.values())}.")
         if drafts and pair.draft_tokenizer is not None:
             raise SettingsError(
                 "drafter",
-                f"{spec.name!r} passes text between two tokenizers here, which has no batch; choose {others}, or "
-                "a draft with the target's tokenizer.",
+                f"{name} passes text between two tokenizers here, which has no batch; choose {others}, or a draft "
+                "with the target's tokenizer.",
             )
         if drafts and pair.draft is None:
-            raise SettingsError(
-                "drafter", f"{spec.name!r} needs a draft model, and this pair has none; choose {others}."
-            )
+            raise SettingsError("drafter", f"{name} needs a draft model, and this pair has none; choose {others}.")
         for row in rows:
             check_drafter(pair, row)
     check_batches(pair, drafting=drafts)
 
 
-def _names(specs: Iterable[DrafterInfo]) -> str:
-    return " or ".join(repr(spec.name) for spec in specs)
+def _batching(drafters: Iterable[DrafterInfo]) -> str:
+    return " or ".join(repr(info.name) for info in drafters if info.batches)

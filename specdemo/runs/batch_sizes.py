@@ -15,37 +15,13 @@ from specdemo.analysis.rows import Run
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import check_batch, row_settings, stream_batch
 from specdemo.runs.encode import encode_all, models_here
-from specdemo.runs.measuring import Block, Driver, Progress, drafting, last_report, measured_on
+from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, to_its_end
 from specdemo.runs.single import Prompt
 from specdemo.settings import SEEDS, Settings, at_least_one, whole_numbers
 
 SIZES = (1, 2, 4, 8, 16)
 LARGEST = 256
 WARM_UP_TOKENS = 16
-
-
-def batch_sizes(
-    pair: ModelPair,
-    prompts: Prompt | Sequence[Prompt],
-    settings: Settings | None = None,
-    sizes: Sequence[int] = SIZES,
-    repeats: int = 1,
-) -> SizeReport:
-    """Measure drafted batches of every size against plain ones.
-
-    Args:
-        pair: the models.
-        prompts: one or several; every size decodes the same ones, as many as the largest has rows, taken again
-            from the first where they are fewer, in sampled runs with other seeds.
-        settings: of the drafted batches.
-        sizes: rows decoded together.
-        repeats: times each batch is made.
-
-    Raises:
-        PromptError, SettingsError, PairError: as :func:`specdemo.run_batch`, before anything runs. Memory that
-            runs out ends the larger sizes, and the report says at which.
-    """
-    return last_report(stream_batch_sizes(pair, prompts, settings, sizes, repeats))
 
 
 def stream_batch_sizes(
@@ -56,9 +32,21 @@ def stream_batch_sizes(
     repeats: int = 1,
     stop: Event | None = None,
 ) -> Iterator[Progress[SizeReport]]:
-    """The same a batch at a time. What ``batch_sizes`` raises is raised here at once.
+    """Measure drafted batches of every size against plain ones; each step holds the report so far.
 
-    Setting ``stop`` ends it within one round; a batch that was not finished is not counted.
+    ``batch_sizes`` gives the last one. Memory that runs out ends the larger sizes, and the report says at which.
+
+    Args:
+        pair: the models.
+        prompts: one or several; every size decodes the same ones, as many as the largest has rows, taken again
+            from the first where they are fewer, in sampled runs with other seeds.
+        settings: of the drafted batches.
+        sizes: rows decoded together.
+        repeats: times each batch is made.
+        stop: ends it within one round; a batch that was not finished is not counted.
+
+    Raises:
+        PromptError, SettingsError, PairError: at once, as :func:`specdemo.run_batch`.
     """
     settings = drafting(settings, "{} drafts no batch to compare")
     ids = encode_all(pair, prompts, settings.chat, [settings])
@@ -73,6 +61,9 @@ def stream_batch_sizes(
     return _Batches(pair, ids, report, stop or Event()).steps(
         WARM_UP_TOKENS, [c for c in contenders if c.size == 1]
     )
+
+
+batch_sizes = to_its_end(stream_batch_sizes)
 
 
 class _Batches(Driver[SizeReport]):

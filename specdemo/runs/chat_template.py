@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Lock, Timer
@@ -21,48 +22,45 @@ MEMORY = 2**31
 """Bytes of address space; not held on Windows."""
 
 
+_one_request = Lock()
+
+
 class TemplateFails(Exception):
     """A template raised something, or did not end."""
 
 
-class _Renderer:
-    """The process, and one request to it at a time."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._process: Any = None  # a Popen, whose pipes are there
-
-    def render(self, template: str, turns: list[dict[str, str]], variables: dict[str, Any]) -> str:
-        with self._lock:
-            process: Any = self._process
-            if process is None or process.poll() is not None:
-                folder = Path(__file__).parents[2]
-                process = Popen(
-                    [sys.executable, "-m", __name__], cwd=folder, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
-                )
-                self._process = process
-                process.stdout.readline()  # it has started, which is not the template's time
-            timer = Timer(SECONDS, process.kill)
-            timer.start()
-            try:
-                with suppress(BrokenPipeError):
-                    process.stdin.write(json.dumps([template, turns, variables]).encode() + b"\n")
-                    process.stdin.flush()
-                line = process.stdout.readline(MOST_BYTES)
-            finally:
-                timer.cancel()
-            if not line.endswith(b"\n"):
-                process.kill()
-                process.wait()
-                raise TemplateFails(f"it did not end within {SECONDS:g} s, or its text is too long")
-            text, failure = json.loads(line)
-            if failure:
-                raise TemplateFails(failure)
-            return text
+def render(template: str, turns: list[dict[str, str]], variables: dict[str, Any]) -> str:
+    """The text that a template makes of the turns of a chat; raises TemplateFails."""
+    with _one_request:
+        if _renderer().poll() is not None:
+            _renderer.cache_clear()
+        process = _renderer()
+        timer = Timer(SECONDS, process.kill)
+        timer.start()
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps([template, turns, variables]).encode() + b"\n")
+                process.stdin.flush()
+            line = process.stdout.readline(MOST_BYTES)
+        finally:
+            timer.cancel()
+        if not line.endswith(b"\n"):
+            process.kill()
+            process.wait()
+            raise TemplateFails(f"it did not end within {SECONDS:g} s, or its text is too long")
+    text, failure = json.loads(line)
+    if failure:
+        raise TemplateFails(failure)
+    return text
 
 
-render = _Renderer().render
-"""The text that a template makes of the turns of a chat; raises TemplateFails."""
+@cache
+def _renderer() -> Any:
+    """The process, whose pipes are there, as its type does not say."""
+    command = [sys.executable, "-m", __name__]
+    process: Any = Popen(command, cwd=Path(__file__).parents[2], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    process.stdout.readline()  # it has started, which is not the template's time
+    return process
 
 
 def _serve() -> None:

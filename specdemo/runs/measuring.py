@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import wraps
 from threading import Event
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from specdemo.analysis.contenders import Contender
 from specdemo.analysis.report import Report
@@ -16,12 +17,13 @@ from specdemo.errors import MemoryShortage, ServerError, SettingsError
 from specdemo.machine import machine_of
 from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
-from specdemo.runs.lane import LocalLane
-from specdemo.runs.single import Prompt, checked, open_run
-from specdemo.servers.pair import ServerPair
-from specdemo.settings import SEEDS, Settings, check_measurable
+from specdemo.runs.encode import encode_all, models_here
+from specdemo.runs.single import LocalLane, Prompt, checked, open_run
+from specdemo.servers.pair import ServerPair, on_server
+from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Trace
 
+Given = ParamSpec("Given")
 Found = TypeVar("Found", bound=Report)
 Block = tuple[int, int, Sequence[Contender]]
 """The number of a prompt, that of the repeat, and who decodes it."""
@@ -45,18 +47,19 @@ class Progress(Generic[Found]):
     report: Found
 
 
-def last_report(steps: Iterable[Progress[Found]]) -> Found:
-    """The report of a measurement that is left to run to its end."""
-    *_, last = steps
-    return last.report
+def to_its_end(stream: Callable[Given, Iterator[Progress[Found]]]) -> Callable[Given, Found]:
+    """The same measurement, which gives its last report alone."""
+
+    @wraps(stream)
+    def measured(*args: Given.args, **options: Given.kwargs) -> Found:
+        *_, last = stream(*args, **options)
+        return last.report
+
+    return measured
 
 
 def drafting(settings: Settings | None, refusal: str) -> Settings:
-    """The settings of a measurement against plain decoding, or all defaults.
-
-    Args:
-        settings: as a person gave them.
-        refusal: what to say of another strategy than ``speculative``.
+    """The settings of a measurement against plain decoding; ``refusal``: what to say of other strategies.
 
     Raises:
         SettingsError: they do not draft, or their runs are too short for a speed.
@@ -64,8 +67,30 @@ def drafting(settings: Settings | None, refusal: str) -> Settings:
     settings = checked(settings)
     if settings.strategy != "speculative":
         raise SettingsError("strategy", refusal.format(repr(settings.strategy)) + "; choose 'speculative'.")
-    check_measurable(settings)
+    if settings.max_new_tokens < 2:
+        raise SettingsError(
+            "max_new_tokens", "1 is the prefill's token, and speeds begin after it; give at least 2."
+        )
     return settings
+
+
+def opened(
+    pair: ModelPair | ServerPair | None,
+    prompts: Prompt | Sequence[Prompt],
+    settings: Settings,
+    lanes: Sequence[Settings] = (),
+) -> tuple[ModelPair | ServerPair, list[Any]]:
+    """Who decodes, and the prompts as it takes them; ``lanes`` as of :func:`specdemo.runs.encode.encode`.
+
+    Raises:
+        PromptError, SettingsError, ServerError: as the measurements do at once.
+    """
+    if on_server(pair, settings):
+        from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
+
+        return sweep_prompts(pair, prompts, settings)
+    pair = models_here(pair)
+    return pair, encode_all(pair, prompts, settings.chat, lanes)
 
 
 def measured_on(pair: ModelPair | ServerPair) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from specdemo.errors import PromptError
 from specdemo.models.catalog import read_toml
@@ -13,8 +13,6 @@ from specdemo.models.source import ASSETS
 
 LARGEST_FILE = 1_000_000
 MOST_PROMPTS = 200
-Line = TypeVar("Line", str, tuple[str, str])
-TEXT_FIELDS = ("prompt", "text")
 LONGEST_KIND = 40
 
 
@@ -47,7 +45,7 @@ def prompt_lines(text: str) -> list[str]:
     Raises:
         PromptError: there is none, or there are too many.
     """
-    return _counted(_lines(text))
+    return [prompt for prompt, _ in _counted(_lines(text))]
 
 
 def read_with_kinds(path: Path) -> list[tuple[str, str]]:
@@ -70,14 +68,14 @@ def read_with_kinds(path: Path) -> list[tuple[str, str]]:
     except UnicodeDecodeError as error:
         raise PromptError(f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from error
     if kind == ".txt":
-        return [(line, "") for line in _counted(_lines(text), name)]
+        return _counted(_lines(text), name)
     # Only \n ends a JSON line: a string may hold other line separators.
     lines = enumerate(text.split("\n"), start=1)
     return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+def _lines(text: str) -> list[tuple[str, str]]:
+    return [(line.strip(), "") for line in text.splitlines() if line.strip()]
 
 
 def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
@@ -88,7 +86,7 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
         raise PromptError(
             f'{place} is not JSON; write a line such as {{"prompt": "Once upon a time"}}.'
         ) from error
-    found = (record.get(field) for field in TEXT_FIELDS) if isinstance(record, dict) else ()
+    found = (record.get("prompt"), record.get("text")) if isinstance(record, dict) else ()
     prompt = next((value for value in found if isinstance(value, str) and value.strip()), None)
     if prompt is None:
         raise PromptError(f'{place} has no text in a field "prompt" or "text"; add it or take the line out.')
@@ -99,8 +97,8 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
     return prompt, kind.strip()[:LONGEST_KIND]
 
 
-def _counted(prompts: list[Line], name: str | None = None) -> list[Line]:
-    place = f" in {name}" if name else ""
+def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, str]]:
+    place = name and f" in {name}"
     if not prompts:
         raise PromptError(f"there is none{place}; write one a line.")
     if len(prompts) > MOST_PROMPTS:

@@ -11,8 +11,7 @@ from typing import Any
 from specdemo.errors import ServerError, SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
-from specdemo.runs.lane import LocalLane
-from specdemo.runs.single import Prompt, checked, open_run
+from specdemo.runs.single import LocalLane, Prompt, checked, open_run
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import SEEDS, Settings, at_least_one
 from specdemo.trace import Trace

@@ -24,7 +24,7 @@ from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
 from specdemo.decoding.tree import Tree
 from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, drawn_shape, grow
-from specdemo.runs import lane as lanes
+from specdemo.runs import single as lanes
 
 DRAFTERS = ("model", "early_exit", "eagle3")
 BUSHY = (0, 0, 1, 1, 2, 3, 3, 5, 6, 9)

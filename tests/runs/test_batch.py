@@ -41,7 +41,7 @@ from specdemo.decoding.batch.runner import RaggedRunner
 from specdemo.decoding.engines import eager as forward
 from specdemo.decoding.gamma import Costs
 from specdemo.decoding.trials import check_batches
-from specdemo.runs.warm_up import warm_up
+from specdemo.runs.load import warm_up
 
 LENGTHS = (1, 200, 17, 40, 3, 90, 5, 60, 2, 33, 11, 150, 8, 25, 70, 4)
 SAMPLING = [

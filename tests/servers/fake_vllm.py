@@ -23,7 +23,7 @@ from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
 from specdemo.decoding.speculative import autoregressive, speculative
 from specdemo.runs.encode import encode
-from specdemo.runs.lane import LaneRecord
+from specdemo.runs.single import LaneRecord
 from specdemo.settings import MAX_GAMMA
 
 CRASHED = "crashed"

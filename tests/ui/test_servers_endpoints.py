@@ -20,7 +20,7 @@ from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed
 
 from specdemo import ModelPair, Round, Settings
 from specdemo.models.catalog import catalog
-from specdemo.runs.lane import LaneRecord
+from specdemo.runs.single import LaneRecord
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE
 from specdemo.ui import page as ui
