@@ -41,11 +41,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file in UTF-8, its line ends as they are.
-
-    Raises:
-        OSError: the file cannot be written; what was there before is as it was.
-    """
+    """Write a text file in UTF-8, its line ends as they are; errors as of :func:`written_whole`."""
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
 

@@ -49,13 +49,9 @@ def counts_of(rounds: Iterable[Round]) -> tuple[RoundCounts, ...]:
     """The counts of a lane's rounds, the prefill left out."""
     return tuple(
         RoundCounts(
-            r.drafted,
-            r.accepted,
-            len(r.emitted),
-            r.draft_seconds,
-            r.verify_seconds,
-            r.other_seconds,
-            r.offered if r.is_tree else None,
+            *(r.drafted, r.accepted, len(r.emitted)),
+            *(r.draft_seconds, r.verify_seconds, r.other_seconds),
+            offered=r.offered if r.is_tree else None,
         )
         for r in rounds
         if r.index > 0

@@ -22,11 +22,7 @@ def one_by_one(prompts: Any) -> list[Any]:
 
 
 def read_ids(prompt: Any) -> list[int]:
-    """Token ids as a list of ints.
-
-    Raises:
-        PromptError: it is no list of whole numbers.
-    """
+    """Token ids as a list of ints; PromptError of what is no list of whole numbers."""
     try:
         ids = list(prompt)
         if isinstance(prompt, bytes | dict) or any(isinstance(i, bool) for i in ids):
@@ -37,10 +33,7 @@ def read_ids(prompt: Any) -> list[int]:
 
 
 def check_text(prompt: str) -> None:
-    """
-    Raises:
-        PromptError: it is empty, or holds what cannot be encoded.
-    """
+    """Refuse an empty prompt, and one that holds what cannot be encoded."""
     if not prompt.strip():
         raise PromptError(EMPTY)
     try:

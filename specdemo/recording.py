@@ -105,11 +105,7 @@ class Recording:
 
 
 def check_playable(traces: Sequence[Trace]) -> None:
-    """Refuse traces that cannot be replayed: none, one without rounds, or one whose clock runs backwards.
-
-    Raises:
-        TraceError: says which lane and round.
-    """
+    """Refuse traces that cannot be replayed: none, one without rounds, or one whose clock runs backwards."""
     if not traces:
         raise TraceError("There is nothing to replay: give at least one trace.")
     for lane, trace in enumerate(traces, start=1):

@@ -14,10 +14,9 @@ LARGEST_NUMBER = 2**63
 
 
 def parsed(text: str | bytes, name: str) -> Any:
-    """The plain data of a JSON text; ``name`` is what it should be, such as ``specdemo trace``.
+    """The plain data of a JSON text, or TraceError, also of a number that nothing measures.
 
-    Raises:
-        TraceError: it is no JSON, or holds a number that nothing measures.
+    ``name`` is what the text should be, such as ``specdemo trace``.
     """
     try:
         data = pydantic_core.from_json(text)
@@ -33,11 +32,7 @@ def parsed(text: str | bytes, name: str) -> Any:
 
 
 def validated(kind: Any, data: Any, name: str) -> Any:
-    """Plain data as a record of a kind, a dataclass.
-
-    Raises:
-        TraceError: says where it fails, and how.
-    """
+    """Plain data as a record of a kind, a dataclass; TraceError says where it fails, and how."""
     try:
         return _adapter(kind).validate_python(data)
     except pydantic.ValidationError as error:

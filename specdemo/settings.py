@@ -201,24 +201,17 @@ class Settings:
 
 
 def at_least_one(field: str, value: object) -> int:
-    """
-    Raises:
-        SettingsError: no whole number, or less than 1; names the field.
-    """
+    """One whole number as :func:`whole_numbers` checks it."""
     return whole_numbers(field, [value], None, "3")[0]
 
 
 def whole_numbers(field: str, values: Any, most: int | None, example: str) -> tuple[int, ...]:
-    """The values in ascending order, each once.
+    """The values of any list of whole numbers, numpy's too, in ascending order, each once.
 
-    Args:
-        field: for the message.
-        values: any list of whole numbers, numpy's too.
-        most: each is from 1 to this; None for no limit.
-        example: how to write them.
+    Each is from 1 to ``most``, None for no limit; ``example`` says how to write them.
 
     Raises:
-        SettingsError: there are none, or one is out of range; names the field.
+        SettingsError: there are none, or one is out of range; names the ``field``.
     """
     try:
         wanted = list(values)

@@ -102,11 +102,7 @@ class Trace:
 
 
 def trace_of(data: Any) -> Trace:
-    """A trace from the plain data of its JSON.
-
-    Raises:
-        TraceError: not a trace of this schema; says where it fails.
-    """
+    """A trace from the plain data of its JSON; TraceError says where it is none of a schema known here."""
     found = data.get("schema") if isinstance(data, dict) else None
     if found is not None and found not in READABLE:  # instead of the fields in which it differs
         raise TraceError(f"This trace has schema {found!r:.40}; this version reads schemas up to {SCHEMA}.")

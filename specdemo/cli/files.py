@@ -38,17 +38,10 @@ def add_exports(parser: argparse.ArgumentParser, exports: Exports) -> None:
 
 
 class Outputs:
-    """Where a command writes; refused before anything runs if a file cannot be written.
-
-    Args:
-        args: as typed.
-        exports: the files that can be asked for.
+    """Where a command writes what can be asked for; FileProblem before anything runs if a file cannot be written.
 
     Attributes:
         out, errors: the consoles of results and of progress; the same where a file takes the output.
-
-    Raises:
-        FileProblem: names the file.
     """
 
     def __init__(self, args: argparse.Namespace, exports: Exports) -> None:
@@ -69,11 +62,7 @@ class Outputs:
             self.out.print(f"\n{shown(text)}", markup=False, soft_wrap=not self.out.is_terminal)
 
     def write(self, value: Any) -> None:
-        """Write every file that was asked for.
-
-        Raises:
-            FileProblem: a file cannot be written.
-        """
+        """Write every file that was asked for."""
         for option, name in self._files.items():
             text = self._exports[option][1](value)
             text = text if text.endswith("\n") else text + "\n"
@@ -92,11 +81,7 @@ class _Console(Console):
 
 
 def read_input(name: str) -> str:
-    """The prompt itself, or the standard input for ``-``.
-
-    Raises:
-        FileProblem: the input is not UTF-8.
-    """
+    """The prompt itself, or the standard input for ``-``."""
     if name != "-":
         return name
     try:

@@ -55,11 +55,7 @@ def typed_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_lane(text: str) -> dict[str, Any]:
-    """The settings of one lane from ``name=value,name=value``.
-
-    Raises:
-        SettingsError: a name is not known, or its value cannot be read.
-    """
+    """The settings of one lane from ``name=value,name=value``; SettingsError names the part that is none."""
     lane: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = part.partition("=")

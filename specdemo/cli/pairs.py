@@ -66,11 +66,7 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Console) -> Iterator[ModelPair | None]:
-    """The pair that was named, or None where all lanes run on servers; an interrupt stops its loading.
-
-    Raises:
-        PairError: the pair cannot be loaded; the message says what to do.
-    """
+    """The pair that was named, or None where all lanes run on servers; an interrupt stops its loading."""
     if all(on_server(None, settings) for settings in lanes):
         yield None
         return

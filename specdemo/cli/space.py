@@ -61,10 +61,7 @@ def _leftover(path: Path) -> bool:
 
 
 def _check(folder: Path, paths: list[Path]) -> None:
-    """
-    Raises:
-        FileProblem: the folder is not empty, or a file is too large.
-    """
+    """Refuse a folder that is not empty, and files too large."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileProblem(f"{folder} is not empty; give a folder that is, or one that is not there yet.")
     large = [path for path in paths if (ROOT / path).stat().st_size > LARGEST]

@@ -140,12 +140,7 @@ def can_batch(pair: ModelPair, settings: Settings) -> bool:
 
 
 def check_batch(pair: ModelPair, rows: Sequence[Settings]) -> None:
-    """Refuse what a batch or this pair cannot do.
-
-    Raises:
-        SettingsError: names the field, and what would work.
-        PairError: a model that cannot decode rows of unequal lengths together.
-    """
+    """Refuse what a batch or this pair cannot do: SettingsError, or PairError of models that cannot."""
     check_here(rows, "a batch")
     first = rows[0]
     for field in ("strategy", "drafter", "chat"):

@@ -20,11 +20,8 @@ def encode(
 ) -> list[int]:
     """Token ids of a prompt; a list of ids is taken as it is.
 
-    Args:
-        pair: whose tokenizer, vocabulary and context apply.
-        prompt: text, or token ids.
-        chat: apply the chat template to a text; None means if the tokenizer has one.
-        lanes: that shall read it; none stands for any that the pair can run.
+    ``chat``: apply the chat template to a text, None for if there is one. ``lanes`` shall read it; none stands for
+    any that the pair can run.
 
     Raises:
         PromptError: empty, not encodable, outside the vocabulary, or longer than what a lane's models can read.
@@ -47,11 +44,7 @@ def encode(
 
 
 def models_here(pair: object) -> ModelPair:
-    """The pair, whose models are in this process.
-
-    Raises:
-        PairError: it is something else.
-    """
+    """The pair, whose models are in this process; PairError if it is something else."""
     if isinstance(pair, ServerPair):
         raise PairError(
             "pair: this needs the models themselves, not their deployments; "
@@ -70,12 +63,7 @@ def encode_all(
     chat: bool | None = None,
     lanes: Sequence[Settings] = (),
 ) -> list[list[int]]:
-    """Token ids of several prompts, or of one; ``lanes`` as of :func:`encode`.
-
-    Raises:
-        PromptError: there is none, or one cannot be decoded; says which.
-        PairError: as :func:`encode`.
-    """
+    """Token ids of several prompts, or of one; ``lanes`` and errors as of :func:`encode`."""
     several = one_by_one(prompts)
     if not several:
         raise PromptError("there is none; give at least one text to continue.")

@@ -59,11 +59,7 @@ def to_its_end(stream: Callable[Given, Iterator[Progress[Found]]]) -> Callable[G
 
 
 def drafting(settings: Settings | None, refusal: str) -> Settings:
-    """The settings of a measurement against plain decoding; ``refusal``: what to say of other strategies.
-
-    Raises:
-        SettingsError: they do not draft, or their runs are too short for a speed.
-    """
+    """The settings of a measurement against plain decoding; ``refusal``: what to say of other strategies."""
     settings = checked(settings)
     if settings.strategy != "speculative":
         raise SettingsError("strategy", refusal.format(repr(settings.strategy)) + "; choose 'speculative'.")
@@ -80,11 +76,7 @@ def opened(
     settings: Settings,
     lanes: Sequence[Settings] = (),
 ) -> tuple[ModelPair | ServerPair, list[Any]]:
-    """Who decodes, and the prompts as it takes them; ``lanes`` as of :func:`specdemo.runs.encode.encode`.
-
-    Raises:
-        PromptError, SettingsError, ServerError: as the measurements do at once.
-    """
+    """Who decodes, and the prompts as it takes them; ``lanes`` as of :func:`specdemo.runs.encode.encode`."""
     if on_server(pair, settings):
         from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
 
@@ -102,11 +94,7 @@ def measured_on(pair: ModelPair | ServerPair) -> dict[str, Any]:
 
 
 def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
-    """One whole run; None if it was stopped.
-
-    Raises:
-        ServerError: a server's answer broke off; half a run would spoil the figures.
-    """
+    """One whole run; None if it was stopped. A server's answer that broke off would spoil the figures."""
     with closing(open_run(pair, prompt, settings, stop)) as lane:
         for _ in lane if isinstance(lane, LocalLane) else lane.until(stop):
             if stop.is_set():
@@ -123,12 +111,7 @@ def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Setting
 class Driver(Generic[Found]):
     """Runs contenders in blocks: within one all decode the same prompt, so that a machine that slows down is fair.
 
-    Attributes:
-        pair: decodes.
-        prompts: as the pair takes them.
-        report: of the runs so far.
-        stop: ends it within one round; a run that was not finished is not counted.
-        clock: seconds; another one for tests.
+    ``stop`` ends it within one round; a run that was not finished is not counted. Tests have other clocks.
     """
 
     pair: ModelPair | ServerPair
@@ -139,12 +122,7 @@ class Driver(Generic[Found]):
     began: float = 0.0
 
     def steps(self, tokens: int, warmed: Sequence[Contender]) -> Iterator[Progress[Found]]:
-        """The progress of every run.
-
-        Args:
-            tokens: of short runs that pay for what only a first run pays.
-            warmed: who makes these.
-        """
+        """The progress of every run, after short ones of ``warmed``, which pay for what only a first run pays."""
         self.began, base = self.clock(), self.report.base
         short = replace(base, max_new_tokens=min(tokens, base.max_new_tokens))
         if any(self.decoded(contender, 0, 0, short) is None for contender in warmed):

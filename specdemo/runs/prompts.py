@@ -40,11 +40,7 @@ def by_domain() -> dict[str, list[Example]]:
 
 
 def prompt_lines(text: str) -> list[str]:
-    """One prompt a line; empty lines are none.
-
-    Raises:
-        PromptError: there is none, or there are too many.
-    """
+    """One prompt a line; empty lines are none. PromptError of no prompt, and of too many."""
     return [prompt for prompt, _ in _counted(_lines(text))]
 
 

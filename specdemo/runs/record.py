@@ -18,13 +18,8 @@ def record(
 ) -> Recording:
     """The recording of lanes that ran on this machine, or on servers, from one prompt.
 
-    It names no hardware if all lanes ran on servers, whose hardware is not known.
-
-    Args:
-        pair: of the first lane that ran here; anything else if none did.
-        prompt: as it was written; None if it was given as token ids.
-        traces: one a lane.
-        title: what the recording is called.
+    ``pair`` is of the first lane that ran here; anything else if none did, and then no hardware is named, since
+    that of servers is not known. ``prompt`` is as it was written; None if it was given as token ids.
 
     Raises:
         TraceError: a lane has no rounds yet.

@@ -31,9 +31,7 @@ class Load:
     """A pair on its way into memory, or there.
 
     Attributes:
-        request: the pair that was requested.
         future: the pair (None where only workers on ZeroGPU hold it), or the error that ended the load.
-        progress: the current step.
         report: the preflight; None until it was made.
         notes: remarks for the user, such as which pair was evicted.
         weights: bytes of target and draft, once they are loaded.
@@ -189,11 +187,7 @@ class PairStore:
         load.finish(pair)  # in this thread, so that the next load counts its memory
 
     def _evict_until_it_fits(self, load: Load, report: Preflight) -> None:
-        """Evict unused pairs, the least recently used first, until there is memory for this one.
-
-        Raises:
-            PairError: the pairs in use leave too little.
-        """
+        """Evict unused pairs, the least recently used first, until there is memory for this one."""
         while (free := self._within_budget(free_memory(report.device), self.resident())) < report.memory:
             with self._lock:
                 idle = [other for other in self._in_the_way(report) if not other.users]

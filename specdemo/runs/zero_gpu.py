@@ -24,11 +24,7 @@ class ZeroGpuStore(PairStore):
         self._here: Load | None = None
 
     def preload(self, request: PairRequest) -> Load:
-        """Load a pair in the calling thread, which must be the one that imported ``spaces``.
-
-        Raises:
-            PairError: it cannot be had.
-        """
+        """Load a pair in the calling thread, which must be the one that imported ``spaces``."""
         load = Load(request)
         with self._lock:
             self._loads[request] = load
