@@ -16,32 +16,41 @@ from specdemo.settings import whole_numbers
 
 NAN, INF = math.nan, math.inf
 
-BAD = [
-    ("strategy", "speculativ"),
-    ("strategy", ""),
-    ("strategy", None),
-    ("strategy", 1),
-    ("drafter", "oracle"),
-    ("drafter", None),
-    ("acceptance", "exactly"),
-    ("acceptance", None),
-    *(("gamma", v) for v in (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_)),
-    *(("temperature", v) for v in (10**310, np.float32(NAN), np.True_, -1, -0.001, 1e-30, 1e-5, INF, -INF, NAN)),
-    *(("temperature", v) for v in ("0.7", True, None, 100.5)),
-    *(("top_k", v) for v in (-1, 1.5, True, "3", NAN, None, 2**53, 10**30)),
-    *(("top_p", v) for v in (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None)),
-    *(("repetition_penalty", v) for v in (0, -1.0, 1e-300, 0.009, 101, NAN, INF, "1", True, None)),
-    *(("max_new_tokens", v) for v in (0, -1, 1.5, True, "8", NAN, None, 2**64)),
-    *(("seed", v) for v in (-1, 0.5, True, "0", 2**63, None)),
-    *(("accept_top_k", v) for v in (0, -1, 1.5, True, "1", None, 2**70)),
-    *(("exit_layer", v) for v in (0, True, 2**63)),
-    *(("lookup_ngram", v) for v in (0, 9, 2**70, NAN)),
-    *(("chat", v) for v in (0, 1, "yes", "")),
-    ("adaptive_gamma", 1),
-]
+BAD = {
+    "strategy": ("speculativ", "", None, 1),
+    "drafter": ("oracle", None),
+    "acceptance": ("exactly", None),
+    "gamma": (0, -1, 17, 2.5, 5.0, True, "5", NAN, INF, None, np.float64(5), np.True_),
+    "temperature": (
+        10**310,
+        np.float32(NAN),
+        np.True_,
+        -1,
+        -0.001,
+        1e-30,
+        1e-5,
+        INF,
+        -INF,
+        NAN,
+        "0.7",
+        True,
+        None,
+    ),
+    "top_k": (-1, 1.5, True, "3", NAN, None, 2**53, 10**30),
+    "top_p": (0, 0.0, -0.1, 1.0001, NAN, INF, "1", True, None),
+    "repetition_penalty": (0, -1.0, 1e-300, 0.009, 101, NAN, INF, "1", True, None),
+    "max_new_tokens": (0, -1, 1.5, True, "8", NAN, None, 2**64),
+    "seed": (-1, 0.5, True, "0", 2**63, None),
+    "accept_top_k": (0, -1, 1.5, True, "1", None, 2**70),
+    "exit_layer": (0, True, 2**63),
+    "lookup_ngram": (0, 9, 2**70, NAN),
+    "chat": (0, 1, "yes", ""),
+    "adaptive_gamma": (1,),
+    "server": (1, "", "not asked by the engine"),
+}
 
 
-@pytest.mark.parametrize(("field", "value"), BAD)
+@pytest.mark.parametrize(("field", "value"), [(field, v) for field, values in BAD.items() for v in values])
 def test_a_bad_value_is_refused_by_name(field: str, value: object) -> None:
     """Guards against a bad knob that surfaces as a shape error deep in a model, or is silently taken."""
     with pytest.raises(SettingsError) as caught:
@@ -54,20 +63,20 @@ def test_a_bad_value_is_refused_by_name(field: str, value: object) -> None:
     assert message.endswith(".")
 
 
-GOOD = [
-    *(("gamma", v) for v in (1, 16)),
-    *(("temperature", v) for v in (0, 0.0, 1, 100)),
-    *(("top_k", v) for v in (0, 1, 10**6)),
-    *(("top_p", v) for v in (1, 1.0, 0.01)),
-    *(("repetition_penalty", v) for v in (0.01, 0.5, 1, 2.0, 100)),
-    *(("max_new_tokens", v) for v in (1, 10**6, 2**53 - 1)),
-    *(("accept_top_k", v) for v in (1, 2**53 - 1)),
-    *(("seed", v) for v in (0, 2**63 - 1)),
-    *(("chat", v) for v in (True, False, None)),
-]
+GOOD = {
+    "gamma": (1, 16),
+    "temperature": (0, 0.0, 1, 100),
+    "top_k": (0, 1, 10**6),
+    "top_p": (1, 1.0, 0.01),
+    "repetition_penalty": (0.01, 0.5, 1, 2.0, 100),
+    "max_new_tokens": (1, 10**6, 2**53 - 1),
+    "accept_top_k": (1, 2**53 - 1),
+    "seed": (0, 2**63 - 1),
+    "chat": (True, False, None),
+}
 
 
-@pytest.mark.parametrize(("field", "value"), GOOD)
+@pytest.mark.parametrize(("field", "value"), [(field, v) for field, values in GOOD.items() for v in values])
 def test_values_at_the_edge_are_taken(field: str, value: object) -> None:
     """Guards against limits that are off by one."""
     assert getattr(Settings(**{"acceptance": "sampling", field: value}), field) == value

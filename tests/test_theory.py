@@ -44,19 +44,13 @@ def test_tokens_a_round_grow_with_every_share_and_lie_between_1_and_one_more_tha
     assert tokens_per_round([1.0] * len(kept)) == len(kept) + 1
 
 
-@given(st.lists(shares, min_size=1, max_size=16), costs, verifies)
-def test_full_rounds_without_overhead_are_the_plain_formula(kept: list[float], c: float, v: float) -> None:
-    gamma = len(kept)
-    assert predicted_speedup(kept, {gamma: 7}, c, v) == pytest.approx(
-        expected_speedup(tokens_per_round(kept), gamma, c, v)
-    )
-
-
 @given(st.lists(shares, min_size=2, max_size=8), costs, verifies, st.floats(0, 1), st.floats(0, 1))
 def test_a_round_that_drafts_nothing_is_a_plain_step_and_overhead_only_costs(
     kept: list[float], c: float, v: float, overhead: float, plain_overhead: float
 ) -> None:
     assert predicted_speedup(kept, {0: 5}, c, v, overhead, overhead) == pytest.approx(1)
+    full = expected_speedup(tokens_per_round(kept), len(kept), c, v)
+    assert predicted_speedup(kept, {len(kept): 7}, c, v) == pytest.approx(full)
     rounds = {len(kept): 9, 1: 2, 0: 1}
     lean = predicted_speedup(kept, rounds, c, v, 0.0, plain_overhead)
     assert predicted_speedup(kept, rounds, c, v, overhead, plain_overhead) <= lean + 1e-12

@@ -102,10 +102,7 @@ def test_text_is_what_the_tokenizer_decodes_and_never_broken(sample: str) -> Non
 
 @pytest.mark.parametrize(
     ("script", "eos", "text_"),
-    [
-        *((ids_of("ok 🎉")[: 3 + cut], None, "ok ") for cut in (1, 2, 3)),
-        ([*ids_of("bye"), 1], [1], "bye"),
-    ],
+    [*((ids_of("ok 🎉")[: 3 + cut], None, "ok ") for cut in (1, 2, 3)), ([*ids_of("bye"), 1], [1], "bye")],
 )
 def test_neither_part_of_a_character_nor_the_end_token_is_in_the_text(
     script: list[int], eos: list[int] | None, text_: str
@@ -128,48 +125,35 @@ def test_a_pair_without_a_tokenizer_names_ids() -> None:
 # --- draft trees -------------------------------------------------------------------------------------------
 
 
-def strayed(data: dict, tokens: list[dict]) -> None:
-    """An accepted token after a rejected one."""
-    kept, *rest, own = tokens
-    data["rounds"][1]["tokens"] = [*({**t, "parent": 0, "position": 1} for t in rest), kept, own]
+LEFT = {"kind": "rejected", "parent": 0, "position": 1}
 
 
-def doubled(data: dict, tokens: list[dict]) -> None:
-    """Two tokens of the target's own."""
-    tokens.append(dict(tokens[-1]))
-
-
-def huge(data: dict, tokens: list[dict]) -> None:
-    """More guesses than any setting drafts."""
-    left = {"kind": "rejected", "parent": 0, "position": 1}
-    tokens[1:-1] = [{**tokens[1], **left} for _ in range(100)]
-    data["rounds"][1]["drafted"] = 101
-
-
-def endless(data: dict, tokens: list[dict]) -> None:
-    """A path deeper than any setting drafts, which a page would draw."""
-    first, own = tokens[0], tokens[-1]
-    tokens[1:-1] = [{**first, "kind": "rejected", "parent": n, "position": n + 1} for n in range(1, 40)]
-    data["rounds"][1]["drafted"] = 40
-    assert own["parent"] == 1
-
-
-def bare(data: dict, tokens: list[dict]) -> None:
-    """A tree without a guess: the prefill's token."""
-    data["rounds"][0]["tokens"][0]["parent"] = 0
-
-
-@pytest.mark.parametrize("change", [strayed, doubled, huge, endless, bare])
-def test_a_draft_tree_that_no_run_makes_is_refused(change: Callable[[dict, list[dict]], None]) -> None:
-    """Guards figures and page against records of strangers; the first round is the prefill's."""
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda kept, left, own: [*({**t, **LEFT} for t in left), kept, own],
+        lambda kept, left, own: [kept, *left, own, own],
+        lambda kept, left, own: [kept, *({**kept, **LEFT} for _ in range(100)), own],
+        lambda kept, left, own: [
+            *(kept, *({**kept, "kind": "rejected", "parent": n, "position": n + 1} for n in range(1, 40)), own)
+        ],
+        lambda kept, left, own: [{**own, "kind": "target", "parent": 0, "position": 1}],
+    ],
+    ids=["kept after rejected", "two own tokens", "too many guesses", "too deep a path", "no guess"],
+)
+def test_a_draft_tree_that_no_run_makes_is_refused(forge: Callable[[dict, list[dict], dict], list[dict]]) -> None:
+    """Guards figures and page against records of strangers."""
     target = build("llama", eos=None)
     pair = ModelPair(target, target, None)  # so that a first guess is kept
     trace = specdemo.run(pair, prompt_ids(5), Settings(tree_nodes=4, gamma=1, max_new_tokens=4))
     data = json.loads(trace.to_json())
-    tokens = data["rounds"][1]["tokens"]
-    assert [t["kind"] for t in tokens] == ["accepted", *["rejected"] * 3, "bonus"]
+    kept, *left, own = data["rounds"][1]["tokens"]
+    assert [t["kind"] for t in (kept, *left, own)] == ["accepted", *["rejected"] * 3, "bonus"]
     Trace.from_json(json.dumps(data))
-    change(data, tokens)
+    tokens = forge(kept, left, own)
+    kinds = [t["kind"] for t in tokens]
+    accepted, drafted = kinds.count("accepted"), kinds.count("accepted") + kinds.count("rejected")
+    data["rounds"][1] |= {"tokens": tokens, "accepted": accepted, "drafted": drafted}
     with pytest.raises(TraceError, match=r"no draft tree|no tree with one kept path"):
         Trace.from_json(json.dumps(data))
 

@@ -183,23 +183,17 @@ def build_head(
     return head
 
 
-def fit_head(head: specdemo.Eagle3Head, target: PreTrainedModel, ids: Sequence[int]) -> specdemo.Eagle3Head:
-    """The head with an output layer, by least squares, that often says what the target says in this text."""
-    count = len(ids) - 2
+def skilled_head(target: PreTrainedModel, **options: object) -> specdemo.Eagle3Head:
+    """A head that is often right about this target's greedy text and often wrong: its output layer is fitted."""
+    ids, head = [*prompt_ids(9), *generate(target, prompt_ids(9), 120)], build_head(target, **options)
     hidden = EagerRunner(target, aux_layers=head.aux_layers).forward(ids[:-2], keep=0).hidden
-    table, positions = head.embeddings(target), torch.arange(count).unsqueeze(0)
+    table, positions = head.embeddings(target), torch.arange(len(ids) - 2).unsqueeze(0)
     with torch.no_grad():
         fed = torch.nn.functional.embedding(torch.tensor(ids[1:-1]), table)
         h = head.norm(head(head.project(hidden).unsqueeze(0), fed.unsqueeze(0), positions))[0]
         wanted = (head.target_ids == torch.tensor(ids[2:]).unsqueeze(1)).float()
         head.lm_head.weight.copy_(torch.linalg.lstsq(h, wanted, driver="gelsd").solution.T)
     return head
-
-
-def skilled_head(target: PreTrainedModel, **options: object) -> specdemo.Eagle3Head:
-    """A head that is often right about this target's greedy text and often wrong."""
-    ids = [*prompt_ids(9), *generate(target, prompt_ids(9), 120)]
-    return fit_head(build_head(target, **options), target, ids)
 
 
 @functools.cache
@@ -338,36 +332,33 @@ def check_consistent(trace: Trace) -> None:
     first, *decode = trace.rounds
     assert [t.kind for t in first.tokens] == ["target"]
     assert (first.drafted, first.accepted) == (0, 0)
-    assert [t.id for r in trace.rounds for t in r.tokens if t.kind != "rejected"] == trace.token_ids
+    assert [t.id for r in trace.rounds for t in r.emitted] == trace.token_ids
     assert [r.index for r in trace.rounds] == list(range(len(trace.rounds)))
     assert all(r.stop is None for r in trace.rounds[:-1])
     assert trace.rounds[-1].stop in ("eos", "length", "context")
     for round_ in decode:
-        kinds = [t.kind for t in round_.tokens]
+        kinds, drafted = [t.kind for t in round_.tokens], round_.tokens[: round_.drafted]
         accepted, rejected = kinds.count("accepted"), kinds.count("rejected")
-        assert accepted == round_.accepted
-        most = trace.settings.tree_nodes if round_.is_tree else trace.settings.gamma
-        assert accepted + rejected == round_.drafted <= most
-        own = [k for k in kinds if k in ("corrected", "bonus", "target")]
+        assert (accepted, accepted + rejected) == (round_.accepted, round_.drafted)
+        assert round_.drafted <= (trace.settings.tree_nodes if round_.is_tree else trace.settings.gamma)
+        own = kinds[round_.drafted :]
         assert kinds == ["accepted"] * accepted + ["rejected"] * rejected + own
-        assert len(own) == 1 or (not own and round_.stop == "eos"), "each round ends with the target's own token"
-        if own:
-            tried = (
-                rejected
-                if not round_.is_tree
-                else sum(t.kind == "rejected" and t.parent == accepted for t in round_.tokens)
-            )
-            assert own == ["target" if round_.drafted == 0 else "corrected" if tried else "bonus"]
+        tried = any(t.kind == "rejected" and t.parent in (None, accepted) for t in drafted)
+        expected = "target" if not drafted else "corrected" if tried else "bonus"
+        assert own == [expected] or (not own and round_.stop == "eos"), "the target's own token ends a round"
+        assert all(t.position == accepted + 1 for t in round_.tokens[round_.drafted :])
+        tested = [t.position for t in round_.tokens if t.acceptance is not None]
         if not round_.is_tree:
-            assert [t.position for t in round_.tokens if t.kind in ("accepted", "rejected")] == list(
-                range(1, round_.drafted + 1)
-            )
-        assert all(t.position == accepted + 1 for t in round_.tokens if t.kind == own[0]) if own else True
-        if "corrected" in own:
-            tested = [t.position for t in round_.tokens if t.acceptance is not None]
-            assert set(tested) == set(range(1, accepted + 2))
-            assert round_.is_tree or len(tested) == accepted + 1
-    check_probabilities(trace)
+            assert [t.position for t in drafted] == [*range(1, round_.drafted + 1)]
+            assert own != ["corrected"] or len(tested) == accepted + 1
+        assert own != ["corrected"] or {*tested} == {*range(1, accepted + 2)}
+    for token in trace.tokens:
+        drafted_ = token.kind in ("accepted", "rejected")
+        assert 0.0 <= token.p <= 1.0
+        copied = trace.settings.drafter == "prompt_lookup"  # from no distribution
+        assert 0.0 <= token.q <= 1.0 if token.q is not None else copied or not drafted_
+        assert token.acceptance is None or (drafted_ and 0.0 <= token.acceptance <= 1.0)
+        assert token.kind != "accepted" or token.acceptance > 0.0
     check_times(trace)
 
 
@@ -381,19 +372,6 @@ def toy(
     target = build(family, vocabulary=vocabulary, **small)
     draft = build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small)
     return specdemo.ModelPair(target, draft, None, head=build_head(target, draft_vocabulary=vocabulary - 2))
-
-
-def check_probabilities(trace: Trace) -> None:
-    for token in trace.tokens:
-        assert 0.0 <= token.p <= 1.0
-        assert token.q is None or 0.0 <= token.q <= 1.0
-        assert token.acceptance is None or 0.0 <= token.acceptance <= 1.0
-        if token.kind in ("accepted", "rejected"):
-            assert token.q is not None
-        if token.kind in ("target", "corrected", "bonus"):
-            assert token.acceptance is None
-        if token.kind == "accepted":
-            assert token.acceptance > 0.0
 
 
 def check_times(trace: Trace) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-from modulefinder import ModuleFinder
 from pathlib import Path
 
 from specdemo.cli.files import FileProblem, reported
 from specdemo.models.preflight import gigabytes
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY = "app.py"
-BESIDE = (ENTRY, "requirements.txt", "README.md", "LICENSE")
+BESIDE = ("app.py", "requirements.txt", "README.md", "LICENSE")
+LEFT_OUT = ("bench", "cli", "training", "__main__.py")
+"""Rooms above or beside the page, which nothing below them imports."""
 ASSETS = "assets"
 LARGEST = 10_000_000  # bytes; git pushes larger files to the hub only through large file storage
 
@@ -41,23 +41,11 @@ def write_space(args: argparse.Namespace) -> None:
 
 
 def space_files(root: Path) -> list[Path]:
-    """The files that the running app reads, relative to ``root``, without tests, benches and training.
-
-    Modules are found by following the imports from ``app.py``, so that a new one is never forgotten.
-    """
-    finder = ModuleFinder([str(root)])  # of this path only, so that other packages are left out
-    finder.run_script(str(root / ENTRY))
-    modules = [Path(file) for m in finder.modules.values() if (file := getattr(m, "__file__", None))]
-    folders = {path.parent for path in modules}
-    # Scripts and styles are read from the folder "web" beside the modules that show them.
-    data = [p for f in folders for p in (f / "web").glob("*") if p.is_file()]
-    assets = [p for p in (root / ASSETS).rglob("*") if p.is_file()]
-    found = {path.relative_to(root) for path in (*modules, *data, *assets)}
-    return sorted({*map(Path, BESIDE), *(p for p in found if not _leftover(p))})
-
-
-def _leftover(path: Path) -> bool:
-    return any(part.startswith((".", "__pycache__")) for part in path.parts)
+    """The files that the running app reads, relative to ``root``: no tests, no benches, no training."""
+    paths = [p.relative_to(root) for top in ("specdemo", ASSETS) for p in (root / top).rglob("*") if p.is_file()]
+    wanted = [p for p in paths if p.parts[1] not in LEFT_OUT and (p.suffix != ".md" or p.parts[0] == ASSETS)]
+    leftovers = {p for p in wanted if any(part.startswith((".", "__pycache__")) for part in p.parts)}
+    return sorted({*map(Path, BESIDE), *wanted} - leftovers)
 
 
 def _check(folder: Path, paths: list[Path]) -> None:

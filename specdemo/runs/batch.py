@@ -73,8 +73,7 @@ def stream_batch(
     rows = lanes if several else row_settings(lanes[0], len(ids))
     if len(rows) != len(ids):
         raise SettingsError(
-            "settings",
-            f"as many as prompts are needed, {len(ids)} and not {len(rows)}; or give one for all rows.",
+            "settings", f"as many as prompts are needed, {len(ids)} and not {len(rows)}; or give one for all rows."
         )
     check_batch(pair, rows)
     return Batch(pair, ids, rows)

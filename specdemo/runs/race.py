@@ -88,7 +88,7 @@ def _interleave(lanes: list[Any], stop: Event | None = None) -> Generator[tuple[
     """The rounds of iterators of rounds; those that can ``wait`` run by themselves, on a server."""
     try:
         for together in _turns(lanes):
-            yield from _run_together(lanes, together, stop)
+            yield from _run_together({n: lanes[n] for n in together}, stop)
             if stop is not None and stop.is_set():
                 return
     finally:
@@ -98,54 +98,40 @@ def _interleave(lanes: list[Any], stop: Event | None = None) -> Generator[tuple[
 
 def _turns(lanes: list[Any]) -> list[list[int]]:
     """The lanes that may run at the same time, in order: those of servers on this machine are each alone."""
-    here = [n for n, lane in enumerate(lanes) if not hasattr(lane, "wait")]
     beside = [n for n, lane in enumerate(lanes) if hasattr(lane, "wait") and lane.shares_machine]
-    if len(beside) + bool(here) < 2:
-        return [list(range(len(lanes)))]
+    others = [n for n in range(len(lanes)) if n not in beside]
+    if len(beside) + any(not hasattr(lane, "wait") for lane in lanes) < 2:
+        return [[*range(len(lanes))]]
     for n in beside:
         lanes[n].in_turn = True
-    first = [n for n in range(len(lanes)) if n not in beside]
-    turns = [*([first] if first else []), *([n] for n in beside)]
-    return sorted(turns, key=min)
+    return sorted(filter(None, [others, *([n] for n in beside)]), key=min)
 
 
-def _run_together(lanes: list[Any], together: list[int], stop: Event | None) -> Iterator[tuple[int, Round]]:
-    """The rounds of some of the lanes."""
-    clocks = dict.fromkeys(together, 0.0)  # of the lanes still running
-    remote = {n for n in together if hasattr(lanes[n], "wait")}
+def _run_together(lanes: dict[int, Any], stop: Event | None) -> Iterator[tuple[int, Round]]:
+    """The rounds of some of the lanes, by their numbers."""
+    clocks = dict.fromkeys(lanes, 0.0)  # of the lanes still running
+    remote = {n for n in lanes if hasattr(lanes[n], "wait")}
     for n in remote:
         lanes[n].start()
     while clocks:
-        lane = _next_lane(lanes, clocks, remote, stop)
-        if lane is None:
-            return
+        waiting = {n for n in remote & clocks.keys() if not lanes[n].wait(0)}
+        # A server's lane with nothing to give yet is as far as its clock.
+        now = {n: lanes[n].elapsed if n in waiting else clock for n, clock in clocks.items()}
+        lane = min(now, key=now.__getitem__)
+        if lane in waiting:  # all that runs here is ahead of the servers, or nothing runs here
+            if stop is not None and stop.is_set():
+                return
+            lanes[lane].wait(WAIT_SECONDS)
+            continue
         # Whether a server's lane has more is seen when it is its turn again.
         until = clocks[lane] + (SLICE_SECONDS if lane not in remote else 0.0)
-        while True:
-            round_ = next(lanes[lane], None)
-            if round_ is None:
-                del clocks[lane]
-                break
+        while (round_ := next(lanes[lane], None)) is not None:
             clocks[lane] = round_.seconds
             yield lane, round_
             if round_.seconds >= until:
                 break
-
-
-def _next_lane(lanes: list[Any], clocks: dict[int, float], remote: set[int], stop: Event | None) -> int | None:
-    """The lane that is behind, None once stopped; a server's lane with nothing to give yet is as far as its clock.
-
-    While all that runs here is ahead of the servers, or nothing runs here, this waits for them.
-    """
-    while True:
-        waiting = {n for n in remote & set(clocks) if not lanes[n].wait(0)}
-        now = {n: lanes[n].elapsed if n in waiting else clock for n, clock in clocks.items()}
-        lane = min(now, key=now.__getitem__)
-        if lane not in waiting:
-            return lane
-        if stop is not None and stop.is_set():
-            return None
-        lanes[lane].wait(WAIT_SECONDS)
+        else:
+            del clocks[lane]
 
 
 def repeat_race(

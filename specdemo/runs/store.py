@@ -171,7 +171,10 @@ class PairStore:
         except BaseException as error:
             with self._lock:
                 self._drop(load)
-            load.future.set_exception(error if isinstance(error, Exception) else _ended(load, error))
+            if not isinstance(error, Exception):  # such as SystemExit, which would end the waiting server
+                named = f"{load.request.name}: loading was ended by {type(error).__name__}; load it again."
+                error, error.__cause__ = PairError(named), error
+            load.future.set_exception(error)
 
     def _finish(self, load: Load, report: Preflight) -> None:
         """Load the downloaded weights in the models' thread."""
@@ -221,13 +224,6 @@ class PairStore:
     def _drop(self, load: Load) -> None:
         if self._loads.get(load.request) is load:
             del self._loads[load.request]
-
-
-def _ended(load: Load, error: BaseException) -> PairError:
-    """Replaces an error that is no ``Exception``, such as ``SystemExit``, which would end the waiting server."""
-    ended = PairError(f"{load.request.name}: loading was ended by {type(error).__name__}; load it again.")
-    ended.__cause__ = error
-    return ended
 
 
 def _on(device: str, loads: list[Load]) -> list[Load]:

@@ -126,7 +126,7 @@ def test_bad_input_is_one_line_and_exit_code_2(words: str, said: str, capsys: py
     assert output == ""
 
 
-def started(*words: str, **options: Any) -> subprocess.Popen[str]:
+def started(*words: str) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     root = Path(specdemo.__file__).parent.parent
     return subprocess.Popen(
@@ -138,7 +138,6 @@ def started(*words: str, **options: Any) -> subprocess.Popen[str]:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         # Whoever started the tests in the background has interrupts ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,
     )
 
 
@@ -187,23 +186,19 @@ def test_an_output_that_takes_nothing_ends_with_its_code(
     output.close()  # writes what was left, as Python does at its end
 
 
-def test_a_prompt_can_come_from_the_input() -> None:
-    process = started("run", "-", "--max-new-tokens", "4", "--threads", "1", "--json", "-", stdin=subprocess.PIPE)
-    output, errors = process.communicate(PROMPT + "\n", timeout=120)
-    assert process.returncode == 0, errors
-    assert Recording.from_json(output).prompt == PROMPT
-
-
 # --- what comes out -------------------------------------------------------------------------------------------
 
 
-def test_run_writes_json_alone_to_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reads_a_prompt_from_the_input_and_writes_json_alone_to_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Guards pipes: people read the error stream meanwhile."""
-    assert main(["run", PROMPT, "--max-new-tokens", "12", "--gamma", "3", "--ignore-eos", "--json", "-"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{PROMPT}\n".encode())))
+    assert main(["run", "-", "--max-new-tokens", "12", "--gamma", "3", "--ignore-eos", "--json", "-"]) == 0
     output, errors = capsys.readouterr()
     recording, data = Recording.from_json(output), json.loads(output)
     trace = specdemo.run(specdemo.load_pair(), PROMPT, Settings(max_new_tokens=12, gamma=3, ignore_eos=True))
-    assert recording.traces[0].token_ids == trace.token_ids
+    assert (recording.prompt, recording.traces[0].token_ids) == (PROMPT, trace.token_ids)
     assert recording.traces[0].settings == trace.settings
     assert data["outputs"] == [trace.text]
     assert data["metrics"][0]["rounds"] == trace.metrics().rounds

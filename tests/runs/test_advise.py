@@ -97,23 +97,6 @@ def test_a_prompt_whose_answer_ends_with_its_first_token_is_left_out_of_later_bl
     assert "since their answers end with the first token: prompt 1." in report.recommendation
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
-        ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
-        ({"methods": [["model"]]}, "methods: give a list"),
-        ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
-        ({"settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
-        ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
-        ({"settings": Settings(strategy="autoregressive")}, "the advisor drafts by itself"),
-    ],
-)
-def test_what_is_asked_wrongly_is_refused_at_once(asked: dict, message: str) -> None:
-    with pytest.raises(specdemo.SpecDemoError, match=message.replace("'", ".")):
-        stream_advice(endless_pair("llama"), PROMPTS, **asked)
-
-
 def test_a_pair_offers_only_what_it_has() -> None:
     alone = specdemo.ModelPair(endless_pair("llama").target)
     assert allowed_drafters(alone, SHORT) == ["prompt_lookup", "early_exit"]

@@ -13,16 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import (
-    adversary,
-    build,
-    check_consistent,
-    endless_pair,
-    perturbed,
-    prompt_ids,
-    toy_pair,
-    widened,
-)
+from toys import adversary, build, check_consistent, endless_pair, perturbed, prompt_ids, toy_pair, widened
 
 import specdemo
 from specdemo import (
@@ -72,42 +63,22 @@ def check_rows_are_their_own_runs(pair: ModelPair, ids: list[tuple[int, ...]], t
 # --- ids for ids ------------------------------------------------------------------------------------------
 
 
-GAMMAS, ROWS, BATCHED = (1, 3, 8), (1, 2, 5, 16), ("llama", "qwen3", "gpt2")
-
-
-@pytest.mark.parametrize(
-    ("family", "rows", "gamma"),  # every two of them together
-    [(family, rows, GAMMAS[(i + j) % 3]) for i, family in enumerate(BATCHED) for j, rows in enumerate(ROWS)],
-)
-def test_every_greedy_row_is_its_own_run(family: str, rows: int, gamma: int) -> None:
-    """Guards positions, masks and caches falling out of step; rows end at different tokens here."""
-    pair, ids = toy_pair(family), prompts(rows)
-    settings = Settings(gamma=gamma, max_new_tokens=40)
-    traces = run_batch(pair, ids, settings)
-    check_rows_are_their_own_runs(pair, ids, traces)
-    if rows > 5:
-        assert len({len(t.rounds) for t in traces}) > 3, "rows should end at different times"
-    for options in ({"strategy": "autoregressive"}, {"drafter": "prompt_lookup"}):
-        check_rows_are_their_own_runs(pair, ids, run_batch(pair, ids, replace(settings, **options)))
-
-
 @given(
     family=st.sampled_from(["llama", "qwen3", "gpt2", "gemma3", "mistral"]),
     noise=st.sampled_from([0.0, 0.01, 0.05, 1.0]),
     contrary=st.booleans(),
-    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=6),
-    gammas=st.lists(st.integers(1, 16), min_size=6, max_size=6),
-    counts=st.lists(st.integers(1, 24), min_size=6, max_size=6),
+    method=st.sampled_from([{}, {}, {"strategy": "autoregressive"}, {"drafter": "prompt_lookup"}]),
+    rows=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 16), st.integers(1, 24)), min_size=1, max_size=16),
 )
-def test_rows_with_their_own_settings_that_accept_unequally(
-    family: str, noise: float, contrary: bool, lengths: list[int], gammas: list[int], counts: list[int]
+def test_every_greedy_row_is_its_own_run(
+    family: str, noise: float, contrary: bool, method: dict[str, str], rows: list[tuple[int, int, int]]
 ) -> None:
-    """Guards every mixture of lengths, γ and ends, with drafts that are always, often or never right."""
+    """Guards positions, masks and caches: every mixture of lengths, γ and ends, with drafts right or wrong."""
     target = build(family, layers=2)
     draft = adversary(target) if contrary and not target.config.tie_word_embeddings else perturbed(target, noise)
     pair = ModelPair(target, draft)
-    ids = [prompt_ids(length, seed=row) for row, length in enumerate(lengths)]
-    settings = [Settings(gamma=g, max_new_tokens=n) for g, n in zip(gammas, counts, strict=True)][: len(ids)]
+    ids = [prompt_ids(length, seed=row) for row, (length, _, _) in enumerate(rows)]
+    settings = [Settings(gamma=gamma, max_new_tokens=count, **method) for _, gamma, count in rows]
     traces = run_batch(pair, ids, settings)
     check_rows_are_their_own_runs(pair, ids, traces)
     assert [t.settings for t in traces] == settings

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from toys import endless_pair, prompt_ids, toy_pair
+from toys import endless_pair, prompt_ids
 
 import specdemo
 import specdemo.runs.batch_sizes as runs_batch_sizes
@@ -147,22 +147,6 @@ def test_files_hold_what_is_shown(figures: BatchMetrics) -> None:
     assert record["runs"][0]["figures"]["emitted"] == 1000
     assert list(size_figure(report).data[0].x) == ["1", "2"]
     assert list(size_figure(report).data[0].y) == [2.0, 1.5]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sizes": []}, "sizes: there are none"),
-        ({"sizes": [0, 1]}, "sizes: must be whole numbers from 1 to 256, not 0"),
-        ({"repeats": True}, "repeats: must be a whole number of at least 1, not True"),
-        ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
-        ({"settings": Settings(drafter="early_exit")}, "drafter: 'early_exit' has no batch"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_at_once(change: dict[str, object], message: str) -> None:
-    arguments = {"pair": toy_pair("llama"), "prompts": PROMPTS, "settings": SHORT} | change
-    with pytest.raises(specdemo.SpecDemoError, match=message):
-        stream_batch_sizes(**arguments)
 
 
 def test_the_reason_is_made_of_the_measured_times(figures: BatchMetrics) -> None:

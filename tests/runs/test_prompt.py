@@ -99,6 +99,7 @@ def test_the_template_is_applied_by_default_with_thinking_off(text_pair: ModelPa
     assert THINK in ids_of("<|think|>"), "the template's switch must show in the ids"
     assert encode(text_pair, "hi") == expected
     assert encode(text_pair, "hi", chat=True) == expected
+    assert encode(text_pair, " hi\n", chat=False) == ids_of(" hi\n"), "completion prompts keep their spaces"
     assert specdemo.run(text_pair, "hi", Settings(max_new_tokens=2)).prompt_ids == tuple(expected)
 
 
@@ -124,10 +125,3 @@ def test_a_template_that_does_not_end_is_ended(text_pair: ModelPair, endless: st
     monkeypatch.undo()
     named = replace(text_pair, name="owner/unknown")
     assert encode(named, "hé\n") == encode(text_pair, "hé\n")
-
-
-def test_chat_off_leaves_the_text_alone(text_pair: ModelPair) -> None:
-    """Guards completion prompts, surrounding spaces included."""
-    assert encode(text_pair, " hi\n", chat=False) == ids_of(" hi\n")
-    trace = specdemo.run(text_pair, " hi\n", Settings(chat=False, max_new_tokens=2))
-    assert trace.prompt_ids == tuple(ids_of(" hi\n"))

@@ -21,6 +21,8 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
 from specdemo.runs import measuring
+from specdemo.runs.advise import stream_advice
+from specdemo.runs.batch_sizes import stream_batch_sizes
 from specdemo.runs.measuring import turned
 from specdemo.runs.prompts import LARGEST_FILE, read_with_kinds
 from specdemo.runs.sweep import stream_sweep, sweep
@@ -221,12 +223,26 @@ def test_repeats_of_sampled_runs_draw_different_texts() -> None:
         ({"settings": Settings(adaptive_gamma=True)}, "adaptive_gamma: .*switch adaptive γ off"),
         ({"settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
         ({"pair": "builtin"}, "pair: must be a ModelPair"),
+        ({"sizes": []}, "sizes: there are none"),
+        ({"sizes": [0, 1]}, "sizes: must be whole numbers from 1 to 256, not 0"),
+        ({"sizes": [1], "repeats": True}, "repeats: must be a whole number of at least 1, not True"),
+        ({"sizes": [1], "settings": Settings(strategy="autoregressive")}, "strategy: .*choose 'speculative'"),
+        ({"sizes": [1], "settings": Settings(drafter="early_exit")}, "drafter: 'early_exit' has no batch"),
+        ({"budget_seconds": 0}, "budget_seconds: must be a number above 0"),
+        ({"methods": ["guess"]}, "methods: 'guess' is not known; choose from model"),
+        ({"methods": [["model"]]}, "methods: give a list"),
+        ({"kinds": ["a", "b\nc"]}, "kinds: one has several lines"),
+        ({"methods": None, "settings": Settings(exit_layer=99)}, "exit_layer: must be below the target's"),
+        ({"kinds": ["code"]}, "kinds: give a text for each of the 2 prompts"),
+        ({"kinds": [], "settings": Settings(strategy="assisted")}, "the advisor drafts by itself"),
     ],
 )
-def test_what_cannot_be_swept_is_refused_at_once(change: dict[str, object], message: str) -> None:
+def test_what_cannot_be_measured_is_refused_at_once(change: dict[str, object], message: str) -> None:
+    advised = {"budget_seconds", "methods", "kinds"} & change.keys()
+    measure = stream_advice if advised else stream_batch_sizes if "sizes" in change else stream_sweep
     arguments = {"pair": toy_pair("llama"), "prompts": PROMPTS, "settings": Settings()} | change
     with pytest.raises(specdemo.SpecDemoError, match=message):
-        stream_sweep(**arguments)
+        measure(**arguments)
 
 
 def test_prompts_and_gammas_may_come_from_generators_and_numpy_and_one_prompt_of_ids_is_one_prompt() -> None:

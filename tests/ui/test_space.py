@@ -81,22 +81,6 @@ def test_the_folder_holds_what_the_app_needs_and_nothing_else(folder: Path) -> N
     assert all((folder / name).read_bytes() == (ROOT / name).read_bytes() for name in found)
 
 
-def test_a_module_imported_inside_a_function_is_found(tmp_path: Path) -> None:
-    """Guards against a module that is only missed when a visitor presses the button that needs it."""
-    package = tmp_path / "specdemo"
-    for name in ("one", "two", "unused"):
-        (package / name).mkdir(parents=True)
-        (package / name / "__init__.py").write_text("")
-    (package / "__init__.py").write_text("")
-    (package / "one" / "late.py").write_text("def run():\n    from specdemo import two\n    import os.path\n")
-    (package / "two" / "web").mkdir()
-    (package / "two" / "web" / "view.js").write_text("")
-    (tmp_path / "app.py").write_text("from specdemo.one.late import run\n")
-    found = {path.as_posix() for path in space_files(tmp_path)}
-    assert {"specdemo/one/late.py", "specdemo/two/__init__.py", "specdemo/two/web/view.js"} <= found
-    assert not [name for name in found if "unused" in name]
-
-
 def test_every_package_that_is_imported_is_declared() -> None:
     """Guards an installation against packages that are there only while another one needs them."""
     lines = (ROOT / "requirements.txt").read_text().lower().split()
