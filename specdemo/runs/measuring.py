@@ -18,7 +18,7 @@ from specdemo.machine import machine_of
 from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all, models_here
-from specdemo.runs.single import LocalLane, Prompt, checked, open_run
+from specdemo.runs.single import LocalLane, Prompt, checked, stream
 from specdemo.servers.pair import ServerPair, on_server
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Trace
@@ -47,12 +47,12 @@ class Progress(Generic[Found]):
     report: Found
 
 
-def to_its_end(stream: Callable[Given, Iterator[Progress[Found]]]) -> Callable[Given, Found]:
+def to_its_end(measurement: Callable[Given, Iterator[Progress[Found]]]) -> Callable[Given, Found]:
     """The same measurement, which gives its last report alone."""
 
-    @wraps(stream)
+    @wraps(measurement)
     def measured(*args: Given.args, **options: Given.kwargs) -> Found:
-        *_, last = stream(*args, **options)
+        *_, last = measurement(*args, **options)
         return last.report
 
     return measured
@@ -95,7 +95,7 @@ def measured_on(pair: ModelPair | ServerPair) -> dict[str, Any]:
 
 def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
     """One whole run; None if it was stopped. A server's answer that broke off would spoil the figures."""
-    with closing(open_run(pair, prompt, settings, stop)) as lane:
+    with closing(stream(pair, prompt, settings, stop)) as lane:
         for _ in lane if isinstance(lane, LocalLane) else lane.until(stop):
             if stop.is_set():
                 return None

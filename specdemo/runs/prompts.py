@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,7 @@ def examples() -> list[Example]:
 
 def by_domain() -> dict[str, list[Example]]:
     """The example prompts of each domain."""
-    grouped: dict[str, list[Example]] = {}
-    for example in examples():
-        grouped.setdefault(example.domain, []).append(example)
-    return grouped
+    return {domain: [*found] for domain, found in groupby(examples(), key=attrgetter("domain"))}
 
 
 def prompt_lines(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from specdemo.errors import ServerError, SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
-from specdemo.runs.single import LocalLane, Prompt, checked, open_run
+from specdemo.runs.single import LocalLane, Prompt, checked, stream
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import SEEDS, Settings, at_least_one
 from specdemo.trace import Trace
@@ -62,7 +62,7 @@ class Race(Iterator[tuple[int, Round]]):
     def __init__(
         self, pairs: Sequence[Pair], prompt: Prompt, lanes: Sequence[Settings], stop: Event | None = None
     ) -> None:
-        self._lanes = [open_run(p, prompt, s, stop) for p, s in zip(pairs, lanes, strict=True)]
+        self._lanes = [stream(p, prompt, s, stop) for p, s in zip(pairs, lanes, strict=True)]
         self._events = _interleave(self._lanes, stop)
 
     def __next__(self) -> tuple[int, Round]:

@@ -50,30 +50,24 @@ def run(pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings 
         ServerError: a server cannot be asked, or fails before its first token. What arrives before a later
             failure is kept: the trace is not complete, and ``trace.server.incomplete`` says why.
     """
-    with closing(open_run(pair, prompt, settings)) as lane:
+    with closing(stream(pair, prompt, settings)) as lane:
         for _ in lane:
             pass
         return lane.trace()
 
 
 def stream(
-    pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None = None
-) -> Iterator[Round]:
+    pair: ModelPair | ServerPair | None,
+    prompt: Prompt,
+    settings: Settings | None = None,
+    stop: Event | None = None,
+) -> LocalLane | ServerLane:
     """The same run a round at a time. Closing the iterator frees its caches, or breaks off a server's answer.
 
     What ``run`` raises is raised here at once, not at the first round, but for what a server says to the request
     itself. A server's rounds are its chunks, their kinds unknown. The lane that is returned has its record so far
-    in ``trace()``; of a server's, after the last round, what the rounds really were.
-    """
-    return open_run(pair, prompt, settings)
-
-
-def open_run(
-    pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None, stop: Event | None = None
-) -> LocalLane | ServerLane:
-    """The lane behind ``run``, ``stream`` and ``race``: here a prompt is encoded and a lane opened, once.
-
-    ``stop`` ends a lane of transformers' own within one round; all others end when nobody asks them for more.
+    in ``trace()``; of a server's, after the last round, what the rounds really were. ``stop`` ends a lane of
+    transformers' own within one round; all others end when nobody asks them for more.
     """
     settings = checked(settings)
     if on_server(pair, settings):

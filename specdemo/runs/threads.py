@@ -59,25 +59,22 @@ def quickest_threads(pair: ModelPair) -> int:
     large = sum(f.nbytes for f in pair.footprints().values()) > LARGE_BYTES
     if most == 1 or large or not on_cpu or any(os.environ.get(name) for name in ENVIRONMENT):
         return most
-    try:
-        return _quickest(pair, [2**i for i in range(most.bit_length()) if 2**i < most] + [most])
-    finally:
-        torch.set_num_threads(most)
-
-
-def _quickest(pair: ModelPair, counts: list[int]) -> int:
-    """Measures the counts alternately, so that a machine that slows down slows each of them."""
+    counts = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
     seconds: dict[int, list[float]] = {count: [] for count in counts}
     began = time.perf_counter()
-    for repeat in range(REPEATS):
-        if repeat >= LEAST_REPEATS and time.perf_counter() - began > TRIAL_SECONDS:
-            break
-        # Upwards, then downwards, so that no count always follows the same other.
-        for count in counts if repeat % 2 else reversed(counts):
-            torch.set_num_threads(count)
-            seconds[count].append(_round_seconds(pair))
-    best = counts[0]
-    for count in counts[1:]:
+    try:
+        for repeat in range(REPEATS):
+            if repeat >= LEAST_REPEATS and time.perf_counter() - began > TRIAL_SECONDS:
+                break
+            # In turns, so that a machine that slows down slows each; upwards, then downwards, so that no number
+            # always follows the same other.
+            for count in counts if repeat % 2 else reversed(counts):
+                torch.set_num_threads(count)
+                seconds[count].append(_round_seconds(pair))
+    finally:
+        torch.set_num_threads(most)
+    best = 1
+    for count in counts:
         if median(seconds[count]) < GAIN * median(seconds[best]):
             best = count
     return best

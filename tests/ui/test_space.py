@@ -22,7 +22,7 @@ from tab import Tab, tokens_of
 
 import specdemo
 from specdemo.cli.main import main
-from specdemo.cli.space import LARGEST, ROOT, space_files
+from specdemo.cli.space import LARGEST, ROOT
 
 TOKEN = "hf_aTokenThatNobodyMayEverSee"
 PROMPT = "Book a table for two near the harbour."

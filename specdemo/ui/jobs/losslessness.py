@@ -15,7 +15,7 @@ from specdemo.losslessness.certify import Certifier
 from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import models_here
-from specdemo.runs.single import open_run
+from specdemo.runs.single import stream
 from specdemo.settings import Settings
 from specdemo.ui.jobs.durations import Work
 from specdemo.ui.jobs.job import WAITING, Job, JobState, LaneRequest
@@ -78,7 +78,7 @@ class CheckJob(Job):
     def _greedy(self, pair: ModelPair, thread: Executor, stop: Event) -> Generator[JobState]:
         emitted, updated = 0, time.monotonic()
         yield JobState("running", "Decoding…")
-        with closing(in_thread(thread, open_run, pair, self.prompt, self.settings, stop)) as decoding:
+        with closing(in_thread(thread, stream, pair, self.prompt, self.settings, stop)) as decoding:
             while not stop.is_set() and (round_ := in_thread(thread, next, decoding, None)) is not None:
                 emitted += len(round_.emitted)
                 if time.monotonic() - updated >= UPDATE_SECONDS:
