@@ -109,8 +109,7 @@ def trace_of(data: Any) -> Trace:
     chosen = _trees_were_chosen(data)
     trace = validated(Trace, data, NAME)
     for round_ in trace.rounds:
-        reason = _miscounted(round_) or _no_tree(round_) or _unknown(round_, here=trace.server is None)
-        if reason:
+        if reason := _wrong(round_, here=trace.server is None):
             raise TraceError(f"This is not a {NAME}: rounds.{round_.index}: {reason}.")
     return replace(trace, schema=SCHEMA, settings=_largest_tree(trace) if chosen else trace.settings)
 
@@ -131,25 +130,21 @@ def _largest_tree(trace: Trace) -> Settings:
     return replace(trace.settings, gamma=min(depth, MAX_GAMMA), tree_nodes=nodes)
 
 
-def _unknown(round_: Round, here: bool) -> str | None:
-    """Gaps in what ran here, or times by phase of what ran on a server."""
-    missing = [phase is None for phase in (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)]
-    unknown = any(t.id is None or t.kind == "streamed" for t in round_.tokens)
-    if here and (any(missing) or unknown):
-        return "it lacks what only a server may keep"
-    return None if here or all(missing) else "a server has no times of its phases"
-
-
-def _miscounted(round_: Round) -> str | None:
-    """A round's counts must be those of its tokens; every figure is divided from them."""
+def _wrong(round_: Round, here: bool) -> str | None:
+    """What no run records: counts that are not those of the tokens, or gaps that no server leaves."""
     kinds = [token.kind for token in round_.tokens]
     accepted, drafted = kinds.count("accepted"), kinds.count("accepted") + kinds.count("rejected")
-    if (round_.accepted, round_.drafted) == (accepted, drafted):
-        return None
-    return (
-        f"it counts {round_.accepted} of {round_.drafted} drafted tokens as accepted, but holds {accepted} of "
-        f"{drafted}"
-    )
+    if (round_.accepted, round_.drafted) != (accepted, drafted):
+        return (
+            f"it counts {round_.accepted} of {round_.drafted} drafted tokens as accepted, but holds {accepted} of "
+            f"{drafted}"
+        )
+    missing = [phase is None for phase in (round_.draft_seconds, round_.verify_seconds, round_.other_seconds)]
+    if here and (any(missing) or "streamed" in kinds or any(t.id is None for t in round_.tokens)):
+        return "it lacks what only a server may keep"
+    if not here and not all(missing):
+        return "a server has no times of its phases"
+    return _no_tree(round_) if round_.is_tree else None
 
 
 def _no_tree(round_: Round) -> str | None:
@@ -157,8 +152,6 @@ def _no_tree(round_: Round) -> str | None:
 
     The kept ones come first and the target's own token last; no setting drafts more or deeper.
     """
-    if not round_.is_tree:
-        return None
     kinds = [t.kind for t in round_.tokens]
     ordered = ["accepted"] * round_.accepted + ["rejected"] * (round_.drafted - round_.accepted)
     small = 0 < round_.drafted <= MAX_TREE_NODES and max(t.position for t in round_.tokens) <= MAX_GAMMA + 1
