@@ -128,15 +128,15 @@ def _api_address(role: str, url: Any) -> str:
     url = url.strip()
     try:
         parts = urlsplit(url)
-        _ = parts.port  # the property raises if the port is no number or out of range
-    except ValueError as error:
-        raise ServerError(f"{role} is no address; write it as http://host:8000/v1.") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ServerError(f"{role} must begin with http:// or https:// and name a host.")
+        known = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        )  # or the port is no number
+    except ValueError:
+        known = False
+    if not known or parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
+        raise ServerError(f"{role} must be an http:// or https:// address alone, such as http://host:8000/v1.")
     if "@" in parts.netloc:
         raise ServerError(f"{role} holds a user name or a password; give the key as api_key instead.")
-    if parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
-        raise ServerError(f"{role} must be an address alone, such as http://host:8000/v1: no query, no spaces.")
     path = parts.path.rstrip("/")
     if path.endswith("/completions"):
         raise ServerError(f"{role} is the address of one call; give that of the API, which ends with /v1.")

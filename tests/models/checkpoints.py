@@ -122,10 +122,7 @@ def checkpoint(
     """Write safetensors, configurations and tokenizer of a random model; returns ``folder``.
 
     Args:
-        folder: where; made if need be.
-        family: key of ``CHECKPOINTS``.
         hidden: width. From 128 on, the second half of each MLP is wide enough for int4 by groups.
-        layers, seed: of the model.
         shards: spread the weights over files, with an index.
         model: saved instead of a new one, for a draft that resembles its target; its configuration changes.
     """

@@ -46,7 +46,7 @@ def write_safeai(head: specdemo.Eagle3Head, folder: Path, **changes: Any) -> Pat
         "eagle_config": {
             "use_aux_hidden_state": True,
             "norm_before_fc": config.norm_before_fc,
-            "eagle_aux_hidden_state_layer_ids": [tap - 1 for tap in config.aux_layers],
+            "eagle_aux_hidden_state_layer_ids": [layer - 1 for layer in config.aux_layers],
         },
     }
     if config.fc_norm:

@@ -10,7 +10,6 @@ import json
 import re
 import threading
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -33,35 +32,26 @@ class _Repository:
     files: dict[str, dict[str, Any]]
     commit: str
     gated: str | bool
-    licence: str | None
-    token: str | None
+    licence: str | None = "apache-2.0"
+    token: str | None = None
 
 
 @dataclass
 class _Mischief:
-    """How answers about a repository are spoilt.
+    """How answers about a repository are spoilt."""
 
-    Attributes:
-        cut_after: close the connection at this byte of the file, wherever a range starts.
-        corrupt: change the last bytes of a body, not its length nor the hash that is announced.
-        delay: seconds before each 64 KiB of a body.
-        status: answer everything with this HTTP status.
-        only: fnmatch of the file names concerned; None: weights, and for ``status`` the API too.
-        times: how many answers to spoil; None: all. A HEAD counts for ``status`` alone.
-    """
-
-    cut_after: int | None = None
-    corrupt: bool = False
-    delay: float = 0.0
-    status: int | None = None
-    only: str | None = None
-    times: int | None = None
+    cut_after: int | None = None  # close the connection at this byte of the file, wherever a range starts
+    corrupt: bool = False  # change the last bytes of a body, not its length nor the hash that is announced
+    delay: float = 0.0  # seconds before each 64 KiB of a body
+    status: int | None = None  # answer everything with this HTTP status
+    only: str | None = None  # the one file concerned; None: weights, and for ``status`` the API too
+    times: int | None = None  # how many answers to spoil; None: all. A HEAD counts for ``status`` alone
     over: threading.Event = field(default_factory=threading.Event)
 
     def concerns(self, name: str | None) -> bool:
         """Whether a file (None: the API) is meant: a status spoils everything, the rest weights."""
         if self.only is not None:
-            return name is not None and fnmatch(name, self.only)
+            return name == self.only
         return self.status is not None or (name is not None and name.endswith(WEIGHTS))
 
 
@@ -83,21 +73,13 @@ class Hub(ScriptedServer):
         for repo_id in list(self._mischief):
             self.behave(repo_id)
 
-    def add(
-        self,
-        repo_id: str,
-        folder: Path,
-        *,
-        gated: bool | str = False,
-        licence: str | None = "apache-2.0",
-        token: str | None = None,
-    ) -> str:
+    def add(self, repo_id: str, folder: Path, *, gated: bool | str = False, **known: str | None) -> str:
         """Serve a folder as it is now, instead of what had this name before; returns its commit hash."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
         files = {name: _listed(path, name) for path in paths for name in [path.relative_to(folder).as_posix()]}
         commit = hashlib.sha1(json.dumps([repo_id, files]).encode()).hexdigest()
         gate = "manual" if gated is True else gated
-        self._repositories[repo_id] = _Repository(folder, files, commit, gate, licence, token)
+        self._repositories[repo_id] = _Repository(folder, files, commit, gate, **known)
         return commit
 
     def add_pair(self, folders: tuple[Path, Path], **options: object) -> str:

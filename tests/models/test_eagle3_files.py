@@ -19,6 +19,8 @@ from specdemo.models.eagle3_config import config_data, fitted, read_config
 from specdemo.models.eagle3_head import save_head
 
 TARGET = build("llama", layers=8)
+AUX_LAYERS = "eagle_aux_hidden_state_layer_ids"
+WRITERS = pytest.mark.parametrize("write", [write_safeai, write_speculators])
 
 
 def outputs(head: Eagle3Head, target: torch.nn.Module = TARGET) -> list[torch.Tensor]:
@@ -34,7 +36,7 @@ def outputs(head: Eagle3Head, target: torch.nn.Module = TARGET) -> list[torch.Te
         return [head.logits(first), head.logits(second)]
 
 
-@pytest.mark.parametrize("write", [write_safeai, write_speculators])
+@WRITERS
 @pytest.mark.parametrize("on", itertools.product([False, True], repeat=4), ids=str)
 def test_both_formats_with_every_flag_load_to_equal_logits(
     on: tuple[bool, ...], write: Any, tmp_path: Path
@@ -55,7 +57,7 @@ def test_both_formats_with_every_flag_load_to_equal_logits(
     assert any(on) != torch.equal(outputs(plain)[1], outputs(made)[1])
 
 
-@pytest.mark.parametrize("write", [write_safeai, write_speculators])
+@WRITERS
 def test_other_shapes_load_too(write: Any, tmp_path: Path) -> None:
     """Guards Qwen3 layers, embeddings of their own, narrower heads, and whole vocabularies without d2t."""
     made = build_head(TARGET, kind="qwen3", own_embeddings=True)
@@ -84,17 +86,14 @@ def test_nested_names_of_another_export_are_read(tmp_path: Path) -> None:
     torch.testing.assert_close(outputs(Eagle3Head.load(folder, TARGET)), outputs(made), rtol=0, atol=0)
 
 
-TAPS = "eagle_aux_hidden_state_layer_ids"
-
-
 @pytest.mark.parametrize(
     ("write", "changes", "expected"),
     [
         (write_safeai, {"eagle_config": None}, (2, 4, 5)),
-        (write_safeai, {"eagle_config": {TAPS: [1, 3, 4]}}, (2, 4, 5)),
-        (write_safeai, {"eagle_config": None, TAPS: [1, 3, 4]}, (1, 3, 4)),
-        (write_speculators, {TAPS: None}, (2, 4, 5)),
-        (write_speculators, {TAPS: [1, 3, 4]}, (1, 3, 4)),
+        (write_safeai, {"eagle_config": {AUX_LAYERS: [1, 3, 4]}}, (2, 4, 5)),
+        (write_safeai, {"eagle_config": None, AUX_LAYERS: [1, 3, 4]}, (1, 3, 4)),
+        (write_speculators, {AUX_LAYERS: None}, (2, 4, 5)),
+        (write_speculators, {AUX_LAYERS: [1, 3, 4]}, (1, 3, 4)),
     ],
 )
 def test_aux_layers_in_their_three_conventions(write: Any, changes: dict, expected: tuple, tmp_path: Path) -> None:
@@ -115,14 +114,14 @@ def test_the_norm_before_the_residual_is_on_where_only_speculators_leave_it_out(
 REFUSED = [
     ({"target_hidden_size": 48}, "reads states of width 48, and the target has 32"),
     ({"vocab_size": 65}, "reads a vocabulary of 65, and the target has 64"),
-    ({"eagle_config": {TAPS: [1, 3, 7]}}, "reads the target's layers 2, 4, 8, and the target has 8 layers"),
+    ({"eagle_config": {AUX_LAYERS: [1, 3, 7]}}, "reads the target's layers 2, 4, 8, and the target has 8 layers"),
     ({"eagle_config": {"use_aux_hidden_state": False}}, "reads only the target's last state"),
     ({"num_hidden_layers": 2}, "has 2 layers; heads of one layer are read"),
     ({"model_type": "mamba"}, "has a layer of 'mamba'"),
     ({"layer_types": ["sliding_attention"]}, "has a sliding window"),
     ({"hidden_size": "32"}, "hidden_size in its config.json must be a whole number"),
     ({"draft_vocab_size": 99}, "drafts 99 tokens of a vocabulary of 64"),
-    ({"eagle_config": {TAPS: [1, "x"]}}, "must be a list of layers"),
+    ({"eagle_config": {AUX_LAYERS: [1, "x"]}}, "must be a list of layers"),
     ({"speculators_model_type": "dflash"}, "is a speculator of kind 'dflash'"),
     ({"architectures": ["LlamaForCausalLM"], "draft_vocab_size": None}, "is no EAGLE-3 head"),
 ]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from heads import write_safeai, write_speculators
 from hub import Hub
 from toys import build, build_head, generate, raced
@@ -41,9 +40,7 @@ def test_the_second_name_may_be_a_head(folders: Folders, head: Path) -> None:
     assert ours.detail == (
         f"for Qwen/Qwen3-8B, drafts 200 of {vocabulary:,} tokens, reads what enters the target's layers 1, 0, 1"
     )
-    card = checked(report)
-    assert "drafts 200 of" in card
-    assert "no draft model" in card
+    assert ours.detail in checked(report)
     pair = specdemo.load_pair(name)
     assert pair.parts == {"head"}
     assert pair.footprints()["head"].nbytes == pytest.approx(ours.weights.nbytes, rel=0.02)
@@ -90,8 +87,6 @@ def test_heads_that_do_not_fit_are_problems_before_a_weight_is_read(
         specdemo.load_pair(f"{target} + {head} + {head}")
     with pytest.raises(PairError, match="is no EAGLE-3 head"):
         specdemo.load_pair(f"{target} + {folders('qwen3')[1]} + {target}")
-    torch.save({}, other / "pytorch_model.bin")
-    (other / "model.safetensors").unlink()
     fitting = write_speculators(build_head(AutoModelForCausalLM.from_pretrained(target)), tmp_path / "pickled")
     (fitting / "model.safetensors").rename(fitting / "pytorch_model.bin")
     assert "pickles only" in specdemo.preflight(f"{target} + {fitting}").conclusion

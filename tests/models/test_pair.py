@@ -8,16 +8,10 @@ import pytest
 import torch
 import transformers
 from families import tiny
-from toys import (
-    EOS,
-    build,
-    endless_pair,
-    generate,
-    prompt_ids,
-)
+from toys import EOS, build, endless_pair, generate, prompt_ids
 
 import specdemo
-from specdemo import ModelPair, PairError, Settings, SpecDemoError
+from specdemo import ModelPair, PairError, Settings
 
 SMALL = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=16, num_key_value_heads=1, pad_token_id=0)
@@ -45,9 +39,8 @@ def test_what_cannot_decode_or_roll_back_is_refused_by_role(kind: str, role: str
     if kind == "nothing" and role == "draft":
         return  # a target may be alone
     good, bad = endless_pair("llama").target, REFUSED[kind]()
-    with pytest.raises(PairError, match=role) as caught:
+    with pytest.raises(PairError, match=role):
         ModelPair(bad, good, None) if role == "target" else ModelPair(good, bad, None)
-    assert isinstance(caught.value, SpecDemoError)
 
 
 @pytest.mark.parametrize("family", ["cpmant", "prophetnet"])

@@ -42,49 +42,31 @@ ODD_EVENTS = {
 }
 BROKEN_STREAMS = ("cut", "quiet end", "hang", "comments", "abort", *ODD_EVENTS)
 """Faults in the middle of a response."""
-WRONG_REPORTS = ("empty", "no usage", "wrong totals", "wrong steps", "unreadable record")
-WRONG_COUNTERS = ("busy", "wrong counters", "no counters", "garbled counters")
 
 
 class FakeVLLM(ScriptedServer):
-    """One deployment on loopback, for use in a ``with`` statement.
-
-    Args:
-        pair: decodes.
-        deployed: how it speculates (γ, drafter, adaptive γ); None is a baseline deployment.
-        level: of its record: ``detailed``, ``summary`` or ``none``.
-        model: what it calls its model.
-        key: the key that requests need, if any.
-        ids: whether it knows ``return_token_ids``.
-        strict: refuse parameters it does not know (400), as some servers do, instead of ignoring them.
-        merge: the chance that a chunk waits for the next, as under load.
-        pause: seconds between chunks.
-        fault: one of the names above; those of ``BROKEN_STREAMS`` happen after ``fault_after`` chunks.
-
-    Attributes:
-        going_on: answers wait for it after ``fault_after`` chunks.
-    """
+    """One deployment on loopback, for use in a ``with`` statement."""
 
     def __init__(
         self,
         pair: ModelPair,
-        deployed: Settings | None = None,
+        deployed: Settings
+        | None = None,  # how it speculates (γ, drafter, adaptive γ); None is a baseline deployment
         *,
-        level: str = "detailed",
+        level: str = "detailed",  # of its record; or ``summary`` or ``none``
         model: str = "toy",
-        key: str | None = None,
-        ids: bool = True,
-        strict: bool = False,
-        merge: float = 0.0,
-        pause: float = 0.0,
-        fault: str | None = None,
-        fault_after: int = 3,
+        key: str | None = None,  # that requests need
+        ids: bool = True,  # whether it knows ``return_token_ids``
+        strict: bool = False,  # refuse parameters it does not know (400), as some servers do
+        merge: float = 0.0,  # the chance that a chunk waits for the next, as under load
+        pause: float = 0.0,  # seconds between chunks
+        fault: str | None = None,  # one of the names above, or of a wrong report
+        fault_after: int = 3,  # chunks, where the fault breaks a stream
     ) -> None:
-        assert fault in (None, CRASHED, ENDLESS_PAGE, *REFUSALS, *BROKEN_STREAMS, *WRONG_REPORTS, *WRONG_COUNTERS)
         self.pair, self.deployed, self.level, self.model, self.key = pair, deployed, level, model, key
         self.ids, self.strict, self.merge, self.pause = ids, strict, merge, pause
         self.fault, self.fault_after = fault, fault_after
-        self.going_on = threading.Event()
+        self.going_on = threading.Event()  # answers wait for it after ``fault_after`` chunks
         self.going_on.set()
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
@@ -215,7 +197,7 @@ class FakeVLLM(ScriptedServer):
         chat = "messages" in request
         prompt = request["messages"][-1]["content"] if chat else request["prompt"]
         ids = encode(self.pair, prompt, chat) if isinstance(prompt, str) else list(prompt)
-        settings, steps, rounds = self.settings(request), [], []
+        settings, steps = self.settings(request), []
         exchange.stream()
         wants_ids = self.ids and bool(request.get("return_token_ids"))
         if chat:
@@ -224,8 +206,7 @@ class FakeVLLM(ScriptedServer):
         record = LaneRecord(self.pair, ids, settings)
         held: list[Round] = []
         chunks, dice = 0, Random(settings.seed)
-        for round_ in ended_at(self.decode(record, steps), request.get("stop", ())):
-            rounds.append(round_)
+        for round_ in self.decode(record, steps):
             held.append(round_)
             if round_.stop is None and dice.random() < self.merge:
                 continue
@@ -241,9 +222,8 @@ class FakeVLLM(ScriptedServer):
             time.sleep(self.pause)
             if chunks == self.fault_after:
                 self.going_on.wait(60)
-        del steps[sum(r.drafted > 0 for r in rounds) :]  # decoded behind a stop text
-        self.traces[settings.seed] = replace(record.trace("eager"), rounds=tuple(rounds))
-        emitted = sum(len(r.emitted) for r in rounds)
+        self.traces[settings.seed] = record.trace("eager")
+        emitted = len(self.traces[settings.seed].output)
         self.count(1 + (self.fault == "busy"), emitted + (self.fault == "wrong counters"), steps)
         if self.fault == "empty":
             exchange.event({"choices": [_chunk([], "eos", chat)]})
@@ -286,26 +266,3 @@ def _chunk(tokens: Sequence[Token], stop: str | None, chat: bool, ids: bool = Fa
 
 def _refuse(exchange: Exchange, status: int, message: str) -> None:
     exchange.reply({"error": {"message": message, "code": status}}, status, {"Retry-After": "7"})
-
-
-def ended_at(rounds: Iterator[Round], stop: Sequence[str]) -> Iterator[Round]:
-    """The rounds until a stop text is complete; what a step had behind it never was, and the text is left out.
-
-    All are decoded first: vLLM holds back what may be the beginning of a stop text.
-    """
-    if not stop:
-        yield from rounds
-        return
-    done = list(rounds)
-    text = "".join(t.text for r in done for t in r.emitted)
-    begin, end = min(((text.index(s), text.index(s) + len(s)) for s in stop if s in text), key=lambda x: x[1])
-    place = 0
-    for round_ in done:
-        kept: list[Token] = []
-        for token in round_.emitted:
-            kept.append(replace(token, text=token.text[: max(begin - place, 0)]))
-            place += len(token.text)
-            if place >= end:
-                yield replace(round_, tokens=tuple(kept), stop="eos")
-                return
-        yield replace(round_, tokens=tuple(kept))

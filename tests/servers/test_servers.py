@@ -35,8 +35,6 @@ PROMPT = prompt_ids(9)
 DRAFTS = Settings(gamma=4)
 REMOTE = Settings(engine="server", max_new_tokens=24)
 PLAIN = replace(REMOTE, strategy="autoregressive")
-
-
 SILENT = {"hang": 0.5, "comments": 0.5}  # seconds to wait for a server that says nothing any more
 
 
@@ -44,9 +42,9 @@ def speculative(fake: FakeVLLM, **options: object) -> ServerPair:
     return ServerPair(None, fake.url, fake.model, own_hardware=True, **options)
 
 
-def run_on(fake: FakeVLLM, settings: Settings = REMOTE, **options: object) -> Trace:
+def run_on(fake: FakeVLLM, settings: Settings = REMOTE, prompt: object = PROMPT, **options: object) -> Trace:
     """The trace of one speculative lane; ``options`` are those of its ServerPair."""
-    return specdemo.run(speculative(fake, **options), PROMPT, settings)
+    return specdemo.run(speculative(fake, **options), prompt, settings)
 
 
 def run_once(pair: ModelPair, **options: object) -> Trace:
@@ -100,20 +98,15 @@ def test_a_baseline_deployment_gives_plain_rounds() -> None:
     assert any(t.kind == "accepted" for t in trace.tokens)
 
 
-def test_after_a_refusal_the_request_is_sent_again_without_optional_parameters() -> None:
-    with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
-        trace = run_on(fake)
-        assert ["return_token_ids" in r for r in fake.requests] == [True, False]
-    assert any("does not take all of return_token_ids" in note for note in trace.server.notes)
-    assert trace.text == fake.traces[0].text
-
-
 def test_sampling_is_sent_and_never_dropped_silently() -> None:
-    """A server that does not know top_k must not answer as if it did."""
+    """Of a request that is refused, only what the settings do not ask for is left out, and that is told."""
     sampling = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 2**40}
     settings = replace(REMOTE, acceptance="sampling", ignore_eos=True, **sampling)
     with FakeVLLM(toy_pair("llama"), DRAFTS, strict=True) as fake:
-        run_on(fake, settings)
+        trace = run_on(fake, settings)
+        assert ["return_token_ids" in r for r in fake.requests] == [True, False]
+        assert any("does not take all of return_token_ids" in note for note in trace.server.notes)
+        assert trace.text == fake.traces[2**40].text
         for sent in fake.requests:
             assert {name: sent[name] for name in sampling} == sampling
             assert (sent["max_tokens"], sent["ignore_eos"], sent["prompt"]) == (24, True, list(PROMPT))
@@ -125,39 +118,37 @@ def test_sampling_is_sent_and_never_dropped_silently() -> None:
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_texts_go_to_completions_or_to_the_chat_template_and_end_at_a_stop_text(
-    text_pair: ModelPair, chat: bool
-) -> None:
-    """Guards the last round: what the step had behind the stop text never came, and is no output."""
+def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair, chat: bool) -> None:
     with FakeVLLM(text_pair, DRAFTS) as fake:
-        whole = specdemo.run(speculative(fake, chat=not chat), "Héllo", replace(REMOTE, chat=chat))
-        own = fake.traces[0]
-        assert (whole.prompt_ids, whole.token_ids, whole.text) == (own.prompt_ids, own.token_ids, own.text)
-        assert whole.server.chat == chat
-        middle = len(whole.text) // 2
-        stop = whole.text[middle : middle + 3]
-        cut = specdemo.run(speculative(fake, chat=chat, stop=[stop]), "Héllo", REMOTE)
-    assert {r["path"] for r in fake.requests} == {"/v1/chat/completions" if chat else "/v1/completions"}
-    assert fake.requests[-1]["stop"] == [stop]
-    assert "stop" not in fake.requests[0]
-    assert cut.text == whole.text[: whole.text.index(stop)]
-    assert cut.rounds[-1].stop == "eos"
-    assert cut.complete
-    assert cut.server.level == "detailed"
-    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
-    assert len(cut.token_ids) < len(whole.token_ids)
+        trace, own = run_on(fake, replace(REMOTE, chat=chat), "Héllo", chat=not chat), fake.traces[0]
+    assert (trace.prompt_ids, trace.token_ids, trace.text) == (own.prompt_ids, own.token_ids, own.text)
+    assert (trace.server.chat, trace.server.level) == (chat, "detailed")
+    (sent,) = fake.requests
+    assert sent["path"] == ("/v1/chat/completions" if chat else "/v1/completions")
+    assert "stop" not in sent
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("429", "try again in 7 s"),
-        ("500", "see its log"),
-        ("empty", "the answer is empty"),
-        *((fault, "") for fault in ("cut", "no json", "hang", "error event")),  # before the first token
-    ],
-)
-def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
+REFUSALS = {"429": "try again in 7 s", "500": "see its log", "empty": "the answer is empty"}
+BREAKS = {
+    "cut": "broke off its answer",
+    "quiet end": "broke off its answer",
+    "hang": "did not answer within 0.5 s",
+    "comments": "did not answer within 0.5 s",
+    "no json": "no piece of an answer",
+    "no chunk": "no piece of an answer",
+    "wrong ids": "token_ids holds what is no token id",
+    "error event": "EngineDeadError",
+    "abort": "'abort'",
+    "long token": "more tokens than were asked for",
+    "long line": "one of its lines is too long",
+    "too much": "more tokens than were asked for",
+}
+"""Faults in the middle of a response, and what is said of them."""
+
+
+@pytest.mark.parametrize("fault", [*REFUSALS, "cut", "no json", "hang", "error event"])
+def test_a_refusal_or_a_break_before_the_first_token_is_one_sentence(fault: str) -> None:
+    message = (REFUSALS | BREAKS)[fault]
     with FakeVLLM(toy_pair("llama"), DRAFTS, fault=fault, fault_after=0) as fake:
         with pytest.raises(ServerError, match=message) as caught:
             run_on(fake, timeout=SILENT.get(fault, 60))
@@ -166,38 +157,18 @@ def test_a_refused_request_is_one_sentence(fault: str, message: str) -> None:
     assert not readers()
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("cut", "broke off its answer"),
-        ("quiet end", "broke off its answer"),
-        ("hang", "did not answer within 0.5 s"),
-        ("comments", "did not answer within 0.5 s"),
-        ("no json", "no piece of an answer"),
-        ("no chunk", "no piece of an answer"),
-        ("wrong ids", "token_ids holds what is no token id"),
-        ("error event", "EngineDeadError"),
-        ("abort", "'abort'"),
-        ("long token", "more tokens than were asked for"),
-        ("long line", "one of its lines is too long"),
-        ("too much", "more tokens than were asked for"),
-    ],
-)
-def test_what_arrived_before_a_failure_is_kept_and_marked(
-    fault: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("fault", BREAKS)
+def test_what_arrived_before_a_failure_is_kept_and_marked(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdemo.servers.connection.MOST_BYTES", 2**16)
     with FakeVLLM(endless_pair("llama"), DRAFTS, fault=fault) as fake:
         trace = run_on(fake, timeout=SILENT.get(fault, 60))
         whole = specdemo.run(endless_pair("llama"), PROMPT, Settings(max_new_tokens=24)).token_ids
-    assert message in trace.server.incomplete
-    assert not trace.complete
-    assert trace.rounds[-1].stop is None
+    assert BREAKS[fault] in trace.server.incomplete
+    assert (trace.complete, trace.rounds[-1].stop, trace.server.level) == (False, None, "speed")
     kept = len(trace.output)
     if fault != "too much":
         assert 3 <= kept < len(whole)
         assert trace.token_ids == whole[:kept]
-    assert trace.server.level == "speed"
     assert Trace.from_json(trace.to_json()) == trace
     check_clean(trace.server.incomplete)
 
@@ -379,10 +350,8 @@ def test_a_local_lane_races_a_server() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: ModelPair, order: tuple) -> None:
     """Guards a server's chat beside a model without a template, and a template beside a server's plain text."""
-    bare, lanes = (
-        ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None)),
-        [REMOTE, replace(REMOTE, engine="auto")],
-    )
+    bare = ModelPair(text_pair.target, text_pair.draft, byte_tokenizer(None))
+    lanes = [REMOTE, replace(REMOTE, engine="auto")]
     with FakeVLLM(text_pair, DRAFTS) as fake:
         for pair, chat in ((bare, True), (text_pair, False)):
             pairs = [speculative(fake, chat=chat), pair]
@@ -393,20 +362,13 @@ def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: Mode
             assert list(traces[1].prompt_ids) == encode(pair, "hi", chat=None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"strategy": "assisted"}, "strategy"),
-        ({"drafter": "prompt_lookup"}, "drafter"),
-        ({"acceptance": "naive"}, "acceptance"),
-        ({"acceptance": "block"}, "acceptance"),
-        ({"adaptive_gamma": True}, "adaptive_gamma"),
-        ({"engine": "graphs"}, "engine"),
-    ],
-)
-def test_settings_that_a_server_cannot_follow_are_refused(changes: dict, field: str) -> None:
+UNFOLLOWED = {"strategy": "assisted", "drafter": "prompt_lookup", "acceptance": "naive", "adaptive_gamma": True}
+
+
+@pytest.mark.parametrize(("field", "value"), [*UNFOLLOWED.items(), ("acceptance", "block"), ("engine", "graphs")])
+def test_settings_that_a_server_cannot_follow_are_refused(field: str, value: object) -> None:
     with pytest.raises(SettingsError) as caught:
-        specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(REMOTE, **changes))
+        specdemo.stream(ServerPair("http://x:1", "http://x:2", "m"), "Hello", replace(REMOTE, **{field: value}))
     assert caught.value.field == field
 
 
@@ -441,22 +403,17 @@ def test_functions_that_need_the_models_refuse_a_server() -> None:
             refused()
 
 
-@pytest.mark.parametrize("level", ["detailed", "summary", "none"])
+@pytest.mark.parametrize("level", ["detailed", "none"])
 def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
-    pair = endless_pair("llama")
-    prompts = [prompt_ids(9), prompt_ids(17)]
+    pair, prompts = endless_pair("llama"), [prompt_ids(9), prompt_ids(17)]
     with FakeVLLM(pair, DRAFTS, level=level) as fake, FakeVLLM(pair) as base:
         report = specdemo.sweep(ServerPair(base.url, fake.url, "toy"), prompts, REMOTE, repeats=2)
     own = [specdemo.run(pair, p, Settings(gamma=4, max_new_tokens=24)).metrics() for p in prompts]
     (row,) = report.rows
     assert report.complete
-    assert row.gamma == 4
-    assert row.speedup is not None
-    assert (row.rounds, row.proposed, row.accepted) == tuple(
-        2 * sum(getattr(m, name) for m in own) for name in ("rounds", "proposed", "accepted")
-    )
-    assert row.emitted == 2 * 2 * 23
-    assert row.predicted_speedup is None
+    assert (row.gamma, row.speedup is None, row.predicted_speedup) == (4, False, None)
+    for name in ("rounds", "proposed", "accepted", "emitted"):
+        assert getattr(row, name) == 2 * sum(getattr(m, name) for m in own), name
     assert "γ = 4" in report.recommendation
     assert json.loads(report.to_json())["rows"][0]["draft_cost"] is None
     assert ",," in report.to_csv()

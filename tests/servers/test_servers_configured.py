@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_vllm import FakeVLLM
-from toys import endless_pair, prompt_ids
+from toys import endless_pair, prompt_ids, raced
 
 import specdemo
 from specdemo import ModelPair, ServerError, ServerPair, Settings, SettingsError
@@ -40,9 +41,8 @@ model = "n"
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BASELINE_URL", "SPECULATIVE_URL", "MODEL", "SPECULATIVE_MODEL", "API_KEY", "CHAT", "NAME"):
-        monkeypatch.delenv(SINGLE + name, raising=False)
-    monkeypatch.delenv(FILE, raising=False)
+    for name in [name for name in os.environ if name.startswith((SINGLE, FILE))]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -69,17 +69,13 @@ def test_the_shipped_example_is_a_good_file(file: Callable, monkeypatch: pytest.
 def test_the_readmes_commands_are_what_vllm_accepts() -> None:
     """Guards the commands: each JSON can be read, and its draft is split as its target is."""
     parts = re.split(r"(?=vllm serve )", README.read_text(encoding="utf-8"))
-    commands = [part.replace("\\\n", " ") for part in parts if part.startswith("vllm serve ")]
-    speculative = 0
-    for command in commands:
+    commands = [part for part in parts if part.startswith("vllm serve ")]
+    drafting = [command for command in commands if "--per-request-spec-decode-metrics detailed" in command]
+    for command in drafting:
         size = int(re.search(r"--tensor-parallel-size (\d+)", command)[1])
-        config = re.search(r"--speculative-config\s+'({.*?})'", command, re.DOTALL)
-        assert ("--per-request-spec-decode-metrics detailed" in command) == (config is not None)
-        if config is not None:
-            speculative += 1
-            drafts = json.loads(config[1])
-            assert (drafts["method"], drafts["draft_tensor_parallel_size"]) == ("draft_model", size)
-    assert (len(commands), speculative) == (10, 5)
+        drafts = json.loads(re.search(r"--speculative-config\s+'({.*?})'", command, re.DOTALL)[1])
+        assert (drafts["method"], drafts["draft_tensor_parallel_size"]) == ("draft_model", size)
+    assert (len(commands), len(drafting)) == (10, 5)
 
 
 def test_a_file_names_servers_and_the_environment_holds_their_keys(
@@ -101,10 +97,8 @@ def test_a_file_names_servers_and_the_environment_holds_their_keys(
 
 def test_a_file_is_read_once_for_each_change(file: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the page, which asks for the servers some sixty times a load."""
-    read: list[str] = []
-    monkeypatch.setattr(
-        catalog.tomllib, "loads", lambda text, loads=catalog.tomllib.loads: read.append(text) or loads(text)
-    )
+    read, loads = [], catalog.tomllib.loads
+    monkeypatch.setattr(catalog.tomllib, "loads", lambda text: read.append(text) or loads(text))
     for text in (TWO, TWO + "# changed"):
         file(text)
         assert [list(servers()) for _ in range(3)] == [["two"]] * 3
@@ -184,23 +178,22 @@ def test_one_server_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ADDRESSES = ["ftp://a", "http://", "http://u:p@a", "http://a:99999", "http://a/v1?key=1", "http://a b", 3, None]
-OPTIONS = [{"stop": "User:"}, {"stop": [""]}, {"stop": ["a"] * 5}, {"timeout": 0}, {"timeout": True}, {"chat": 1}]
+UNUSABLE = {
+    "baseline_url": [*ADDRESSES, "http://a/v1/chat/completions"],
+    "model": ["", None],
+    "stop": ["User:", [""], ["a"] * 5],
+    "timeout": [0, True],
+    "chat": [1],
+    "api_key": ["a\nb", "schlüssel"],
+}
 
 
-@pytest.mark.parametrize(
-    ("address", "model", "options"),
-    [
-        *((address, "m", {}) for address in (*ADDRESSES, "http://a/v1/chat/completions")),
-        *(("http://a", model, {}) for model in ("", None)),
-        *(("http://a", "m", options) for options in (*OPTIONS, {"api_key": "a\nb"}, {"api_key": "schlüssel"})),
-    ],
-)
-def test_an_address_a_model_or_an_option_that_cannot_be_used_is_refused(
-    address: object, model: object, options: dict
-) -> None:
-    with pytest.raises(ServerError) as caught:
-        ServerPair(address, None, model, **options)
-    assert "schlüssel" not in str(caught.value)
+@pytest.mark.parametrize("field", UNUSABLE)
+def test_an_address_a_model_or_an_option_that_cannot_be_used_is_refused(field: str) -> None:
+    for value in UNUSABLE[field]:
+        with pytest.raises(ServerError, match=field) as caught:
+            ServerPair(**{"baseline_url": "http://a", "speculative_url": None, "model": "m", field: value})
+        assert "schlüssel" not in str(caught.value)
 
 
 def test_settings_name_a_configured_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +205,7 @@ def test_settings_name_a_configured_server(monkeypatch: pytest.MonkeyPatch) -> N
         trace = specdemo.run(None, prompt_ids(9), settings)
         assert trace.token_ids == fake.traces[0].token_ids
         lanes = [settings, Settings(max_new_tokens=12)]
-        race = specdemo.race(pair, prompt_ids(9), lanes)
-        for _ in race:
-            pass
-        assert [t.server is None for t in race.traces()] == [False, True]
+        assert [t.server is None for t in raced(pair, prompt_ids(9), lanes)] == [False, True]
     with pytest.raises(ServerError, match="choose one of 'server'"):
         specdemo.run(None, "a", Settings(engine="server", server="nope"))
     with pytest.raises(SettingsError, match="engine"):
