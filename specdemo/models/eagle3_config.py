@@ -188,6 +188,36 @@ def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
     )
 
 
+def safeai_config(config: Eagle3Config) -> dict[str, Any]:
+    """The config.json of a head in SafeAI's format."""
+    layer, rotary = config.layer.to_dict(), dict(config.layer.rope_parameters or {})
+    keys = (*SIZE_KEYS, *LAYER_KEYS, "num_key_value_heads")
+    # Nested, ids name what leaves a layer; the embeddings leave none, so there they stand at the top.
+    nested = {
+        AUX_LAYERS_KEY: [entered - 1 for entered in config.aux_layers],
+        "use_aux_hidden_state": True,
+        "norm_before_fc": config.norm_before_fc,
+    }
+    at_the_top = {AUX_LAYERS_KEY: list(config.aux_layers)}
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": config.layer.model_type,
+        "num_hidden_layers": 1,
+        **{key: layer[key] for key in keys if layer.get(key) is not None},
+        "rope_theta": rotary["rope_theta"],
+        "vocab_size": config.vocabulary,
+        "draft_vocab_size": config.draft_vocabulary,
+        "target_hidden_size": config.target_width,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "norm_before_residual": config.norm_before_residual,
+        "fc_norm": config.fc_norm,
+        "norm_output": config.feeds_norm if config.fc_norm else config.norm_before_head,
+        "norm_before_fc": config.norm_before_fc,
+        **(at_the_top if 0 in config.aux_layers else {"eagle_config": nested}),
+    }
+
+
 def _layer(data: Mapping[str, Any], name: str) -> LlamaConfig:
     kind = LAYERS.get(data.get("model_type", "llama"))
     if kind is None:

@@ -26,15 +26,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from specdemo.errors import PairError
-from specdemo.models.eagle3_config import (
-    AUX_LAYERS_KEY,
-    LAYER_KEYS,
-    SIZE_KEYS,
-    Eagle3Config,
-    config_data,
-    fitted,
-    read_config,
-)
+from specdemo.models.eagle3_config import Eagle3Config, config_data, fitted, read_config, safeai_config
 from specdemo.models.failures import explained
 from specdemo.models.hub import ONE_FILE, open_checkpoint
 from specdemo.models.progress import LoadProgress
@@ -250,37 +242,8 @@ def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
         tensors["t2d"] = torch.zeros(config.vocabulary, dtype=torch.bool)
         tensors["t2d"][head.target_ids.cpu()] = True
     save_file(tensors, folder / ONE_FILE)
-    text = json.dumps(_safeai_config(config) | ({"training_note": note} if note else {}), indent=2)
+    text = json.dumps(safeai_config(config) | ({"training_note": note} if note else {}), indent=2)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _safeai_config(config: Eagle3Config) -> dict[str, Any]:
-    layer, rotary = config.layer.to_dict(), dict(config.layer.rope_parameters or {})
-    keys = (*SIZE_KEYS, *LAYER_KEYS, "num_key_value_heads")
-    # Nested, ids name what leaves a layer; the embeddings leave none, so there they stand at the top.
-    nested = {
-        AUX_LAYERS_KEY: [entered - 1 for entered in config.aux_layers],
-        "use_aux_hidden_state": True,
-        "norm_before_fc": config.norm_before_fc,
-    }
-    at_the_top = {AUX_LAYERS_KEY: list(config.aux_layers)}
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": config.layer.model_type,
-        "num_hidden_layers": 1,
-        **{key: layer[key] for key in keys if layer.get(key) is not None},
-        "rope_theta": rotary["rope_theta"],
-        "vocab_size": config.vocabulary,
-        "draft_vocab_size": config.draft_vocabulary,
-        "target_hidden_size": config.target_width,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-        "norm_before_residual": config.norm_before_residual,
-        "fc_norm": config.fc_norm,
-        "norm_output": config.feeds_norm if config.fc_norm else config.norm_before_head,
-        "norm_before_fc": config.norm_before_fc,
-        **(at_the_top if 0 in config.aux_layers else {"eagle_config": nested}),
-    }
 
 
 def _tensors(folder: Path, files: list[str]) -> dict[str, torch.Tensor]:

@@ -15,14 +15,7 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
 from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
-from specdemo.models.compatibility import (
-    TokenizerMatch,
-    check_counts,
-    check_quantization,
-    match_tokenizers,
-    read_tokenizer,
-    skeleton_of,
-)
+from specdemo.models import compatibility
 from specdemo.models.eagle3_config import Eagle3Config, config_data, described, fitted, is_head, read_config
 from specdemo.models.eagle3_head import CONVERT, Eagle3Head
 from specdemo.models.failures import explained
@@ -46,9 +39,7 @@ class ModelReport:
     checkpoint: Checkpoint = field(repr=False, compare=False)
     files: list[str]  # names of those with the weights
     config: PretrainedConfig | Eagle3Config = field(repr=False)
-    architecture: str  # transformers' class
     parameters: int
-    layers: int  # of the decoder
     dtype: str  # of the weights once loaded
     weights: Footprint  # bytes they will take in memory
     download: int  # bytes still to be downloaded
@@ -64,11 +55,6 @@ class ModelReport:
     def name(self) -> str:
         """The repository or folder that was requested."""
         return self.checkpoint.source.name
-
-    @property
-    def commit(self) -> str | None:
-        """Of the repository; None for a folder."""
-        return self.checkpoint.commit
 
     @property
     def licence(self) -> str | None:
@@ -87,7 +73,7 @@ class Preflight:
 
     request: PairRequest
     models: tuple[ModelReport, ...]  # those that could be examined
-    tokenizers: TokenizerMatch | None  # how they compare; None if a model could not be examined
+    tokenizers: compatibility.TokenizerMatch | None  # how they compare; None if a model could not be examined
     memory_free: int  # bytes that are free on the device
     problems: tuple[str, ...]  # why the pair cannot run, each with what to do; empty if it can
     notes: tuple[str, ...]  # remarks that do not keep it from running
@@ -159,7 +145,7 @@ def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], 
             problems.append(str(error))
     match = None
     if not problems:
-        match = match_tokenizers([(m.tokenizer, m.width) for m in models if m.tokenizer is not None])
+        match = compatibility.match_tokenizers([(m.tokenizer, m.width) for m in models if m.tokenizer is not None])
         if match.relation == "refused":
             problems.append(f"draft: {match.text}.")
     notes = (*(m.note for m in models if m.note), *_notes_on_dtype(request, models))
@@ -195,19 +181,19 @@ def _examine(
     checkpoint = open_checkpoint(source)
     folder = checkpoint.describe(progress)
     data = config_data(folder)
-    check_counts(source, data)
+    compatibility.check_counts(source, data)
     quantization = getattr(request, f"{role}_quantization", None)
     if role == "target" and is_head(data):
         raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
     if role == "head" or is_head(data):
         return _examine_head(checkpoint, data, quantization, before, progress)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    skeleton = skeleton_of(role, source, config)
-    tokenizer = read_tokenizer(source, folder)
+    skeleton = compatibility.skeleton_of(role, source, config)
+    tokenizer = compatibility.read_tokenizer(source, folder)
     dtype = resolve_dtype(request.dtype, skeleton, request.device)
     note = ""
     if quantization is not None:
-        check_quantization(quantization, request.device, dtype)
+        compatibility.check_quantization(quantization, request.device, dtype)
         if not quantised_layers(skeleton):
             why = f"{type(skeleton).__name__} has no layers that optimum-quanto quantises."
             note, quantization = f"{quantization} changes nothing in the {role}: {why}", None
@@ -218,9 +204,7 @@ def _examine(
         checkpoint,
         files,
         config,
-        architecture=type(skeleton).__name__,
         parameters=sum(p.numel() for p in skeleton.parameters()),
-        layers=config.get_text_config().num_hidden_layers,
         dtype=str(dtype).removeprefix("torch."),
         weights=estimate(skeleton, dtype, quantization, extra_bytes(skeleton, dtype) if packs else 0),
         download=checkpoint.remaining(files),
@@ -262,9 +246,7 @@ def _examine_head(
         checkpoint,
         files,
         config,
-        architecture=Eagle3Head.__name__,
         parameters=parameters,
-        layers=1,
         dtype=target.dtype,
         weights=Footprint(nbytes, nbytes),
         download=checkpoint.remaining(files),

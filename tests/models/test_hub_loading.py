@@ -95,7 +95,7 @@ def test_shards_are_fetched_and_put_together(hub: Hub, tmp_path: Path) -> None:
 def test_a_revision_is_pinned_and_a_new_commit_is_fetched(hub: Hub, folders: Folders, tmp_path: Path) -> None:
     """Guards pins: ``@commit`` takes that one; without it a changed repository is fetched again."""
     first = hub.add("org/model", folders("llama")[0])
-    assert specdemo.preflight("org/model", device="cpu").models[0].commit == first
+    assert specdemo.preflight("org/model", device="cpu").models[0].checkpoint.commit == first
     load_pair(f"org/model@{first}")
     second = hub.add("org/model", checkpoint_pair(tmp_path / "other", "llama", seed=3)[0])
     assert second != first
@@ -140,7 +140,7 @@ def test_what_was_fetched_loads_without_the_hub(
 ) -> None:
     """Guards trains and talks: what is in the cache loads, by branch and by pinned commit; the rest is told."""
     name = hub.add_pair(folders("llama"))
-    commit = specdemo.preflight(name, device="cpu").models[0].commit
+    commit = specdemo.preflight(name, device="cpu").models[0].checkpoint.commit
     hub.add("org/only-seen", folders("llama")[0])
     specdemo.preflight("org/only-seen", device="cpu")  # fetches its description, not its weights
     ids = specdemo.run(load_pair(name), PROMPT, LANES[1]).token_ids
@@ -154,7 +154,7 @@ def test_what_was_fetched_loads_without_the_hub(
     hub.requests.clear()
     for again in (name, f"org/target@{commit} + org/draft"):
         report = specdemo.preflight(again, device="cpu")
-        assert (report.ok, report.download, report.models[0].commit) == (True, 0, commit)
+        assert (report.ok, report.download, report.models[0].checkpoint.commit) == (True, 0, commit)
         assert specdemo.run(load_pair(again), PROMPT, LANES[1]).token_ids == ids
     assert trouble != "offline" or not hub.requests
     for absent in ("org/never-seen", "org/only-seen"):
