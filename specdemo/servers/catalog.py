@@ -25,7 +25,7 @@ SINGLE_FIELDS = ("baseline_url", "speculative_url", "model", "speculative_model"
 PAIR_FIELDS = tuple(f.name for f in fields(ServerPair) if f.name not in ("api_key", "name"))
 OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
-SWITCH = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+SWITCH = {**dict.fromkeys(("1", "true", "on", "yes"), True), **dict.fromkeys(("0", "false", "off", "no"), False)}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ID = re.compile(r"[A-Za-z0-9_.-]+")  # an id stands in links and in options of the command line
 MOST_NAMED = 8
@@ -136,7 +136,7 @@ def _read_all() -> tuple[dict[str, ServerEntry], dict[str, ServerError]]:
     return found, wrong
 
 
-def _from_file() -> Iterator[tuple[str, Any]]:
+def _from_file() -> Iterator[tuple[str, dict[str, Any]]]:
     """The tables of the file, each with its id or its place there."""
     named = os.environ.get(FILE)
     path = Path(named).expanduser() if named else SHIPPED
@@ -147,23 +147,23 @@ def _from_file() -> Iterator[tuple[str, Any]]:
     except OSError as error:
         raise ServerError(f"{path.name} cannot be read: {error.strerror}; see {FILE}.") from error
     for number, table in enumerate(tables, start=1):
-        yield str(table.get("id", number) if isinstance(table, dict) else number), table
+        yield str(table.get("id", number)), table
 
 
 @lru_cache(maxsize=1)
-def _tables(path: Path, changed: int, size: int) -> list[Any]:
+def _tables(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
     """What the file holds, read once for each change of it."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # of TOML, or of UTF-8
         raise ServerError(f"{path.name} is no TOML file: {error}.") from error
     tables = data.get("server", [])
-    if not isinstance(tables, list) or set(data) - {"server"}:
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables) or set(data) - {"server"}:
         raise ServerError(f"{path.name} must hold [[server]] tables and nothing else.")
     return tables
 
 
-def _from_environment() -> Iterator[tuple[str, Any]]:
+def _from_environment() -> Iterator[tuple[str, dict[str, Any]]]:
     """The table that the variables of one server make, if there are any."""
     given = {name: value for name in SINGLE_FIELDS if (value := os.environ.get(SINGLE + name.upper()))}
     if given:
@@ -174,10 +174,8 @@ def _from_environment() -> Iterator[tuple[str, Any]]:
         yield f"{SINGLE}*", {**given, **key, "id": id_, "label": label, "chat": chat}
 
 
-def _entry(name: str, table: Any) -> ServerEntry:
+def _entry(name: str, table: dict[str, Any]) -> ServerEntry:
     try:
-        if not isinstance(table, dict):
-            raise ServerError("it is no [[server]] table.")
         if "api_key" in table:
             raise ServerError(
                 "it holds an api_key; keep keys out of files: write api_key_env with the name of the environment "
@@ -193,8 +191,7 @@ def _entry(name: str, table: Any) -> ServerEntry:
         if not ID.fullmatch(table["id"]):
             raise ServerError("an id is made of letters, digits, dots, dashes and underscores.")
         label = table.get("label") or table["id"]
-        given: dict[str, Any] = {field: table.get(field) for field in ("baseline_url", "speculative_url")}
-        given |= {field: table[field] for field in PAIR_FIELDS if field in table}
+        given = {"baseline_url": None, "speculative_url": None, **{f: table[f] for f in PAIR_FIELDS if f in table}}
         pair = ServerPair(**given, api_key=_key(table.get("api_key_env")), name=label)
     except ServerError as error:
         raise ServerError(f"server {name!r}: {str(error).removeprefix('server: ')}") from error

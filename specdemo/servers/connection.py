@@ -21,8 +21,6 @@ SIDE_SECONDS = 5.0  # for every request but the streamed one
 MOST_BYTES = 2**24  # of a page, or of one line of a stream, which may hold a long prompt and the output so far
 MOST_STREAMED = 16 * MOST_BYTES
 NETWORK_REQUESTS = 5
-HEADERS = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
-"""The only headers that are sent, besides the pair's own key."""
 
 
 @cache
@@ -42,8 +40,11 @@ class Connection:
         self._root = pair.url_of(strategy).removesuffix("/v1")
         self._sockets: list[Any] = []
         self.aborted = False
-        self._key = pair.api_key
+        headers = {"Accept-Encoding": "identity"}  # a small body could unfold to any size
+        if pair.api_key:
+            headers["Authorization"] = f"Bearer {pair.api_key}"
         self._http = httpx2.Client(
+            headers=headers,
             timeout=httpx2.Timeout(pair.timeout, connect=min(CONNECT_SECONDS, pair.timeout)),
             event_hooks={"request": [self._prepare]},
             verify=_ssl_context(),
@@ -126,12 +127,6 @@ class Connection:
     def _prepare(self, request: httpx2.Request) -> None:
         if self.aborted:
             raise httpx2.ReadError("the lane was closed", request=request)
-        # The environment may name keys (a .netrc file), which are not meant for this server.
-        for name in set(request.headers) - HEADERS:
-            del request.headers[name]
-        request.headers["Accept-Encoding"] = "identity"  # a small body could unfold to any size
-        if self._key:
-            request.headers["Authorization"] = f"Bearer {self._key}"
         request.extensions["trace"] = self._remember_socket
 
     def _remember_socket(self, event: str, details: dict[str, Any]) -> None:

@@ -70,7 +70,6 @@ class FakeVLLM(ScriptedServer):
         self.going_on.set()
         self.traces: dict[int, Trace] = {}
         self.requests: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []  # of every request with a body, refused ones too
         self.counters: Counter[str] = Counter()
         self.lock = threading.Lock()
         self.count(0, 0, [])
@@ -178,7 +177,6 @@ class FakeVLLM(ScriptedServer):
 
     def _answer_post(self, exchange: Exchange) -> None:
         request, sent = exchange.json, exchange.headers.get("Authorization", "")
-        self.headers.append(dict(exchange.headers))
         if self.key is not None and sent != f"Bearer {self.key}":
             return _refuse(exchange, 401, f"Unauthorized: {sent}")
         if exchange.path == "/detokenize":

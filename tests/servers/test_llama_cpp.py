@@ -62,16 +62,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {role: folder / f"{role}.gguf" for role in ("target", "draft")}
 
 
-def advised(files: dict[str, Path], **settings: Any) -> tuple[str, ...]:
+def advised(files: dict[str, Path], gamma: int = GAMMA, **settings: Any) -> tuple[str, ...]:
     """The flags that the advisor hands over, with the draft's file where it lies."""
-    line = engine_lines("llama.cpp", Settings(**settings), {"draft": "draft"}).replace("\\\n", " ")
+    line = engine_lines("llama.cpp", Settings(gamma=gamma, **settings), {"draft": "draft"}).replace("\\\n", " ")
     program, _, _, *flags = shlex.split(line, comments=True)
     assert program == "llama-server"
     return tuple(str(files["draft"]) if flag == "draft.gguf" else flag for flag in flags)
-
-
-def drafting(files: dict[str, Path]) -> tuple[str, ...]:
-    return advised(files, gamma=GAMMA)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +76,7 @@ def servers(files: dict[str, Path]) -> Iterator[dict[str, LlamaServer]]:
     with ExitStack() as stack:
         flags = {
             "plain": ("-np", "2", "-c", "2048"),
-            "drafting": (*drafting(files), "--metrics", "-np", "2", "-c", "2048"),
+            "drafting": (*advised(files), "--metrics", "-np", "2", "-c", "2048"),
             "ngram": advised(files, drafter="prompt_lookup", lookup_ngram=3, gamma=12),
         }
         yield {name: stack.enter_context(llama_server(files["target"], *f)) for name, f in flags.items()}
@@ -184,7 +180,9 @@ def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, P
     assert accepted > 0
 
 
-def test_a_lane_ends_at_a_stop_text(served: ServerPair, pair: ModelPair) -> None:
+def test_a_lane_ends_at_a_stop_text_and_a_prompt_that_is_too_long_is_refused(served: ServerPair) -> None:
+    with pytest.raises(ServerError, match=r"exceeds the available context size \(1024 tokens\)"):
+        specdemo.run(served, "word " * 2000, DRAFTED)
     whole = specdemo.run(served, PROMPT, DRAFTED)
     stop = whole.text[20:26]
     cut = specdemo.run(replace(served, stop=(stop,)), PROMPT, DRAFTED)
@@ -218,7 +216,7 @@ def test_characters_of_several_tokens_are_told_as_far_as_they_are_sent(
     model = saying(pair.tokenizer, " é")
     write_model(path, model, pair.tokenizer, "float32")
     pair = ModelPair(model, pair.draft, pair.tokenizer)
-    with llama_server(path, *drafting(files)) as server:
+    with llama_server(path, *advised(files)) as server:
         own = specdemo.run(pair, text, here(DRAFTED))
         trace = specdemo.run(ServerPair(None, server.url, "builtin"), text, DRAFTED)
     assert own.text.startswith(" é ")  # of two tokens
@@ -296,16 +294,10 @@ def test_by_openais_api_alone_it_is_any_server(
         specdemo.run(served, "word " * 2000, settings)
 
 
-def test_a_prompt_longer_than_its_context_is_refused_with_its_size(served: ServerPair) -> None:
-    with pytest.raises(ServerError, match=r"exceeds the available context size \(1024 tokens\)"):
-        specdemo.run(served, "word " * 2000, DRAFTED)
-    assert specdemo.run(served, PROMPT, DRAFTED).complete
-
-
 def test_a_full_server_a_crash_and_a_restart_are_told(pair: ModelPair, files: dict[str, Path]) -> None:
     """One slot: the second visitor waits. Then the server dies in the middle of an answer, and comes back."""
     long = replace(DRAFTED, max_new_tokens=64, temperature=1.0, acceptance="sampling")
-    with llama_server(files["target"], *drafting(files)) as server:
+    with llama_server(files["target"], *advised(files)) as server:
         served = ServerPair(None, server.url, "builtin")
         first = specdemo.stream(served, PROMPT, long)
         next(first)
@@ -325,5 +317,5 @@ def test_a_full_server_a_crash_and_a_restart_are_told(pair: ModelPair, files: di
         with pytest.raises(ServerError, match="cannot be reached"):
             specdemo.run(served, PROMPT, DRAFTED)
     port = server.url.rpartition(":")[2]
-    with llama_server(files["target"], *drafting(files), "--port", port):
+    with llama_server(files["target"], *advised(files), "--port", port):
         assert specdemo.run(served, PROMPT, DRAFTED).token_ids == late.token_ids

@@ -220,10 +220,10 @@ def test_an_unreachable_server_is_an_error_before_anything_runs() -> None:
 
 def test_a_wrong_key_and_a_wrong_model_have_different_errors() -> None:
     with FakeVLLM(toy_pair("llama"), DRAFTS, key=KEY) as fake:
-        for key in (None, KEY[:-1] + "x"):
+        for key in (None, "sk-another"):
             with pytest.raises(ServerError, match="refuses the key") as caught:
                 run_on(fake, api_key=key)
-            assert key is None or key not in str(caught.value)
+            assert "sk-another" not in str(caught.value)
         with pytest.raises(ServerError, match="HTTP 404, model 'other'") as caught:
             specdemo.run(ServerPair(None, fake.url, "other", api_key=KEY), PROMPT, REMOTE)
         check_clean(caught.value)
@@ -234,20 +234,8 @@ def test_a_wrong_key_and_a_wrong_model_have_different_errors() -> None:
     assert "127.0.0.1" not in trace.to_json()
 
 
-def test_the_environments_openai_keys_are_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
-        monkeypatch.setenv(f"OPENAI_{name}", KEY)
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Key: {KEY}")
-    with FakeVLLM(toy_pair("llama"), DRAFTS, key="other") as fake:
-        with pytest.raises(ServerError, match="refuses the key"):
-            run_on(fake)
-        run_on(fake, api_key="other")
-        assert "bearer other" in str(fake.headers).lower()
-        assert KEY not in str(fake.headers)
-
-
 def check_clean(message: object) -> None:
-    """One sentence or two for a person: no key, no stack, no address."""
+    """One sentence or two for people: no key, no stack, no address."""
     text = str(message)
     assert not any(part in text for part in (KEY, "Traceback", "http://", "127.0.0.1", "\n")), text
     if isinstance(message, BaseException):
