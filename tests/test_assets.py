@@ -9,8 +9,7 @@ import pytest
 import specdemo
 from specdemo.analysis.repetition import loops
 from specdemo.drafters import DRAFTERS
-from specdemo.models.catalog import catalog
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS, catalog
 from specdemo.runs.prompts import by_domain
 
 TRACKED_LIMIT = 9.3e6

@@ -17,7 +17,7 @@ from recorded import recordings
 
 import specdemo
 from specdemo import Recording, TraceError
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.recording import LARGEST_FILE, MOST_LANES
 from specdemo.runs.record import record
 from specdemo.view.race_value import replay_value

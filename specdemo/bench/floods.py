@@ -30,7 +30,7 @@ from uuid import uuid4
 import httpx
 
 from specdemo.bench.harness import Args, Results, app_process, columns, run_bench, verdict
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 
 VISITOR, FLOODERS = "127.0.0.2", "127.0.1.{}"
 RUN = {"prompt": "Write a story about a lighthouse keeper."}

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from specdemo.cli.files import Exports, Outputs, add_exports
 from specdemo.cli.terminal import rows_table
-from specdemo.models.catalog import catalog
 from specdemo.models.pair import ModelPair
-from specdemo.models.request import request_pair
+from specdemo.models.request import catalog, request_pair
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
 from specdemo.servers.pair import on_server

@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from specdemo.errors import PairError
 from specdemo.models.memory import best_device, on_cpu
 from specdemo.models.pair import check_can_decode
-from specdemo.models.source import ModelSource
+from specdemo.models.request import ModelSource
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 from transformers.activations import ACT2FN
 
 from specdemo.errors import PairError
-from specdemo.models.source import is_folder
+from specdemo.models.request import is_folder
 
 LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 """Decoder layers that a head may have, by ``model_type``."""

@@ -30,7 +30,7 @@ from specdemo.models.eagle3_config import Eagle3Config, config_data, fitted, rea
 from specdemo.models.failures import explained
 from specdemo.models.hub import ONE_FILE, open_checkpoint
 from specdemo.models.progress import LoadProgress
-from specdemo.models.source import ModelSource
+from specdemo.models.request import ModelSource
 
 if TYPE_CHECKING:
     from transformers import Cache, LlamaConfig, PreTrainedModel

@@ -12,7 +12,7 @@ from huggingface_hub import errors as hub
 from safetensors import SafetensorError
 
 from specdemo.errors import PairError
-from specdemo.models.source import ModelSource
+from specdemo.models.request import ModelSource
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_s
 from specdemo.errors import PairError
 from specdemo.models.failures import unreachable
 from specdemo.models.progress import LoadProgress
-from specdemo.models.source import ModelSource
+from specdemo.models.request import ModelSource
 
 ONE_FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

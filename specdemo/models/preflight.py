@@ -24,8 +24,7 @@ from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, qua
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import context_of
 from specdemo.models.progress import LoadProgress
-from specdemo.models.request import BUDGET, DTYPES, PairRequest, request_pair
-from specdemo.models.source import ModelSource
+from specdemo.models.request import BUDGET, DTYPES, ModelSource, PairRequest, request_pair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

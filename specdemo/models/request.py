@@ -1,20 +1,25 @@
-"""A request for a pair, checked as far as possible without reading any file of its models."""
+"""What can be asked for: pairs of the catalogue, names on the hub and folders; no file of a model is read."""
 
 from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from specdemo.errors import PairError
-from specdemo.models.catalog import CatalogEntry, catalog
 from specdemo.models.memory import BITS, best_device
-from specdemo.models.source import ModelSource, is_folder, parse_source, shorten
 
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
 QUANTIZATIONS = tuple(BITS)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BETWEEN = " + "
@@ -22,6 +27,106 @@ SEPARATOR = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
 """It, outside double quotes."""
 BUDGET = "SPECDEMO_MEMORY_GB"
 """Environment variable: the gigabytes that all loaded pairs together may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """One model's origin."""
+
+    name: str  # a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path
+    revision: str | None = None  # branch, tag or commit of the repository; None is its main branch
+    folder: Path | None = None  # where the files lie; None for a repository
+
+    @property
+    def title(self) -> str:
+        """A short name: a repository without its owner, the last part of a folder's path."""
+        return Path(self.name).name or self.name
+
+
+def parse_source(text: str, revision: str | None = None) -> ModelSource:
+    """Read a repository's name (``owner/name``, ``owner/name@revision``) or a folder's path.
+
+    Raises:
+        PairError: neither a well-formed name nor an existing folder.
+    """
+    text = text.strip()
+    if text.startswith("assets:"):
+        return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"))
+    if is_folder(text):
+        return ModelSource(text, folder=Path(text).expanduser().resolve())
+    if text.startswith((".", "/", "~", "\\")):
+        raise PairError(
+            f"pair: there is no folder {shorten(text)!r}; give the folder that holds the model's config.json."
+        )
+    name, _, typed = text.partition("@")
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise PairError(
+            f"pair: {shorten(text)!r} is neither a folder here nor a name on the hub; write owner/name, "
+            "owner/name@revision or the path of a folder."
+        ) from error
+    return ModelSource(name, typed or revision)
+
+
+def shorten(text: str) -> str:
+    """A typed text, short enough for a message."""
+    return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
+
+
+def is_network_path(text: str) -> bool:
+    r"""Whether Windows takes this for a path on another machine, to which it would send the hash of a password.
+
+    It reads ``/`` as ``\``, and ``\??\`` as the beginning of a path of its kernel, such as ``\??\UNC\host``.
+    """
+    return text.strip().removeprefix("assets:").replace("/", "\\").startswith(("\\\\", "\\??\\"))
+
+
+def is_folder(text: str) -> bool:
+    """Whether this is a folder's path; false also for texts that no path can be (too long, with a zero byte)."""
+    try:
+        return Path(text).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One pair of the catalogue. None leaves a choice to ``load_pair``."""
+
+    id: str  # the name given to ``load_pair``
+    label: str  # its name on the page
+    target: str  # a repository of the hub, or ``assets:`` and a folder below ``assets``; so are draft and head
+    draft: str | None = None
+    head: str | None = None
+    target_revision: str | None = None  # a commit; None is the main branch
+    draft_revision: str | None = None
+    head_revision: str | None = None
+    dtype: str | None = None
+    target_quantization: str | None = None  # by default
+    draft_quantization: str | None = None
+    device: str | None = None  # ``auto`` spreads models that fit no single device
+    chat: bool = False  # whether its models were trained to answer in a chat
+    licence: str = ""  # short names, as on the hub's cards
+    gated: bool = False  # whether the hub asks for consent and a token
+    memory_gb: float = 0.0  # rough size of the weights as loaded by default, in 10⁹ bytes
+    note: str = ""  # one line on what it is good for
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What it has besides the target: of ``specdemo.drafters.PARTS``."""
+        return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
+
+
+@cache
+def catalog() -> dict[str, CatalogEntry]:
+    """All entries by id, in the order of the file."""
+    return {e["id"]: CatalogEntry(**e) for e in read_toml(ASSETS / "pairs.toml")["pair"]}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of one TOML file."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair, quantization_of
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, opened, to_its_end, turned
 from specdemo.runs.single import Prompt

@@ -7,8 +7,8 @@ from typing import Any
 
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
-from specdemo.models.catalog import catalog
 from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
+from specdemo.models.request import catalog
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.runs.chat_template import TemplateFails, render
 from specdemo.servers.pair import ServerPair

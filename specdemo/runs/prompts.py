@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import PromptError
-from specdemo.models.catalog import read_toml
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS, read_toml
 
 LARGEST_FILE = 1_000_000
 MOST_PROMPTS = 200

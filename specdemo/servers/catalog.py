@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.errors import ServerError
-from specdemo.models.request import is_public
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS, is_public
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 

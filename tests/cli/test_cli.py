@@ -28,7 +28,7 @@ from specdemo.cli.main import main
 from specdemo.cli.options import add_settings, meanings, read_lane, setting_types, typed_settings
 from specdemo.cli.terminal import rounds_text, shown
 from specdemo.drafters import DRAFTERS
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 from specdemo.rounds import Round, Token
 from specdemo.runs.advise import stream_advice
 from specdemo.runs.measuring import Progress

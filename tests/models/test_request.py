@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import specdemo
 from specdemo import PairError
-from specdemo.models.catalog import catalog
-from specdemo.models.request import is_public, request_pair
-from specdemo.models.source import ModelSource, parse_source
+from specdemo.models.request import ModelSource, catalog, is_public, parse_source, request_pair
 
 WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_]{0,20}", fullmatch=True)
 

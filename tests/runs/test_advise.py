@@ -21,7 +21,7 @@ from specdemo.analysis.engine_lines import FRAMEWORKS, engine_lines
 from specdemo.analysis.racing import Race
 from specdemo.analysis.rows import Run
 from specdemo.metrics import RoundCounts
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.runs.advise import allowed_drafters, model_names, stream_advice
 from specdemo.settings import Settings
 from specdemo.view.charts import MOST_IN_FOREST, forest

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from specdemo.errors import SpecDemoError
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.api import addresses, gate
 from specdemo.ui.api import visitors as keeping

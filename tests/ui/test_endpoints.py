@@ -14,7 +14,7 @@ import pytest
 from gradio_client import Client
 
 import specdemo
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import Settings

@@ -13,7 +13,7 @@ import pytest
 from apps import launched
 from tab import JSON, Tab
 
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.runs.store import PairStore
 from specdemo.ui.api.guarded import TAKEN
 from specdemo.ui.jobs.limits import PUBLIC

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from link_states import query_of as whole_query_of
 from link_states import texts
 
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 from specdemo.runs.store import PairStore
 from specdemo.ui.links.links import from_query, query_of
 from specdemo.ui.links.page import NO_PROMPT, ON_A_SERVER, start_flags, taken_over

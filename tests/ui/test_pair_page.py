@@ -14,7 +14,7 @@ from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
 
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 
 pytest_plugins = ["browser_fixtures"]
 

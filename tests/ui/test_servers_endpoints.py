@@ -19,7 +19,7 @@ from gradio_client.exceptions import AppError
 from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed
 
 from specdemo import ModelPair, Round, Settings
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 from specdemo.runs.single import LaneRecord
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import FILE

@@ -9,7 +9,7 @@ from typing import Any
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import FRAMEWORKS
 from specdemo.analysis.sweep_report import SweepReport
-from specdemo.models.catalog import catalog
+from specdemo.models.request import catalog
 from specdemo.recording import Recording
 from specdemo.servers.catalog import ServerEntry, offered
 from specdemo.ui.state.methods import pair_name

@@ -13,9 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from specdemo.drafters import PARTS, first_choice
-from specdemo.models.catalog import catalog
-from specdemo.models.request import BETWEEN, is_public
-from specdemo.models.source import is_network_path, shorten
+from specdemo.models.request import BETWEEN, catalog, is_network_path, is_public, shorten
 from specdemo.recording import Recording
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace

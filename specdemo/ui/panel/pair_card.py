@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specdemo.models.catalog import catalog
 from specdemo.models.memory import Footprint
 from specdemo.models.preflight import ModelReport, Preflight, gigabytes
 from specdemo.models.progress import LoadStep
+from specdemo.models.request import catalog
 from specdemo.runs.store import Load
 from specdemo.servers.catalog import ServerEntry
 from specdemo.servers.probe import Health

@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 
 from specdemo.machine import bfloat16_instructions
-from specdemo.models.catalog import CatalogEntry, catalog
 from specdemo.models.memory import best_device, free_memory
+from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.event_options import UNQUEUED

@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from specdemo.errors import PairError, SettingsError, SpecDemoError
-from specdemo.models.catalog import catalog
 from specdemo.models.eagle3_config import named_like_head
-from specdemo.models.request import PairRequest, request_pair
+from specdemo.models.request import PairRequest, catalog, request_pair
 from specdemo.servers.catalog import offered
 from specdemo.settings import TREE_RULES, Settings
 from specdemo.ui.jobs.job import LaneRequest

@@ -23,9 +23,7 @@ from pydantic.fields import FieldInfo
 
 from specdemo.drafters import DRAFTERS, PARTS, first_choice
 from specdemo.losslessness.certify import RUNS, TOKENS
-from specdemo.models.catalog import catalog
-from specdemo.models.request import DTYPES, QUANTIZATIONS, is_public
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS, DTYPES, QUANTIZATIONS, catalog, is_public
 from specdemo.runs.prompts import by_domain
 from specdemo.servers.catalog import offered
 from specdemo.settings import (

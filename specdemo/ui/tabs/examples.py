@@ -20,7 +20,7 @@ from specdemo.drafters import first_choice
 from specdemo.files import write_whole
 from specdemo.losslessness.certificate import Certificate
 from specdemo.losslessness.certify import certify
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.runs.batch_sizes import batch_sizes
 from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain

@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.errors import TraceError
 from specdemo.files import slug
-from specdemo.models.source import ASSETS
+from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
 from specdemo.ui.event_options import UNSEEN
 from specdemo.ui.jobs.session_recordings import SessionRecordings
