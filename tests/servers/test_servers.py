@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from fake_vllm import ENDLESS_PAGE, FakeVLLM
-from toys import byte_tokenizer, endless_pair, prompt_ids, toy_pair
+from toys import byte_tokenizer, endless_pair, prompt_ids, raced, toy_pair
 
 import specdemo
 from specdemo import (
@@ -212,9 +212,9 @@ def test_an_unreachable_server_is_an_error_before_anything_runs() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         pair = ServerPair(f"http://127.0.0.1:{free.getsockname()[1]}", None, "toy", api_key=KEY)
-    for ask in (specdemo.stream, lambda *a: specdemo.race(a[0], a[1], [a[2]])):
+    for ask, lanes in ((specdemo.stream, PLAIN), (specdemo.race, [PLAIN])):
         with pytest.raises(ServerError, match="cannot be reached") as caught:
-            ask(pair, PROMPT, PLAIN)
+            ask(pair, PROMPT, lanes)
         check_clean(caught.value)
 
 
@@ -323,7 +323,7 @@ def test_a_local_lane_races_a_server() -> None:
         for lane, round_ in race:
             rounds[lane].append(round_)
         traces = race.traces()
-    assert [t.complete for t in traces] == [True] * 3
+    assert all(t.complete for t in traces)
     assert len({tuple(t.token_ids) for t in traces}) == 1
     assert rounds[1] == list(traces[1].rounds)
     assert {t.kind for r in rounds[2] for t in r.tokens} == {"streamed"}
@@ -343,9 +343,8 @@ def test_each_lanes_prompt_is_made_by_its_own_model_in_any_order(text_pair: Mode
     with FakeVLLM(text_pair, DRAFTS) as fake:
         for pair, chat in ((bare, True), (text_pair, False)):
             pairs = [speculative(fake, chat=chat), pair]
-            race = specdemo.race([pairs[n] for n in order], "hi", [lanes[n] for n in order])
-            list(race)
-            traces = [race.traces()[order.index(n)] for n in (0, 1)]
+            made = raced([pairs[n] for n in order], "hi", [lanes[n] for n in order])
+            traces = [made[order.index(n)] for n in (0, 1)]
             assert [traces[0].server.chat, *(t.complete for t in traces)] == [chat, True, True]
             assert list(traces[1].prompt_ids) == encode(pair, "hi", chat=None)
 
@@ -360,35 +359,37 @@ def test_settings_that_a_server_cannot_follow_are_refused(field: str, value: obj
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("prompt", ["  ", [], [-1], [1, True], "\ud800", [1, 2]])
-def test_prompts_that_cannot_be_sent_are_refused(prompt: str | list[int]) -> None:
-    with pytest.raises(PromptError):
-        specdemo.stream(ServerPair("http://x:1", None, "m"), prompt, replace(PLAIN, chat=True))
+def test_prompts_that_cannot_be_sent_are_refused() -> None:
+    for prompt in ("  ", [], [-1], [1, True], "\ud800", [1, 2]):
+        with pytest.raises(PromptError):
+            specdemo.stream(ServerPair("http://x:1", None, "m"), prompt, replace(PLAIN, chat=True))
 
 
 def test_a_strategy_without_a_deployment_is_refused() -> None:
-    with pytest.raises(ServerError, match="no baseline_url"):
-        specdemo.stream(ServerPair(None, "http://x:2", "m"), "Hello", PLAIN)
-    with pytest.raises(ServerError, match="no speculative_url"):
-        specdemo.stream(ServerPair("http://x:2", None, "m"), "Hello", REMOTE)
+    for urls, settings, lacking in (
+        ((None, "http://x"), PLAIN, "baseline"),
+        (("http://x", None), REMOTE, "speculative"),
+    ):
+        with pytest.raises(ServerError, match=f"no {lacking}_url"):
+            specdemo.stream(ServerPair(*urls, "m"), "Hello", settings)
 
 
 def test_functions_that_need_the_models_refuse_a_server() -> None:
-    pair = ServerPair("http://x:1", "http://x:2", "m")
+    pair, here = ServerPair("http://x:1", "http://x:2", "m"), toy_pair("llama")
     sampled = replace(REMOTE, temperature=1.0, acceptance="sampling")
-    for refused in (
-        lambda: specdemo.run_batch(pair, ["a"], Settings()),
-        lambda: specdemo.run_batch(toy_pair("llama"), [PROMPT], REMOTE),
-        lambda: specdemo.certify(pair, "a", replace(sampled, engine="auto")),
-        lambda: specdemo.certify(toy_pair("llama"), PROMPT, sampled),
-        lambda: specdemo.batch_sizes(toy_pair("llama"), [PROMPT], REMOTE),
-        lambda: specdemo.check_greedy(pair, Trace(Settings(), (1,), ())),
-        lambda: specdemo.preflight(pair),
-        lambda: specdemo.sweep(pair, "a", REMOTE, gammas=[2, 3]),
-        lambda: specdemo.run(toy_pair("llama"), PROMPT, REMOTE),
+    for function, *arguments in (
+        (specdemo.run_batch, pair, ["a"], Settings()),
+        (specdemo.run_batch, here, [PROMPT], REMOTE),
+        (specdemo.certify, pair, "a", replace(sampled, engine="auto")),
+        (specdemo.certify, here, PROMPT, sampled),
+        (specdemo.batch_sizes, here, [PROMPT], REMOTE),
+        (specdemo.check_greedy, pair, Trace(Settings(), (1,), ())),
+        (specdemo.preflight, pair),
+        (specdemo.sweep, pair, "a", REMOTE, [2, 3]),
+        (specdemo.run, here, PROMPT, REMOTE),
     ):
         with pytest.raises((PairError, SettingsError)):
-            refused()
+            function(*arguments)
 
 
 @pytest.mark.parametrize("level", ["detailed", "none"])
@@ -407,16 +408,10 @@ def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
     assert ",," in report.to_csv()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: d["rounds"][0].update(draft_seconds=0.1),
-        lambda d: d.update(server=None),
-        lambda d: d["server"].update(level="most"),
-    ],
-)
-def test_edited_traces_of_servers_are_refused(change) -> None:
+def test_edited_traces_of_servers_are_refused() -> None:
     data = json.loads(run_once(toy_pair("llama")).to_json())
-    change(data)
-    with pytest.raises(TraceError):
-        Trace.from_json(json.dumps(data))
+    first, *others = data["rounds"]
+    timed = {"rounds": [first | {"draft_seconds": 0.1}, *others]}
+    for change in (timed, {"server": None}, {"server": data["server"] | {"level": "most"}}):
+        with pytest.raises(TraceError):
+            Trace.from_json(json.dumps(data | change))
