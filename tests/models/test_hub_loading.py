@@ -54,26 +54,17 @@ def parts(tmp_path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "qwen3", "gpt_neox"])
-def test_a_pair_of_the_hub_is_checked_fetched_loaded_quantised_and_raced(
-    family: str, hub: Hub, folders: Folders
-) -> None:
+def test_a_pair_of_the_hub_is_checked_fetched_loaded_and_raced(family: str, hub: Hub, folders: Folders) -> None:
     """Guards the whole way for each architecture: nothing lossy on it, and no byte fetched twice."""
     name = hub.add_pair(folders(family))
     report = specdemo.preflight(name, device="cpu")
-    assert report.ok
-    assert report.tokenizers.relation == "same"
+    assert (report.ok, report.tokenizers.relation) == (True, "same")
     pair = load_pair(name)
-    assert pair.draft_tokenizer is None
+    assert load_pair(name).draft_tokenizer is None
     plain, fast = raced(pair, PROMPT, LANES)
     assert fast.token_ids == plain.token_ids == generate(pair.target, plain.prompt_ids, 24)
     assert compare(plain, fast).outcome == "identical"
     assert fast.metrics().accepted > 0
-    quantised = load_pair(name, target_quantization="int8", draft_quantization="int8")
-    expected = None if family == "gpt2" else "int8"  # quanto knows no layer of GPT-2
-    assert quantised.quantization == expected
-    plain, fast = raced(quantised, PROMPT, LANES)
-    assert plain.quantization == expected
-    assert compare(plain, fast).outcome in ("identical", "tie")
     assert [hub.fetched(r).count(WEIGHTS) for r in ("org/target", "org/draft")] == [1, 1]
 
 
