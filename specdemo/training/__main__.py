@@ -18,8 +18,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from specdemo.errors import SpecDemoError
 from specdemo.models.eagle3_head import Eagle3Head, save_head
 from specdemo.models.pair import checked_threads
-from specdemo.training.answers import check_held_out, table
-from specdemo.training.card import write_card
+from specdemo.training.answers import check_held_out, table, write_card
 from specdemo.training.drafters import new_head, train_draft, train_head
 from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run

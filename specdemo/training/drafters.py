@@ -9,7 +9,6 @@ accepted ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -47,9 +46,9 @@ def train_draft(
     """The trained draft, and the seconds of all starts; goes on from ``folder/draft.pt``."""
     recipe, part = run.recipe, run.recipe.draft
 
-    def new() -> LlamaForCausalLM:
+    def begin(draft: LlamaForCausalLM | None) -> LlamaForCausalLM:
         shape = target.config
-        draft = build_model(part, 1, shape.vocab_size, shape.max_position_embeddings, recipe.seed)
+        draft = draft or build_model(part, 1, shape.vocab_size, shape.max_position_embeddings, recipe.seed)
         nn.Module.to(draft, run.device)
         return draft
 
@@ -70,9 +69,9 @@ def train_draft(
 
     step_tokens = recipe.lessons.task_rows * recipe.lessons.window
     tokens = int(part.task_share * part.tokens)
-    phases: list[Phase[LlamaForCausalLM]] = [
-        Phase(tokens, step_tokens, lambda draft: (draft or new(), reading)),
-        Phase(part.tokens - tokens, step_tokens, lambda draft: (draft or new(), distilling)),
+    phases = [
+        Phase(tokens, step_tokens, begin, reading),
+        Phase(part.tokens - tokens, step_tokens, begin, distilling),
     ]
     return train("draft", phases, part, run)
 
@@ -118,15 +117,15 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
         return [total]
 
-    def begin(
-        unrolled: int, head: Eagle3Head | None
-    ) -> tuple[Eagle3Head, Callable[[Eagle3Head, int], list[torch.Tensor]]]:
-        return head or new_head(target, run.recipe.seed).to(run.device), partial(loss, unrolled)
+    def begin(head: Eagle3Head | None) -> Eagle3Head:
+        return head or new_head(target, run.recipe.seed).to(run.device)
 
     step_tokens = numbers.rows * (numbers.answer_tokens + numbers.longest_prompt)
     alone = int(part.one_step_share * part.tokens)
-    phases = [Phase(alone, step_tokens, partial(begin, 1))]
-    phases.append(Phase(part.tokens - alone, step_tokens, partial(begin, part.unrolled)))
+    phases = [
+        Phase(alone, step_tokens, begin, partial(loss, 1)),
+        Phase(part.tokens - alone, step_tokens, begin, partial(loss, part.unrolled)),
+    ]
     head, seconds = train("head", phases, part, run)
     return head.requires_grad_(False), seconds
 
@@ -147,12 +146,10 @@ def unrolled_loss(
     left out. Attention is causal over the rows of step 0, and sees of each later step the row of its own index.
 
     Args:
-        head: in training.
         table: (V, H) embeddings.
-        lesson, logits: the batch, and (B, n, V) what the target says of it.
+        logits: (B, n, V) what the target says of the lesson.
         unrolled: steps.
         step_decay: step k counts this to the power of k.
-        hard_share: see above.
     """
     rows, count = lesson.ids.shape
     known = torch.isin(logits.argmax(-1), head.target_ids)

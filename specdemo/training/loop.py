@@ -60,14 +60,15 @@ class Phase(Generic[M]):
 
     Attributes:
         tokens: of the stretch, ``step_tokens`` in each step.
-        begin: the model of the phase before, or None for new weights, → the model and its loss in a step. A loss
-            comes in parts, each of which is differentiated before the next is computed, so that only one part's
-            activations are held.
+        begin: the model of the phase before, or None for new weights, → the model.
+        loss: of a model in a step, in parts, each of which is differentiated before the next is computed, so that
+            only one part's activations are held.
     """
 
     tokens: int
     step_tokens: int
-    begin: Callable[[M | None], tuple[M, Callable[[M, int], Iterable[torch.Tensor]]]]
+    begin: Callable[[M | None], M]
+    loss: Callable[[M, int], Iterable[torch.Tensor]]
 
     @property
     def steps(self) -> int:
@@ -91,7 +92,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         if state and index < state["phase"]:
             continue
         later = sum(p.tokens for p in phases[index + 1 :])
-        model, loss = phase.begin(model)
+        model = phase.begin(model)
         optimizers = _optimizers(model, rates, run.dtype)
         done = 0
         if state:
@@ -103,7 +104,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         losses, clock, reported = [], time.monotonic(), done
         for step in range(done, phase.steps):
             left = (later + phase.tokens * (1 - step / phase.steps)) / total
-            losses.append(_update(model, optimizers, loss(model, step), schedule(step, left, rates)))
+            losses.append(_update(model, optimizers, phase.loss(model, step), schedule(step, left, rates)))
             now, done = time.monotonic(), step + 1
             if done == phase.steps or done % REPORT_EVERY == 0:
                 speed = (done - reported) * phase.step_tokens / (now - clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -62,9 +62,7 @@ def train_target(
         for some in batch.split(max(1, part.part_tokens // part.window)):
             yield _summed_loss(model, some, run) / learned
 
-    def begin(
-        phase: int, shallow: LlamaForCausalLM | None
-    ) -> tuple[LlamaForCausalLM, Callable[[LlamaForCausalLM, int], Iterator[torch.Tensor]]]:
+    def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
         model = build_model(part, layers, part.vocabulary, part.context, seed)
         if shallow := shallow or start:
@@ -80,9 +78,12 @@ def train_target(
             torch._dynamo.config.recompile_limit = 4 * layers
             for layer in model.model.layers:
                 layer.compile()
-        return model, partial(losses, phase)
+        return model
 
-    phases = [Phase(depth.tokens, rows * part.window, partial(begin, i)) for i, depth in enumerate(part.phases)]
+    phases = [
+        Phase(depth.tokens, rows * part.window, partial(begin, i), partial(losses, i))
+        for i, depth in enumerate(part.phases)
+    ]
     model, seconds = train("target", phases, part, run)
     model = _plain(model)
     _report(model, stream, run)

@@ -7,7 +7,8 @@ import keyword
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines
 
@@ -20,8 +21,7 @@ ASKS = lines("""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a function: a word for its name, what its docstring says, and its expression."""
 
     word: str = ""
@@ -29,8 +29,12 @@ class Piece:
     code: str = ""
 
 
+def _rows(table: str) -> Iterator[list[str]]:
+    return (re.split(" +[|] +", line) for line in lines(table))
+
+
 def _pieces(table: str) -> tuple[Piece, ...]:
-    return tuple(Piece(*re.split(" +[|] +", line)) for line in lines(table))
+    return tuple(Piece(*row) for row in _rows(table))
 
 
 # Which items are looked at, of numbers and of words. In braces: the item, a number, a letter.
@@ -75,21 +79,17 @@ title    | with a capital first             | {i}.title()
 start    | cut to {k} letters               | {i}[:{k}]
 """),
 )
-# How the items end up: (word, phrase before "the …", start, step, what is returned).
-ENDS = (
-    ("list", "Return a list of the {}.", "result = []", "result.append({})", "result"),
-    ("sum", "Return the sum of the {}.", "total = 0", "total += {}", "total"),
-    ("count", "Count the {}.", "count = 0", "count += 1", "count"),
-    ("last", "Return the last of the {}, or None.", "found = None", "found = {}", "found"),
-    ("back", "Return the {} from back to front.", "result = []", "result.insert(0, {})", "result"),
-    (
-        "unique",
-        "Return the {}, each one once.",
-        "result = []",
-        "if {0} not in result:\n@result.append({0})",
-        "result",
-    ),
-    ("joined", 'Write the {} in a row, each followed by "{mark}".', 'text = ""', 'text += {} + "{mark}"', "text"),
+# How the items end up: a word, the docstring, the start, the step (after @ inside an if), what is returned.
+ENDS = tuple(
+    _rows("""
+list   | Return a list of the {}.                               | result = []  | result.append({})     | result
+sum    | Return the sum of the {}.                              | total = 0    | total += {}           | total
+count  | Count the {}.                                          | count = 0    | count += 1            | count
+last   | Return the last of the {}, or None.                    | found = None | found = {}            | found
+back   | Return the {} from back to front.                      | result = []  | result.insert(0, {})  | result
+unique | Return the {}, each one once.   | result = [] | if {0} not in result:@result.append({0}) | result
+joined | Write the {} in a row, each followed by "{mark}".      | text = ""    | text += {} + "{mark}" | text
+""")
 )
 _TAKEN = frozenset(["result", "total", "count", "found", "text"])
 
@@ -108,8 +108,7 @@ def function(draw: Draw) -> Task:
     body = [start, f"for {item} in {argument}:"]
     depth = 1 + bool(keep.code)
     body += [f"    if {draw.say(keep.code, **words)}:"] * bool(keep.code)
-    for line in step.format(made, mark=mark).split("\n"):
-        body.append("    " * (depth + line.startswith("@")) + line.removeprefix("@"))
+    body += ["    " * (depth + i) + line for i, line in enumerate(step.format(made, mark=mark).split("@"))]
     code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
     what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
     given, result = _example(draw, texts, code, name)
