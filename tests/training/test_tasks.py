@@ -86,8 +86,8 @@ def test_training_has_no_unseen_word_and_prompts_of_unseen_words_are_full_of_the
 
 def test_practice_has_no_held_out_sum(every: dict[str, Domain]) -> None:
     """A check whose sums were practised would flatter the target."""
-    tasks = [every["arithmetic"].task(f"{seed}") for seed in range(400)]
-    sums = [s for t in tasks if t.kind == "equations" for s in re.findall(r"(\d+) \+ (\d+) =", t.prompt)]
+    tasks = [t for seed in range(400) if (t := every["arithmetic"].task(f"{seed}")).kind == "equations"]
+    sums = [s for t in tasks for s in re.findall(r"(\d+) \+ (\d+) =", t.prompt)]
     assert len(sums) > 50
     assert not any(is_held_out("+", (int(a), int(b))) for a, b in sums)
     assert not any(t.kind == "equations" for t in held_out_tasks("arithmetic", every["arithmetic"], 200))
@@ -121,40 +121,39 @@ def test_every_word_problem_can_be_told_and_worked(every: dict[str, Domain]) -> 
     assert all(f"The answer is {int(m[1]) * int(m[2])}." in t.answer for m, t in found)
 
 
-def test_answers_in_another_layout_are_right(every: dict[str, Domain]) -> None:
-    json_task = Task("to JSON", "?", '[\n  {"a": 1, "b": "x"}\n]')
-    sql_task = Task("SQL", "?", "SELECT * FROM pets WHERE name = 'Tom';")
-    answers = ['[{"a":1,"b":"x"}]', '[{"a": "1", "b": "x"}]', "select *\nfrom pets where name='Tom'"]
-    answers.append("SELECT * FROM pets WHERE name = 'tom';")
-    tasks = [json_task, json_task, sql_task, sql_task]
-    assert right(every["data"], tasks, [Answer(a) for a in answers]) == [True, False, True, False]
+JSON = Task("to JSON", "?", '[\n  {"a": 1, "b": "x"}\n]')
+SQL = Task("SQL", "?", "SELECT * FROM pets WHERE name = 'Tom';")
+CODE = Task("function", 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """', "def f(x):\n    return x * 2")
+FLIGHT = Task("dialogue", "Find me a flight to Oslo.", "When?")
+STORY = Task("any", "Tell me a story.", "Once.")
 
 
-def test_code_that_hangs_exits_or_reaches_out_is_wrong_and_the_next_is_still_run(every: dict[str, Domain]) -> None:
-    prompt = 'def f(x):\n    """Double.\n\n    >>> f(2)\n    4\n    """'
-    good = "def f(x):\n    return x * 2"
-    hangs = "def f(x):\n    while True:\n        pass"
-    reaches = ["import os\ndef f(x):\n    return 4", "def f(x):\n    return open('/etc/hostname') and 4"]
-    answers = [Answer(text) for text in (good, hangs, good, "raise SystemExit", *reaches, "def f(x:", "", good)]
-    tasks = [Task("function", prompt, good)] * len(answers)
-    assert right(every["code"], tasks, answers) == [True, False, True, *[False] * 5, True]
+@pytest.mark.parametrize(
+    ("name", "task", "good", "bad"),
+    [
+        ("data", JSON, ['[{"a":1,"b":"x"}]'], ['[{"a": "1", "b": "x"}]', "[{"]),
+        ("data", SQL, ["select *\nfrom pets where name='Tom'"], ["SELECT * FROM pets WHERE name = 'tom';"]),
+        ("code", CODE, [CODE.answer], ["def f(x):\n    while True:\n        pass", "raise SystemExit", ""]),
+        ("code", CODE, ["def f(x): return x + x"], ["import os\ndef f(x):\n    return 4", "def f(x:"]),
+        ("code", CODE, [], ["def f(x):\n    return open('/etc/hostname') and 4"]),
+        ("chat", FLIGHT, ["When do you want to fly?", "On which day?"], ["Sure.\nUser: Thanks", "Which hotel?"]),
+        ("stories", STORY, [" ".join(map(str, range(40)))], ["a b c d " * 10]),
+    ],
+)
+def test_another_good_answer_is_right_and_a_bad_one_is_wrong(
+    name: str, task: Task, good: list[str], bad: list[str], every: dict[str, Domain]
+) -> None:
+    """Another layout; code that hangs, exits or reaches out; a dialogue that is left; a story that loops."""
+    for texts, verdict in ((good, True), (bad, False)):
+        assert right(every[name], [task] * len(texts), list(map(Answer, texts))) == [verdict] * len(texts)
+    assert not any(right(every[name], [task] * len(good), [Answer(text, ended=False) for text in good]))
 
 
-def test_dialogues_are_clean_and_answers_that_leave_them_are_found(every: dict[str, Domain]) -> None:
+def test_dialogues_are_clean(every: dict[str, Domain]) -> None:
     task = every["chat"].task("x")
     assert (task.answer, task.more) == ("In which city?", ("In Oslo.", "I found one."))
     assert " ." not in task.prompt
-    task = Task("dialogue", "Find me a flight to Oslo.", "When?")
-    texts = ["When do you want to fly?", "Sure.\nUser: Thanks", "Which hotel do you want?", "On which day?"]
-    assert right(every["chat"], [task] * 4, [Answer(t) for t in texts]) == [True, False, False, True]
-    assert right(every["chat"], [task], [Answer("On which day?", ended=False)]) == [False]
     assert {every["outside"].task(f"{seed}").answer for seed in range(50)} == {chat.HONEST}
-
-
-def test_stories_that_loop_are_counted(every: dict[str, Domain]) -> None:
-    task = every["stories"].task("x")
-    varied, looping = Answer(" ".join(map(str, range(40)))), Answer("a b c d " * 10)
-    assert right(every["stories"], [task] * 2, [varied, looping]) == [True, False]
 
 
 def test_a_word_is_cut_alike_wherever_it_stands_and_any_text_comes_back(
