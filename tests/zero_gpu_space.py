@@ -52,16 +52,20 @@ from specdemo.losslessness.certify import TOKENS  # noqa: E402
 from specdemo.models.request import PairRequest, request_pair  # noqa: E402
 from specdemo.runs.zero_gpu import ZeroGpuStore  # noqa: E402
 from specdemo.settings import Settings  # noqa: E402
-from specdemo.ui.jobs import durations, zero_gpu  # noqa: E402
+from specdemo.ui.jobs import job as jobs  # noqa: E402
+from specdemo.ui.jobs import zero_gpu  # noqa: E402
 from specdemo.ui.jobs.batch import BatchJob  # noqa: E402
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest  # noqa: E402
 from specdemo.ui.jobs.limits import PRIVATE  # noqa: E402
 from specdemo.ui.jobs.losslessness import CheckJob  # noqa: E402
 from specdemo.ui.jobs.measuring import MeasureJob  # noqa: E402
-from specdemo.ui.jobs.queue import JobQueue, Visitor  # noqa: E402
+from specdemo.ui.jobs.queue import (  # noqa: E402
+    JobQueue,
+    JobRunner,
+    Visitor,
+)
 from specdemo.ui.jobs.race import RaceJob  # noqa: E402
-from specdemo.ui.jobs.runner import JobRunner  # noqa: E402
-from specdemo.ui.jobs.stops import Stop  # noqa: E402
+from specdemo.ui.jobs.worker import Stop  # noqa: E402
 from specdemo.ui.page import build, launch_options  # noqa: E402
 
 PROMPT = "Book a table for two near the harbour."
@@ -71,7 +75,7 @@ PLAIN = Settings(strategy="autoregressive", max_new_tokens=24)
 
 
 def main() -> None:
-    durations.SHORTEST = durations.LONGEST  # this is a CPU, and perhaps a busy one
+    jobs.SHORTEST = jobs.LONGEST  # this is a CPU, and perhaps a busy one
     store = ZeroGpuStore()
     page = build(store)
     found: dict[str, Any] = {"ready_before_launch": [load.request.name for load in store.resident()]}
@@ -103,10 +107,10 @@ def main() -> None:
     while not next(left).result.value["rounds"]:
         pass
     left.close()
-    durations.SHORTEST = durations.LONGEST = zero_gpu.MARGIN_SECONDS + 2
+    jobs.SHORTEST = jobs.LONGEST = zero_gpu.MARGIN_SECONDS + 2
     *_, ended = states(race(long, long))
     found["over"] = [ended.phase, len(tokens_of(ended.result.value, 0)) < 900, ended.message]
-    durations.SHORTEST = durations.LONGEST = 120
+    jobs.SHORTEST = jobs.LONGEST = 120
     other = request_pair("builtin-target")
     *_, ended = states(race(PLAIN, PLAIN, on=other))
     found["other"] = [ended.phase, tokens_of(ended.result.value, 0), store.find(other).place]

@@ -17,22 +17,21 @@ from specdemo.ui.api.endpoints import add_endpoints
 from specdemo.ui.api.gate import KEPT_SECONDS, Gate
 from specdemo.ui.api.guarded import HANDLERS, GuardedBlocks, close_private
 from specdemo.ui.api.visitors import Visitors
-from specdemo.ui.jobs.durations import Paces
+from specdemo.ui.jobs.job import Paces
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.queue import JobQueue
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.links.page import connect_links, connect_use, link_head
+from specdemo.ui.jobs.queue import JobQueue, JobRunner
+from specdemo.ui.links import connect_links, connect_use, link_head
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_loading import PairLoading, connect_pair_card
-from specdemo.ui.panel.panel import create_panel
+from specdemo.ui.panel.pair_card import PairLoading, connect_pair_card
+from specdemo.ui.panel.panel import connect_couplings, create_panel
 from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import PageState
 from specdemo.ui.tabs.batch import create_batch_tab
 from specdemo.ui.tabs.examples import learn_example
 from specdemo.ui.tabs.losslessness import create_losslessness_tab
-from specdemo.ui.tabs.plans import announce
 from specdemo.ui.tabs.race import create_race_tab, race_head
 from specdemo.ui.tabs.sweep import create_sweep_tab
+from specdemo.ui.tabs.tab_parts import announce
 from specdemo.view.assets import race_css
 
 TITLE = "specdemo: speculative decoding, measured"
@@ -50,10 +49,6 @@ THREADS = 64
 
 def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.Blocks:
     """The whole app; loading the builtin pair begins at once, in the background (on ZeroGPU: before the launch).
-
-    Args:
-        store: where the pairs are kept and run; a new one if none is given.
-        queue: where jobs wait for their turn; a new one if none is given.
 
     Raises:
         SpecDemoError: the configured servers, or the trusted proxies, cannot be read.
@@ -84,13 +79,14 @@ def build(store: PairStore | None = None, queue: JobQueue | None = None) -> gr.B
                 with gr.Tab("Race", id="race"):
                     use, recordings, view, idle = create_race_tab(controls, runner, loading, paces)
                 with gr.Tab("Which setting?", id="sweep"):
-                    notes = [create_sweep_tab(controls, runner)]
+                    starts = [create_sweep_tab(controls, runner)]
                 with gr.Tab("Batch", id="batch"):
-                    notes.append(create_batch_tab(controls, runner))
+                    starts.append(create_batch_tab(controls, runner))
                 with gr.Tab("Losslessness", id="losslessness"):
-                    notes.append(create_losslessness_tab(controls, runner))
-        announce(controls, notes, paces, view, idle)
+                    starts.append(create_losslessness_tab(controls, runner))
+        announce(controls, starts, paces, view, idle)
         add_endpoints(runner)
+        connect_couplings(controls)
         connect_pair_card(page, controls, loading)
         connect_links(page, controls, tabs, store)
         connect_use(controls, use, recordings)

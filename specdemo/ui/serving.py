@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import gradio as gr
 from gradio.http_server import INITIAL_PORT_VALUE, LOCALHOST_NAME, TRY_NUM_PORTS
 
-from specdemo.ui.jobs.stops import stop_everyone
+from specdemo.ui.jobs.worker import stop_everyone
 from specdemo.ui.page import launch_options
 
 PORT = "GRADIO_SERVER_PORT"

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 
-from specdemo.ui.links.links import choices_left
+from specdemo.ui.state.couplings import choices_left
 from specdemo.ui.state.state import Parameter, parameters
 
 HOSTILE = [

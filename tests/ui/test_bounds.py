@@ -34,7 +34,7 @@ from specdemo.ui.api.gate import EVENTS, FORM, INCOME, OPEN, PURSE, PURSES, Gate
 from specdemo.ui.api.visitors import Sessions, Visitors
 from specdemo.ui.jobs.limits import PUBLIC
 from specdemo.ui.jobs.session_recordings import HISTORY, SessionRecordings
-from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.jobs.worker import StopSignals
 
 BODY, FILE = 30_000, 50_000
 LIMITS = replace(PUBLIC, body=BODY, upload=FILE - FORM)

@@ -17,7 +17,7 @@ from browsing import shown_tokens, wait_for_phase
 from playwright.sync_api import Page, expect
 
 from specdemo import Recording, Trace
-from specdemo.ui.links.links import from_query
+from specdemo.ui.links import from_query
 from specdemo.view.tables import figure_rows
 
 pytest_plugins = ["browser_fixtures"]

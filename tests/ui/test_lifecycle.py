@@ -38,10 +38,9 @@ from specdemo.ui.jobs.job import Job, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.measuring import MeasureJob
-from specdemo.ui.jobs.queue import JobQueue, Visitor
+from specdemo.ui.jobs.queue import JobQueue, JobRunner, Visitor
 from specdemo.ui.jobs.race import RaceJob
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import Stop, StopSignals
+from specdemo.ui.jobs.worker import Stop, StopSignals
 
 FAULTS = (RuntimeError, SystemExit, MemoryError, KeyboardInterrupt)
 PROMPT = "Write a story about a lighthouse keeper."

@@ -18,8 +18,7 @@ from link_states import texts
 
 from specdemo.models.request import catalog
 from specdemo.runs.store import PairStore
-from specdemo.ui.links.links import from_query, query_of
-from specdemo.ui.links.page import NO_PROMPT, ON_A_SERVER, start_flags, taken_over
+from specdemo.ui.links import NO_PROMPT, ON_A_SERVER, from_query, query_of, start_flags, taken_over
 from specdemo.ui.page import build
 from specdemo.ui.state.state import CUSTOM, PairChoice, parameter_of, parameters
 from specdemo.ui.tabs.recordings_panel import shipped

@@ -27,7 +27,8 @@ from link_states import HOSTILE, states
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 import specdemo
-from specdemo.ui.links.links import LONGEST_LINK, choices_left, from_query
+from specdemo.ui.links import LONGEST_LINK, from_query
+from specdemo.ui.state.couplings import choices_left
 from specdemo.ui.state.state import parameters
 from specdemo.ui.tabs.recordings_panel import shipped
 

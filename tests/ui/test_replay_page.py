@@ -28,8 +28,8 @@ import specdemo
 from specdemo import Recording, Settings, Trace
 from specdemo.analysis.wording import claim, factor, trend_of
 from specdemo.runs.record import record
+from specdemo.ui.jobs.session_recordings import RoundStreams
 from specdemo.ui.tabs.recordings_panel import shipped
-from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.view.race_value import RaceView, replay_value
 from specdemo.view.tables import figure_rows
 

@@ -18,8 +18,8 @@ from specdemo import PairError, ServerPair, Settings, SpecDemoError, Trace, race
 from specdemo.runs.sweep import stream_sweep
 from specdemo.servers.catalog import FILE, ServerEntry, offered, servers
 from specdemo.servers.probe import Health
-from specdemo.ui.links.links import from_query
-from specdemo.ui.panel import pair_card
+from specdemo.ui.links import from_query
+from specdemo.ui.panel.pair_card import server_card
 from specdemo.ui.state.methods import FIRST_LANES, NO_LANE, method_choices, methods_on, wish_of
 from specdemo.ui.state.request import pair_request
 from specdemo.ui.state.state import METHOD_PARAMETERS
@@ -210,13 +210,13 @@ def test_stop_ends_a_sweeps_wait_for_a_silent_server() -> None:
 def test_the_card_shows_what_a_server_is_and_never_its_address(two: Path) -> None:
     """Its model, its deployments and whether they answer; names are text."""
     entry = servers()["big"]
-    asking = pair_card.server(entry, None)
+    asking = server_card(entry, None)
     assert 'data-state="working"' in asking
     assert "http://" not in asking
     good, bad = Health(True, "answers in 3 ms"), Health(False, "cannot be reached")
-    assert "Big one answers." in pair_card.server(entry, {"autoregressive": good, "speculative": good})
-    assert "Big one answers in part." in pair_card.server(entry, {"autoregressive": good, "speculative": bad})
+    assert "Big one answers." in server_card(entry, {"autoregressive": good, "speculative": good})
+    assert "Big one answers in part." in server_card(entry, {"autoregressive": good, "speculative": bad})
     odd = ServerEntry("x", "<b>x</b>", ServerPair(None, "http://c", "<i>m"), "<u>")
-    html = pair_card.server(odd, {"speculative": bad})
+    html = server_card(odd, {"speculative": bad})
     assert not re.search("<[biu]>", html)
     assert "no deployment" in html

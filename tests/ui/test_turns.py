@@ -23,10 +23,9 @@ from specdemo.servers.catalog import FILE
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import PRIVATE, PUBLIC
-from specdemo.ui.jobs.queue import JobQueue, QueueFull, StoppedInQueue, Ticket, Visitor, visitor_of
+from specdemo.ui.jobs.queue import JobQueue, JobRunner, QueueFull, StoppedInQueue, Ticket, Visitor, visitor_of
 from specdemo.ui.jobs.race import RaceJob
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import Stop
+from specdemo.ui.jobs.worker import Stop
 
 
 def visitor(number: int, address: str | None = None) -> Visitor:

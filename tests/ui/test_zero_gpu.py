@@ -16,7 +16,7 @@ from scripted import Exchange, ScriptedServer
 
 import specdemo
 from specdemo.settings import Settings
-from specdemo.ui.jobs.durations import LONGEST, SHORTEST, decode_seconds, gpu_seconds
+from specdemo.ui.jobs.job import LONGEST, SHORTEST, decode_seconds, gpu_seconds
 
 TESTS = Path(__file__).parents[1]
 PROMPT = "Book a table for two near the harbour."

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import gradio as gr
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.api.requests import parse_advice, parse_race, parse_run, parse_sweep, settings_type
-from specdemo.ui.api.responses import pairs_response, race_response, report_response, run_response
+from specdemo.ui.api.requests import (
+    pairs_response,
+    parse_advice,
+    parse_race,
+    parse_run,
+    parse_sweep,
+    race_response,
+    report_response,
+    run_response,
+    settings_type,
+)
 from specdemo.ui.jobs.job import WAITING, Job
-from specdemo.ui.jobs.queue import is_agent, visitor_of
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.stops import Stop
-from specdemo.ui.jobs.worker import beating
+from specdemo.ui.jobs.queue import JobRunner, is_agent, visitor_of
+from specdemo.ui.jobs.worker import Stop, beating
 
 STATUS_SECONDS = 1.0
 GAMMAS = [2, 3, 4, 5, 6, 7, 8]
@@ -138,11 +145,7 @@ def add_endpoints(runner: JobRunner) -> None:
 
 
 def _follow(runner: JobRunner, job: Job, request: gr.Request) -> Generator[dict[str, Any], None, Any]:
-    """Tell what a job waits for and how far it is; returns its result.
-
-    Raises:
-        SpecDemoError: it cannot run, or ended before its end. What a server sent before it broke off is a result.
-    """
+    """Tell how far a job is; returns its result, also what a server sent before it broke off."""
     stop, updated = Stop(), monotonic()
     say = {"state": "waiting", "message": WAITING}
     with closing(beating(runner.run(job, visitor_of(request), stop), stop)) as states:

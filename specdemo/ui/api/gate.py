@@ -93,10 +93,7 @@ class Request:
 class Gate:
     """Lets requests through, each in its turn; all counts are of what is under way, so none is left over.
 
-    Args:
-        app: what answers them.
-        limits: bytes of bodies and files, and the number of files.
-        shared: whether strangers use the page, so that each address has its share alone.
+    Where the page is ``shared`` with strangers each address has its share alone.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, *, shared: bool) -> None:

@@ -32,11 +32,7 @@ class GuardedBlocks(gr.Blocks):
     """Blocks that tell whoever sends values of other kinds than the page does."""
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """As in Gradio; a call of an endpoint may leave out its last values.
-
-        Raises:
-            gr.Error: values of other kinds or of another number than the event takes.
-        """
+        """As in Gradio; a call of an endpoint may leave out its last values, and other kinds are refused."""
         if block_fn.api_visibility == "public":
             inputs = [*inputs, *(c.value for c in block_fn.inputs[len(inputs) :])]
         if block_fn.preprocess and any(map(_no_choice, block_fn.inputs, inputs)):
@@ -44,16 +40,13 @@ class GuardedBlocks(gr.Blocks):
         try:
             return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
         except gr.Error as error:  # quotes what was sent, which may be half a character that no answer can hold
-            raise gr.Error(_sendable(error.message)[:LONGEST_MESSAGE], print_exception=False) from None
+            sendable = error.message.encode("utf-8", "replace").decode("utf-8")
+            raise gr.Error(sendable[:LONGEST_MESSAGE], print_exception=False) from None
         except Exception as error:
             raise gr.Error(UNREADABLE, print_exception=False) from error
 
     async def call_function(self, block_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in Gradio; what nobody foresaw is told without its trace, which is for the server's log.
-
-        Raises:
-            gr.Error: whatever the event's function raised.
-        """
+        """As in Gradio; what nobody foresaw is told without its trace, which is for the server's log."""
         try:
             return await super().call_function(block_fn, *args, **kwargs)
         except gr.Error:
@@ -67,10 +60,6 @@ def _no_choice(component: Any, value: Any) -> bool:
     """Whether a control with choices is sent what no page sends: Gradio takes nothing, and an empty list."""
     single = isinstance(component, gr.Radio) or (isinstance(component, gr.Dropdown) and not component.multiselect)
     return single and not isinstance(value, str)
-
-
-def _sendable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def close_private(page: gr.Blocks) -> None:

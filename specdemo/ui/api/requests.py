@@ -1,27 +1,28 @@
-"""What a program asks for, parsed from plain data that may hold anything."""
+"""What a program asks for, parsed from plain data that may hold anything; and what it is told, as plain data."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import json
+from dataclasses import asdict, fields, replace
 from typing import Any, Literal, TypedDict, get_type_hints
 
+from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.engine_lines import FRAMEWORKS
+from specdemo.analysis.sweep_report import SweepReport
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
-from specdemo.models.request import request_pair
-from specdemo.settings import (
-    ACCEPTANCE_RULES,
-    MAX_GAMMA,
-    STRATEGIES,
-    Settings,
-    at_least_one,
-    whole_numbers,
-)
+from specdemo.models.request import catalog, request_pair
+from specdemo.recording import Recording
+from specdemo.servers.catalog import offered
+from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, STRATEGIES, Settings, at_least_one, whole_numbers
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_number_of_lanes
 from specdemo.ui.jobs.measuring import MeasureJob
 from specdemo.ui.jobs.race import RaceJob, race_job
-from specdemo.ui.state.methods import server_of
+from specdemo.ui.state.methods import pair_name, server_of
 from specdemo.ui.state.request import whole
+from specdemo.view.headline import headline_text
+from specdemo.view.race_value import replay_value
 
 SWEEP_TOKENS = 64
 
@@ -35,11 +36,7 @@ def settings_type() -> type:
 
 
 def parse_race(prompt: Any, lanes: Any, pair: Any) -> RaceJob:
-    """A race within the limits.
-
-    Raises:
-        SpecDemoError: it asks for what there is not, or for too much.
-    """
+    """A race within the limits; raises SpecDemoError where it asks for what there is not, or for too much."""
     return race_job(_parse_prompt(prompt), _on_pair(pair, _parse_lanes(lanes)))
 
 
@@ -49,11 +46,7 @@ def parse_run(prompt: Any, settings: Any, pair: Any) -> RaceJob:
 
 
 def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: Any) -> MeasureJob:
-    """A sweep within the limits; on a server ``gammas`` says nothing, since γ is its own.
-
-    Raises:
-        SpecDemoError: it asks for what there is not, or for too much.
-    """
+    """A sweep within the limits; on a server ``gammas`` says nothing, since γ is its own."""
     texts, lane = _parse_measured(prompts, settings, pair)
     numbers = [whole("gammas", g) for g in gammas] if isinstance(gammas, list) else gammas
     here = lane.settings.server is None
@@ -62,11 +55,7 @@ def parse_sweep(prompts: Any, gammas: Any, repeats: Any, settings: Any, pair: An
 
 
 def parse_advice(prompts: Any, budget: Any, methods: Any, kinds: Any, settings: Any, pair: Any) -> MeasureJob:
-    """Advice within the limits.
-
-    Raises:
-        SpecDemoError: it asks for what there is not, or for too much.
-    """
+    """Advice within the limits."""
     texts, lane = _parse_measured(prompts, settings, pair)
     if isinstance(budget, bool) or not isinstance(budget, int | float):
         raise SettingsError("budget_seconds", f"must be a number of seconds, not {_kind(budget)}.")
@@ -137,3 +126,80 @@ def _on_pair(pair: Any, lanes: list[Settings]) -> list[LaneRequest]:
 def _kind(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def lane_responses(recording: Recording) -> list[dict[str, Any]]:
+    """Each lane's output and figures; the costs c and v are relative to the first plain lane, if there is one."""
+    plain = next((t for t in recording.traces if t.settings.strategy == "autoregressive"), None)
+    headers = replay_value(recording)["lanes"]
+    return [
+        {
+            "title": header["title"],
+            "settings": asdict(trace.settings),
+            "output": trace.text,
+            "token_ids": list(trace.token_ids),
+            "stop": trace.rounds[-1].stop,
+            "metrics": trace.metrics(plain).as_dict(),
+            **({"server": asdict(trace.server)} if trace.server else {}),
+        }
+        for header, trace in zip(headers, recording.traces, strict=True)
+    ]
+
+
+def race_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
+    """A race: its lanes, their speed-ups, headline, verdict and reason; ``rounds`` adds the recording."""
+    value, lanes = replay_value(recording), lane_responses(recording)
+    speeds = [lane["metrics"]["tokens_per_second"] for lane in lanes]
+    return {
+        "lanes": lanes,
+        "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
+        "headline": headline_text(value["headline"]),
+        "verdict": value["verdict"],
+        "why": value["why"],
+        **_setting(recording, rounds),
+    }
+
+
+def run_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
+    """A run: its one lane; ``rounds`` as above."""
+    (lane,) = lane_responses(recording)
+    return {**lane, **_setting(recording, rounds)}
+
+
+def report_response(report: SweepReport | AdviceReport, *, rounds: bool = False) -> dict[str, Any]:
+    """Rows and recommendation, and of advice the lines that set it; every run they are made of with ``rounds``."""
+    response = json.loads(report.to_json())
+    if isinstance(report, AdviceReport):
+        code = {engine: report.code(engine) for engine in FRAMEWORKS}
+        response |= {"settings": asdict(report.settings()), "code": code}
+    return response if rounds else {name: value for name, value in response.items() if name != "runs"}
+
+
+def pairs_response() -> list[dict[str, Any]]:
+    """The catalogue, and the configured servers with what they can do; no address."""
+    names = ("id", "label", "target", "draft", "head", "licence", "gated", "memory_gb", "note")
+    pairs = [{name: getattr(entry, name) for name in names} for entry in catalog().values()]
+    servers = [
+        {
+            "id": pair_name(entry.id),
+            "label": entry.label,
+            "target": entry.pair.model,
+            "server": entry.id,
+            "strategies": list(entry.strategies),
+            "note": entry.note,
+        }
+        for entry in offered().values()
+    ]
+    return [*pairs, *servers]
+
+
+def _setting(recording: Recording, rounds: bool) -> dict[str, Any]:
+    """Where and with what it ran, without which a speed means little; and the recording with its ``rounds``."""
+    data = recording.as_dict()
+    return {
+        "pair": recording.traces[0].pair,
+        "dtype": recording.traces[0].dtype,
+        "quantization": recording.traces[0].quantization,
+        **{name: data[name] for name in ("hardware", "versions", "date")},
+        **({"recording": data} if rounds else {}),
+    }

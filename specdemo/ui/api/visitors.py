@@ -102,11 +102,7 @@ class Mailbox(asyncio.Queue[Any]):
 
 
 class Mailboxes(dict[str, Mailbox]):
-    """The mailboxes of all sessions, in place of Gradio's, which keeps everything for the last 2,000.
-
-    Args:
-        most: bytes of what was not fetched.
-    """
+    """The mailboxes of all sessions, for ``most`` unfetched bytes; Gradio's keep everything for the last 2,000."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -136,10 +132,7 @@ class Mailboxes(dict[str, Mailbox]):
 class Visitors:
     """Everything that is kept of the visitors of a page, as long as it is.
 
-    Args:
-        page: whose visitors they are; its queue is built.
-        kept: what is kept of them beside what Gradio keeps, each with ``sessions()`` and ``forget(session)``.
-        limits: for how long, and how much.
+    ``kept`` is what is kept beside Gradio's, each with ``sessions()`` and ``forget(session)``.
     """
 
     def __init__(self, page: Any, kept: Sequence[Any], limits: Limits) -> None:

@@ -20,10 +20,8 @@ from specdemo.runs.batch import Batch, check_batch, row_settings
 from specdemo.runs.encode import encode_all, models_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.ui.jobs.durations import Work
-from specdemo.ui.jobs.job import Job, JobState, LaneRequest
-from specdemo.ui.jobs.stops import reason_of
-from specdemo.ui.jobs.worker import gathered, in_thread
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
+from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
 from specdemo.view.headline import GRAVITY
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
@@ -57,17 +55,11 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class BatchJob(Job):
-    """Rows that begin with the prompts in turn.
+    """Rows that begin with the prompts in turn."""
 
-    Attributes:
-        prompts: may be more or fewer than rows.
-        lane: how the drafted rows are decoded.
-        rows: how many.
-    """
-
-    prompts: list[str]
-    lane: LaneRequest
-    rows: int
+    prompts: list[str]  # may be more or fewer than rows
+    lane: LaneRequest  # how the drafted rows are decoded
+    rows: int  # how many
 
     kind = "batch"
     noun = "batch"

@@ -17,28 +17,20 @@ from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import models_here
 from specdemo.runs.single import stream
 from specdemo.settings import Settings
-from specdemo.ui.jobs.durations import Work
-from specdemo.ui.jobs.job import WAITING, Job, JobState, LaneRequest
-from specdemo.ui.jobs.stops import reason_of
-from specdemo.ui.jobs.worker import in_thread
+from specdemo.ui.jobs.job import WAITING, Job, JobState, LaneRequest, Work
+from specdemo.ui.jobs.worker import in_thread, reason_of
 
 UPDATE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class CheckJob(Job):
-    """What is checked: greedy settings by one run, others by many pairs of runs.
+    """What is checked: greedy settings by one run, others by many pairs of runs."""
 
-    Attributes:
-        prompt: of all runs.
-        lane: how the drafted runs are decoded.
-        runs, tokens: as :func:`specdemo.certify` takes them.
-    """
-
-    prompt: str
-    lane: LaneRequest
+    prompt: str  # of all runs
+    lane: LaneRequest  # how the drafted runs are decoded
     runs: int
-    tokens: int
+    tokens: int  # as :func:`specdemo.certify` takes them
 
     kind = "losslessness"
     noun = "check"

@@ -15,11 +15,9 @@ from specdemo.runs.advise import LONGEST_BUDGET, stream_advice
 from specdemo.runs.batch_sizes import stream_batch_sizes
 from specdemo.runs.measuring import Progress
 from specdemo.runs.sweep import GAMMAS, stream_sweep
-from specdemo.ui.jobs.durations import Work, gpu_seconds_of
-from specdemo.ui.jobs.job import Job, JobState, LaneRequest
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_prompts, check_runs, limits
-from specdemo.ui.jobs.stops import reason_of
-from specdemo.ui.jobs.worker import in_thread
+from specdemo.ui.jobs.worker import in_thread, reason_of
 from specdemo.view.progress_text import measurement_done, measurement_progress
 
 UPDATE_SECONDS = 0.25
@@ -29,29 +27,17 @@ STOPPED_EARLY = "Stopped before anything was measured."
 
 @dataclass(frozen=True, slots=True)
 class MeasureJob(Job):
-    """Many runs from some prompts: batches of all ``sizes``, every method within a budget, or every γ.
+    """Many runs from some prompts: batches of all ``sizes``, every method within a budget, or every γ."""
 
-    Attributes:
-        prompts: of the runs.
-        lane: how they draft, and on what.
-        repeats: times each run is made.
-        gammas: to be tried; a server has its own.
-        sizes: rows of the batches.
-        budget: seconds in which every method is tried.
-        kinds: of the prompts, for advice by kind.
-        methods: to be tried; None for all that the pair allows.
-        kind: the queue of its tab.
-    """
-
-    prompts: list[str]
-    lane: LaneRequest
-    repeats: int = 1
-    gammas: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = ()
-    budget: float | None = None
-    kinds: tuple[str, ...] = ()
-    methods: tuple[str, ...] | None = None
-    kind: str = "sweep"
+    prompts: list[str]  # of the runs
+    lane: LaneRequest  # how they draft, and on what
+    repeats: int = 1  # times each run is made
+    gammas: tuple[int, ...] = ()  # to be tried; a server has its own
+    sizes: tuple[int, ...] = ()  # rows of the batches
+    budget: float | None = None  # seconds in which every method is tried
+    kinds: tuple[str, ...] = ()  # of the prompts, for advice by kind
+    methods: tuple[str, ...] | None = None  # to be tried; None for all that the pair allows
+    kind: str = "sweep"  # the queue of its tab
 
     noun = "measurement"
     memory_advice = "Choose fewer tokens a run, a smaller pair or a quantisation, and run it again."
@@ -70,14 +56,10 @@ class MeasureJob(Job):
     @property
     def gpu_seconds(self) -> float:
         """The budget, or those of all runs."""
-        return gpu_seconds_of(self.work) if self.budget is None else self.budget
+        return super(MeasureJob, self).gpu_seconds if self.budget is None else self.budget
 
     def checked(self) -> MeasureJob:
-        """The same, if it is within the limits.
-
-        Raises:
-            SpecDemoError: it asks for too much.
-        """
+        """The same, if it is within the limits; else raises SpecDemoError."""
         check_prompts(self.prompts)
         if self.budget is None:
             check_runs(sum(work.times * work.rows for work in self.work))

@@ -1,20 +1,24 @@
-"""The queue in which jobs wait for the models and for servers: whose turn it is, who waits, and for how long."""
+"""How jobs run: they are counted, load their pairs, wait for their turn, and end with a result or a message."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from threading import Event, RLock, Timer
 from time import monotonic
 from typing import Any
 
 from specdemo.errors import SpecDemoError
-from specdemo.ui.jobs.job import Job
-from specdemo.ui.jobs.limits import Limits, network_of
-from specdemo.ui.jobs.stops import Stop
+from specdemo.models.request import is_zero_gpu
+from specdemo.runs.store import PairStore
+from specdemo.ui.jobs.job import Job, JobState, load_pairs, until_the_end
+from specdemo.ui.jobs.limits import PRIVATE, Limits, network_of
+from specdemo.ui.jobs.worker import Stop
+from specdemo.ui.jobs.zero_gpu import states_from_gpu
 
 STATUS_SECONDS = 1.0
 STOP_SECONDS = 0.1  # how often somebody who waits is told where they stand, and how soon their Stop is noticed
@@ -77,11 +81,7 @@ class JobQueue:
 
     @contextmanager
     def admitted(self, visitor: Visitor, job: Job) -> Iterator[Ticket]:
-        """A ticket for a job, which counts from now on, whatever it does before it is in line, until its end.
-
-        Raises:
-            QueueFull: too many wait, or this visitor has as many jobs as one may have.
-        """
+        """A ticket for a job, which counts from now to its end, in line or not yet; or raises QueueFull."""
         models = MODELS if self._shared else job.kind
         work = models if any(job.pairs) else SERVERS
         ticket = Ticket(visitor, job.noun, (work, SERVERS_HERE) if job.on_server_here else (work,))
@@ -94,11 +94,7 @@ class JobQueue:
             self._leave(ticket)
 
     def wait(self, ticket: Ticket, stop: Stop) -> Iterator[str]:
-        """Status texts until the turn has come; from then on ``stop`` is set when the job's time is over.
-
-        Raises:
-            StoppedInQueue: ``stop`` was set meanwhile.
-        """
+        """Status texts until the turn has come, or StoppedInQueue; then ``stop`` is set when time is over."""
         with self._lock:
             self._enter(ticket)
             self._call()
@@ -240,3 +236,51 @@ def visitor_of(request: Any) -> Visitor:
 def is_agent(request: Any) -> bool:
     """Whether a call came over the Model Context Protocol."""
     return (request.headers or {}).get("x-gradio-user") == "mcp"
+
+
+SERVER_THREADS = ThreadPoolExecutor(PRIVATE.servers, "servers")
+"""Where jobs run for which servers do all the work: they wait for the network and compute next to nothing."""
+
+
+class JobRunner:
+    """Runs the jobs of all tabs and endpoints."""
+
+    def __init__(self, store: PairStore, queue: JobQueue) -> None:
+        self._store, self._queue = store, queue
+
+    def run(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
+        """The states of a job, about ten a second at most; the last one has ended, whatever happened.
+
+        Setting ``stop`` or closing the iterator ends the job within one round.
+        """
+        return until_the_end(job, self._states(job, visitor, stop), stop)
+
+    def _states(self, job: Job, visitor: Visitor, stop: Stop) -> Generator[JobState]:
+        needs_models = any(job.pairs)
+        with ExitStack() as stack:
+            ticket = stack.enter_context(self._queue.admitted(visitor, job))
+            # Admitted, but not yet in line, so that nobody waits for another one's download.
+            pairs = yield from load_pairs(job, self._store, stop, stack)
+            for text in self._queue.wait(ticket, stop):
+                yield JobState("loading", text)
+            if needs_models and is_zero_gpu():
+                states = states_from_gpu(job, stop)
+            else:
+                if needs_models:
+                    yield from self._models_free(stop)
+                states = job.states(pairs, self._store.thread if needs_models else SERVER_THREADS, stop)
+            with closing(states):
+                for state in states:
+                    ticket.progress = state.fraction
+                    yield state
+
+    def _models_free(self, stop: Stop) -> Iterator[JobState]:
+        """Wait for the models' thread, which a race keeps to its end, whatever the line of another kind says."""
+        free = self._store.thread.submit(lambda: None)
+        try:
+            while not wait([free], timeout=STOP_SECONDS).done:
+                if stop.is_set():
+                    raise StoppedInQueue
+                yield JobState("loading", self._queue.race_text())
+        finally:
+            free.cancel()

@@ -18,11 +18,9 @@ from specdemo.runs.race import REPEATS, race, repeat_race
 from specdemo.runs.record import record
 from specdemo.servers.catalog import label_of
 from specdemo.trace import Trace
-from specdemo.ui.jobs.durations import Work
-from specdemo.ui.jobs.job import Job, JobState, LaneRequest
+from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
-from specdemo.ui.jobs.stops import reason_of
-from specdemo.ui.jobs.worker import gathered, in_thread
+from specdemo.ui.jobs.worker import gathered, in_thread, reason_of
 from specdemo.view.lane_headers import lane_headers
 from specdemo.view.progress_text import counted
 from specdemo.view.race_value import RaceView, question
@@ -159,11 +157,7 @@ class RepeatJob(RaceJob):
 
 
 def race_job(prompt: str, lanes: Sequence[LaneRequest]) -> RaceJob:
-    """A race within the limits.
-
-    Raises:
-        SpecDemoError: it asks for too much.
-    """
+    """A race within the limits; raises SpecDemoError where it asks for too much."""
     check_prompts([prompt])
     check_lanes([lane.settings for lane in lanes])
     return RaceJob(prompt, tuple(lanes))

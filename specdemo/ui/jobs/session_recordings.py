@@ -1,12 +1,16 @@
-"""The recordings of each visitor, to be saved and looked at again while they are here."""
+"""What is kept of visitors' runs: recordings to look at again, and rounds on their way to the page."""
 
 from __future__ import annotations
 
 import pickle
 import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple
+
+from fastapi import Response
 
 from specdemo.recording import Recording
 
@@ -24,10 +28,7 @@ class Kept(NamedTuple):
 class SessionRecordings:
     """What each visitor ran, and what they last ran or opened, which is their current one.
 
-    The oldest of all go where it is too much.
-
-    Args:
-        most: bytes of all of them.
+    The oldest of all go where it is more than ``most`` bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,13 +44,7 @@ class SessionRecordings:
             self._leave_current(session)
 
     def keep(self, session: str, recording: Recording, about: dict[str, Any] | None = None) -> None:
-        """Keep one, which becomes current.
-
-        Args:
-            session: of the visitor.
-            recording: what they ran or opened.
-            about: what the history says of a run, which then replaces the current one; None if it was opened.
-        """
+        """Keep one, which becomes current; a run, of which the history says ``about``, replaces that."""
         # By this process for itself, and about a tenth of what the objects take.
         packed = zlib.compress(pickle.dumps(recording), 1)
         with self._lock:
@@ -111,3 +106,31 @@ class SessionRecordings:
         self.size -= len(self._kept.pop(key).packed)
         if self._current.get(key[0]) == key[1]:
             del self._current[key[0]]
+
+
+MOST = 64  # runs whose rounds can be fetched: those shown last, on any page
+
+
+class RoundStreams:
+    """The rounds of the runs shown last, by the names of the runs, which nobody can guess."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, Sequence[str]] = OrderedDict()
+
+    def offer(self, value: dict[str, Any]) -> dict[str, Any]:
+        """A value of the race view without its rounds, which can be fetched now; ``count`` says how many."""
+        if value["rounds"]:  # those that wait or load need no place
+            self._runs[value["run"]] = value["rounds"]
+            self._runs.move_to_end(value["run"])
+            if len(self._runs) > MOST:
+                self._runs.popitem(last=False)
+        return {**value, "rounds": [], "count": len(value["rounds"])}
+
+    def fetch(self, asked: Any) -> Response:
+        """The rounds of a run from a place on, as the page sent them, as JSON; none of an unknown run."""
+        match asked:
+            case [str(run), int(start)] if start >= 0:
+                rounds = self._runs.get(run, ())[start:]
+            case _:
+                rounds = ()
+        return Response(f"[{','.join(rounds)}]", media_type="application/json")

@@ -1,4 +1,4 @@
-"""Decoding in the models' thread while a visitor's thread looks on."""
+"""Decoding in the models' thread while a visitor's thread looks on, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from contextvars import copy_context
 from queue import SimpleQueue
-from threading import Event
+from threading import Event, Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 UPDATE_SECONDS, BEAT_SECONDS = 0.1, 1.0
 T = TypeVar("T")
@@ -33,10 +34,8 @@ def outcome(job: Future[T]) -> T:
     """What a job in the models' thread returned, once it is over.
 
     Raises what the job raised, without the local variables on its way: they hold the caches of the lanes, which
-    would stay in memory for as long as somebody looks at the error.
-
-    Raises:
-        WorkerCrash: it was no ``Exception``. Passed on as it was, it would end the server instead of the run.
+    would stay in memory for as long as somebody looks at the error. What was no ``Exception`` is a WorkerCrash:
+    passed on as it was, it would end the server instead of the run.
     """
     wait([job])
     error = job.exception()
@@ -113,3 +112,81 @@ def beating(values: Generator[T], stop: Event) -> Generator[T | None]:
                 stop.set()
                 wait([new])
                 raise
+
+
+_all: WeakSet[Stop] = WeakSet()
+_all_lock = Lock()
+
+
+def stop_everyone() -> None:
+    """The program ends: tell all runs, whoever began them."""
+    with _all_lock:
+        stops = list(_all)
+    for stop in stops:
+        stop.set()
+
+
+class Stop(Event):
+    """Ends a run within one round when it is set."""
+
+    reason: str | None = None  # a line for people, where it was not the visitor who set it
+
+    def __init__(self) -> None:
+        super().__init__()
+        with _all_lock:
+            _all.add(self)
+
+    def end(self, reason: str) -> None:
+        """Set it for a reason; one that is set already keeps its own."""
+        if not self.is_set():
+            self.reason = reason
+        self.set()
+
+
+def reason_of(stop: Event, otherwise: str) -> str:
+    """Why a run was stopped, for people; ``otherwise`` if it was the visitor, or nobody said."""
+    return getattr(stop, "reason", None) or otherwise
+
+
+class StopSignals:
+    """The stop signals of each visitor's runs, one of each kind of job, from the press of Run to the end."""
+
+    def __init__(self) -> None:
+        self._stops: dict[tuple[str, str], Stop] = {}
+
+    def arm(self, session: str, kind: str) -> None:
+        """A fresh signal for a new run; an older run of the same kind and visitor is told to end."""
+        self.end(session, kind)
+        self._stops[session, kind] = Stop()
+
+    def signal(self, session: str, kind: str) -> Stop:
+        """The signal of the visitor's run of this kind."""
+        return self._stops.setdefault((session, kind), Stop())
+
+    def running(self, session: str, kind: str | None = None) -> bool:
+        """Whether the visitor has a run, of this kind if one is named."""
+        return any(kind in (None, own) for own in self._kinds(session))
+
+    def stop(self, session: str) -> None:
+        """Tell all of the visitor's runs, waiting or going, to end."""
+        for kind in self._kinds(session):
+            if (stop := self._stops.get((session, kind))) is not None:
+                stop.set()
+
+    def end(self, session: str, kind: str) -> None:
+        """The visitor's run of this kind has ended."""
+        if (stop := self._stops.pop((session, kind), None)) is not None:
+            stop.set()
+
+    def sessions(self) -> set[str]:
+        """The visitors of whom a signal is kept."""
+        return {session for session, _ in [*self._stops]}
+
+    def forget(self, session: str) -> None:
+        """The visitor left: nothing goes on and nothing is kept."""
+        for kind in self._kinds(session):
+            self.end(session, kind)
+
+    def _kinds(self, session: str) -> list[str]:
+        """Of the visitor's runs; copied in one step, since others come and go meanwhile."""
+        return [kind for owner, kind in [*self._stops] if owner == session]

@@ -23,10 +23,8 @@ from specdemo.errors import SpecDemoError
 from specdemo.models.request import is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import worker_store
-from specdemo.ui.jobs.durations import gpu_seconds
-from specdemo.ui.jobs.job import Job, JobState, load_pairs, until_the_end
-from specdemo.ui.jobs.stops import Stop, reason_of
-from specdemo.ui.jobs.worker import gathered
+from specdemo.ui.jobs.job import Job, JobState, gpu_seconds, load_pairs, until_the_end
+from specdemo.ui.jobs.worker import Stop, gathered, reason_of
 
 MARGIN_SECONDS = 4
 """Before ZeroGPU would abort it, a job is told to stop and has this long to show what it has."""
@@ -48,11 +46,7 @@ class Task:
 
 
 def states_from_gpu(job: Job, stop: Event) -> Generator[JobState]:
-    """Run a job in a worker.
-
-    Raises:
-        SpecDemoError: the platform gave no GPU, or took it away; its own message says why.
-    """
+    """Run a job in a worker; raises SpecDemoError where the platform gives no GPU, or takes it away."""
     with TemporaryDirectory(prefix="specdemo-") as folder:
         file = Path(folder) / "stop"
         task = Task(job, gpu_seconds(job.gpu_seconds), str(file))

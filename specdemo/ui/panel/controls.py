@@ -1,19 +1,28 @@
-"""The page's controls, built from the fields of its state, and read back into it."""
+"""The page's controls, built from the fields of its state, and read back into it; and options of their events."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.components import FormComponent
 from gradio.events import Dependency
 
-from specdemo.ui.jobs.stops import StopSignals
+from specdemo.ui.jobs.worker import StopSignals
+from specdemo.ui.state.couplings import choices_left
 from specdemo.ui.state.request import PanelRequest, panel_request
 from specdemo.ui.state.state import METHOD_PARAMETERS, TABS, PageState, PairChoice, parameters
 
 Kind = TypeVar("Kind", bound=FormComponent)
+UNSEEN: dict[str, Any] = {"show_progress": "hidden", "show_progress_on": [], "api_visibility": "private"}
+"""No spinner over what is updated, and no endpoint of the public API.
+
+With every message of any event Gradio passes its status to all components that ever showed one, hidden or not, and
+copies their values for that: for this page's controls it took half of the browser's time in a run. So none does.
+"""
+
+UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waiting behind events that compute
 
 
 class Controls:
@@ -42,19 +51,14 @@ class Controls:
         self._built: dict[str, Any] = {}
 
     def build(self, name: str, kind: type[Kind], **look: Any) -> Kind:
-        """The control of a field, in the current layout.
-
-        Args:
-            name: of its parameter.
-            kind: of component.
-            look: what the field does not say, or says otherwise.
-        """
+        """A parameter's control, in the current layout; ``look`` is what its field does not say."""
         field = self._fields[name]
         given: dict[str, Any] = {"label": field.label, "value": field.default, "elem_id": field.element}
         if issubclass(kind, gr.Slider):  # a button that resets it stands in no relation to its use
             given |= {"minimum": field.least, "maximum": field.most, "step": 1, "buttons": []}
         elif field.choices:
-            given["choices"] = [(label, value) for value, label in field.choices.items()]
+            left = choices_left(name, {each.name: each.default for each in self._fields.values()})
+            given["choices"] = left or [(label, value) for value, label in field.choices.items()]
         self._built[name] = component = kind(**given | look)
         return component
 
@@ -97,3 +101,12 @@ class Controls:
     def _panel(self, tabs: Collection[str]) -> list[str]:
         others = set(TABS) - set(tabs)
         return [n for n, each in self._fields.items() if each.element and each.path[0] not in others]
+
+
+def updates(names: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
+    """Updates of controls, by parameter, to these values of the page, with the choices that they leave."""
+    left = {name: choices_left(name, values) for name in names}
+    return [
+        values[name] if choices is None else gr.update(choices=choices, value=values[name])
+        for name, choices in left.items()
+    ]

@@ -1,9 +1,10 @@
-"""The side panel: everything a person chooses before pressing Run."""
+"""The side panel: everything a person chooses before pressing Run; Run, and Stop."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import gradio as gr
@@ -13,26 +14,33 @@ from specdemo.models.memory import best_device, free_memory
 from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import MAX_TREE_NODES, Settings
-from specdemo.ui.event_options import UNQUEUED
-from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.run_row import create_run_row
-from specdemo.ui.state.methods import (
-    FIRST_LANES,
-    NOTES,
-    find_method,
-    method_choices,
-    methods_on,
-    nearest_method,
-    server_of,
-    wish_of,
-)
-from specdemo.ui.state.request import OPTIONS, chats, parts_of, shown_options
-from specdemo.ui.state.state import NONE, of_lanes, pairs, parameter_of, precision_of
+from specdemo.ui.panel.controls import UNQUEUED, Controls, updates
+from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, OFFERED, RULE, nearest_offered
+from specdemo.ui.state.methods import FIRST_LANES, server_of, wish_of
+from specdemo.ui.state.request import OPTIONS, shown_options
+from specdemo.ui.state.state import METHOD_PARAMETERS, of_lanes, pairs, parameter_of, precision_of
 
-TREE_CHOICES = [
+TREES = [
     ("none: one guess a position", "0"),
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
+TYPED = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
+LANE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
+    ("lane-how", "method", gr.Dropdown, {}),
+    ("lane-gamma", "gamma", gr.Slider, {}),
+    ("lane-gamma", "adaptive_gamma", gr.Checkbox, {"container": False}),
+    (
+        "lane-gamma",
+        "tree_nodes",
+        gr.Dropdown,
+        {"choices": TREES, "info": TYPED, "allow_custom_value": True},
+    ),
+    ("lane-how", "acceptance", gr.Dropdown, {}),
+    ("lane-how", "accept_top_k", gr.Number, {"precision": 0}),
+    ("lane-how", "lookup_ngram", gr.Slider, {}),
+    ("lane-how", "exit_layer", gr.Number, {"precision": 0}),
+)
+"""A lane's controls: the column, which a tab that does not use it dims as a whole by its class; how they look."""
 # What is shown follows the values, whoever sets them; the browser does that by itself.
 SHOW_OPTIONS = "(...read) => window.SpecDemoPanel.options(...read)"
 SHOW_PAIR = """
@@ -53,11 +61,10 @@ def create_panel(controls: Controls) -> None:
     sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **UNQUEUED)
     with gr.Column(elem_id="settings"):
         create_pair_controls(controls)
-        parts = parts_of(controls["pair"].value)
         with gr.Tabs(selected=2, elem_id="lanes"):
             for number, method in enumerate(FIRST_LANES, start=1):
                 with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
-                    _create_lane(controls, number, method, parts)
+                    _create_lane(controls, number, method)
         controls.build("length", gr.Slider)
         controls.build("ignore-eos", gr.Checkbox)
         with gr.Accordion("Sampling", open=False, elem_id="sampling"):
@@ -75,7 +82,6 @@ def create_panel(controls: Controls) -> None:
     # Only what a person does triggers these couplings: a link has a value for every control.
     rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **UNQUEUED)
-    _follow_pair(controls)
 
 
 def _example_chips(prompt: gr.Textbox) -> None:
@@ -139,79 +145,88 @@ def bfloat16_hint() -> str | None:
     )
 
 
-def _create_lane(controls: Controls, number: int, method: str, parts: Collection[str]) -> None:
-    """Build one lane's controls in the current layout; only those that its method reads are shown.
-
-    Args:
-        controls: take them up.
-        number: of the lane, from 1.
-        method: with which it begins.
-        parts: what the pair has besides its target.
-    """
-    shown = shown_options(method, Settings().acceptance)
-
-    def option(field: str, kind: type[Any], **look: Any) -> None:
-        controls.build(parameter_of(f"lane{number}", field), kind, visible=field in shown, **look)
-
-    chosen = find_method(method)
-    # What a tab does not use it dims as a whole, by the classes of these columns.
-    with gr.Column(elem_classes="lane-part lane-how"):
-        choices = method_choices(parts=parts, quantized=False, optional=number > 1)
-        controls.build(parameter_of(f"lane{number}", "method"), gr.Dropdown, choices=choices)
-    with gr.Column(elem_classes="lane-part lane-gamma"):
-        option("gamma", gr.Slider, info=NOTES.get(chosen.drafter.name) if chosen and chosen.drafter else None)
-        option("adaptive_gamma", gr.Checkbox, container=False)
-        typed = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
-        option("tree_nodes", gr.Dropdown, choices=TREE_CHOICES, info=typed, allow_custom_value=True)
-    with gr.Column(elem_classes="lane-part lane-how"):
-        option("acceptance", gr.Dropdown)
-        option("accept_top_k", gr.Number, precision=0)
-        option("lookup_ngram", gr.Slider)
-        option("exit_layer", gr.Number, precision=0)
-    read, options = (
-        controls.named(parameter_of(f"lane{number}", field) for field in fields)
-        for fields in (("method", "acceptance", "tree_nodes"), OPTIONS)
-    )
+def _create_lane(controls: Controls, number: int, method: str) -> None:
+    """Build the controls of a lane, from 1, in the current layout; shown are those that its first method reads."""
+    shown = ("method", *shown_options(method, Settings().acceptance))
+    lane: dict[str, Any] = {}
+    for column, controls_of in groupby(LANE, key=itemgetter(0)):
+        with gr.Column(elem_classes=f"lane-part {column}"):
+            for _, field, kind, look in controls_of:
+                name = parameter_of(f"lane{number}", field)
+                lane[field] = controls.build(name, kind, visible=field in shown, **look)
+    read = [lane[field] for field in ("method", "acceptance", "tree_nodes")]
+    options = [lane[field] for field in OPTIONS]
     gr.on([each.change for each in read], None, read, options, js=SHOW_OPTIONS, **UNQUEUED)
 
 
-def offered_methods(
-    pair: str, target: str | None, draft: str | None, quantization: str, wishes: list[str]
-) -> list[dict[str, Any]]:
-    """Updates of the lanes' methods: what the pair offers, and of it what is most like the wish for each lane."""
-    updates = []
-    server = server_of(pair)
-    wanted = wishes if server is None else methods_on(server, wishes)
-    for number, wish in enumerate(wanted, start=1):
-        choices = method_choices(
-            parts=parts_of(pair, target, draft),
-            quantized=quantization != NONE,
-            optional=number > 1,
-            server=server,
-        )
-        updates.append(gr.update(choices=choices, value=nearest_method(wish, [value for _, value in choices])))
-    return updates
+def connect_couplings(controls: Controls) -> None:
+    """Let what a person chooses bring what goes with it; a method that a pair lacks comes back later.
 
-
-def _follow_pair(controls: Controls) -> None:
-    """Set what goes with a pair that a person chooses; a method that it lacks comes back with one that has it."""
-    pair, target, draft, weights, *_ = named = controls.named(("pair", "target", "draft", "target-weights"))
-    methods, wished = controls.methods, controls.wished
-    precision = controls.named(precision_of(pair.value))
-
-    def follow(name: str, target: str, draft: str, wishes: list[str]) -> list[Any]:
-        values = precision_of(name)
-        offered = offered_methods(name, target, draft, values["target-weights"], wishes)
-        return [*values.values(), chats(name), *offered]
-
-    brought = [*precision, controls["chat"], *methods]
-    pair.input(follow, [pair, target, draft, wished], brought, trigger_mode="always_last", **UNQUEUED)
+    By hand only: a link says for itself what goes with its pair and its kind of check.
+    """
+    names = ("pair", "target", "draft", "target-weights", DRAFTER)
+    pair, target, draft, weights, _ = controls.named(names)
+    wished = controls.wished
     # Leaving the draft's field empty changes nothing in it, but says that there is no draft model.
-    triggers = [draft.input, draft.blur, draft.submit, weights.input]
-    gr.on(triggers, offered_methods, [*named, wished], methods, trigger_mode="always_last", **UNQUEUED)
+    drafts = [draft.input, draft.blur, draft.submit, weights.input]
+    for events, read, brought, brings in (
+        ([pair.input], names, BROUGHT["pair"], (*precision_of(pair.value), "chat", *OFFERED)),
+        (drafts, names, nearest_offered, OFFERED),
+        ([target.input], names, nearest_offered, (DRAFTER,)),
+        ([controls[MODE].input], (MODE, RULE), BROUGHT[MODE], (RULE,)),
+    ):
+
+        def follow(wishes: list[str], *sent: Any, read=read, brought=brought, brings=brings) -> Any:
+            values = dict(zip((*read, *METHOD_PARAMETERS), (*sent, *wishes), strict=True))
+            found = updates(brings, values | brought(values))
+            return found if len(found) > 1 else found[0]
+
+        inputs = [wished, *controls.named(read)]
+        gr.on(events, follow, inputs, controls.named(brings), trigger_mode="always_last", **UNQUEUED)
 
     def wish(lane: int, chosen: str, name: str, wishes: list[str]) -> list[str]:
         return [*wishes[:lane], wish_of(chosen, server_of(name)), *wishes[lane + 1 :]]
 
-    for lane, method in enumerate(methods):  # a person's choices only: what a pair brings about is no wish
+    for lane, method in enumerate(controls.methods):  # a person's choices only: what a pair brings is no wish
         method.input(partial(wish, lane), [method, pair, wished], wished, **UNQUEUED)
+
+
+STARTS = {
+    "race": ("Run race", "run"),
+    "sweep": ("Measure", "sweep-run"),
+    "batch": ("Measure sizes", "batch-measure"),
+    "losslessness": ("Check", "losslessness-start"),
+}
+"""Label and element of each tab's button; page.css shows the one of the tab that is open."""
+
+# Not an update by the server, which could arrive after the last one of what was stopped and stay.
+STOPPING = """
+() => {
+  for (const line of document.querySelectorAll(".job-state:has(.bar) p")) line.textContent = "Stopping…";
+}
+"""
+
+
+def create_run_row(controls: Controls) -> None:
+    """Build the buttons in the current layout; what they start is wired by the tabs."""
+
+    def halt(request: gr.Request) -> None:
+        controls.signals.stop(request.session_hash or "")
+
+    with gr.Column(elem_id="run-dock"):
+        with gr.Row(elem_classes="actions", elem_id="run-row"):
+            controls.starts = {
+                tab: gr.Button(
+                    label, variant="primary", elem_id=element, elem_classes=["start", f"on-{tab}"], min_width=120
+                )
+                for tab, (label, element) in STARTS.items()
+            }
+            controls.stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="stop", min_width=80)
+        with gr.Row(elem_id="text-buttons"):
+            copy, talk = (
+                gr.Button(label, size="sm", elem_id=element, elem_classes="text-button", min_width=60)
+                for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
+            )
+    controls.stop.click(halt, None, None, js=STOPPING, **UNQUEUED)
+    copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **UNQUEUED)
+    talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **UNQUEUED)

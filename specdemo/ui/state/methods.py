@@ -55,21 +55,13 @@ def needs_models(server: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to decode.
+    """One way to decode."""
 
-    Attributes:
-        name: its value in links and in the panel's lists.
-        label: for people.
-        strategy: its value in ``Settings``.
-        drafter: who drafts; None where nothing is drafted, or where a server drafts.
-        server: the id of the server that decodes; None for this machine.
-    """
-
-    name: str
-    label: str
-    strategy: str
-    drafter: DrafterInfo | None = None
-    server: str | None = None
+    name: str  # its value in links and in the panel's lists
+    label: str  # for people
+    strategy: str  # its value in ``Settings``
+    drafter: DrafterInfo | None = None  # who drafts; None where nothing is drafted, or where a server drafts
+    server: str | None = None  # the id of the server that decodes; None for this machine
 
 
 def local_methods() -> dict[str, Method]:

@@ -35,32 +35,20 @@ NO_LANE_THERE = "no lane of the panel drafts on this server; set one to “Specu
 
 @dataclass(frozen=True, slots=True)
 class PanelLane:
-    """A lane of the panel.
+    """A lane of the panel."""
 
-    Attributes:
-        number: which one, from 1.
-        settings: of the lane.
-        unquantized: whether it runs on the target's unquantised weights.
-    """
-
-    number: int
-    settings: Settings
-    unquantized: bool
+    number: int  # which one, from 1
+    settings: Settings  # of the lane
+    unquantized: bool  # whether it runs on the target's unquantised weights
 
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest:
-    """What the panel asks for.
+    """What the panel asks for."""
 
-    Attributes:
-        state: of the page; the pair that it names need only be valid where a lane runs here.
-        prompt: of all lanes.
-        lanes: those that are on.
-    """
-
-    state: PageState
-    prompt: str
-    lanes: tuple[PanelLane, ...]
+    state: PageState  # of the page; the pair that it names need only be valid where a lane runs here
+    prompt: str  # of all lanes
+    lanes: tuple[PanelLane, ...]  # those that are on
 
     @property
     def server(self) -> str | None:
@@ -69,19 +57,11 @@ class PanelRequest:
 
     @property
     def pair(self) -> PairRequest:
-        """The chosen models.
-
-        Raises:
-            PairError: a server stands in their place, or they cannot be had.
-        """
+        """The chosen models; raises PairError where a server stands in their place, or they cannot be had."""
         return pair_request(self.state)
 
     def lane_requests(self) -> tuple[LaneRequest, ...]:
-        """The lanes, each with the pair that decodes it.
-
-        Raises:
-            PairError: a lane runs here, and ``pair`` raises it.
-        """
+        """The lanes, each with the pair that decodes it; raises PairError where one lacks it."""
         pair = self.pair if any(lane.settings.server is None for lane in self.lanes) else None
 
         def pair_of(lane: PanelLane) -> PairRequest | None:
@@ -94,10 +74,7 @@ class PanelRequest:
     def drafting_lane(self) -> PanelLane:
         """The lane that measurements take: the first that drafts with our own loop, or on the chosen server.
 
-        They measure chains, so its tree is left out.
-
-        Raises:
-            SettingsError: none does.
+        They measure chains, so its tree is left out. Raises SettingsError where no lane does.
         """
         for lane in self.lanes:
             away = lane.settings.server is not None
@@ -107,12 +84,7 @@ class PanelRequest:
 
 
 def panel_request(state: PageState) -> PanelRequest:
-    """What the panel of a page in this state asks for.
-
-    Raises:
-        SettingsError: a value is missing or out of range; names the field.
-        SpecDemoError: the same for one lane; names its number too.
-    """
+    """What the panel of a page asks for; raises SpecDemoError, which names the lane and the field."""
     shared = _shared(state)
     lanes = []
     for number, lane in enumerate(state.lanes, start=1):
@@ -135,14 +107,9 @@ def _shared(state: PageState) -> dict[str, Any]:
 
 
 def lane_settings(lane: FirstLane, **shared: Any) -> Settings | None:
-    """One lane's settings; None for no lane.
+    """One lane's settings, or None for no lane; raises SettingsError, which names the field.
 
-    Args:
-        lane: only the options that its method reads are read: one that is hidden cannot be wrong.
-        shared: fields of ``Settings`` that all lanes share.
-
-    Raises:
-        SettingsError: a value is missing or out of range; names the field.
+    Only the options that its method reads are read: one that is hidden cannot be wrong.
     """
     if lane.method == NO_LANE:
         return None
@@ -220,11 +187,7 @@ def whole(field: str, value: float | None) -> int | float:
 
 
 def pair_request(choice: PairChoice) -> PairRequest:
-    """The pair that is chosen.
-
-    Raises:
-        PairError: no name is typed in, a server is chosen, or a name is unknown.
-    """
+    """The pair that is chosen; raises PairError where none is, or a name is unknown."""
     server = server_of(choice.pair)
     if server is not None:
         raise PairError(f"pair: {needs_models(server)}")

@@ -119,13 +119,9 @@ def precision_of(pair: str) -> dict[str, str]:
     return usual | {name: value for name, value in zip(usual, own, strict=False) if value}
 
 
-def _first_pair() -> str:
-    return next(iter(catalog()))
-
-
 def _first(name: str) -> str:
     """What the first pair brings."""
-    return precision_of(_first_pair())[name]
+    return precision_of(next(iter(catalog())))[name]
 
 
 def _weights() -> dict[str, str]:
@@ -137,7 +133,7 @@ class PairChoice(BaseModel):
 
     target: str = _control("", "Target: owner/name on the hub, or a folder", element="custom-target")
     draft: str = _control("", "Draft or EAGLE-3 head, may be empty", element="custom-draft")
-    pair: str = _control(_first_pair, "Model pair", choices=pairs)
+    pair: str = _control(lambda: next(iter(catalog())), "Model pair", choices=pairs)
     target_weights: str = _control(
         lambda: _first("target-weights"), "Target weights", element="target-quantization", choices=_weights
     )
@@ -263,28 +259,17 @@ class PageState(PairChoice):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A field as links and controls know it.
+    """A field as links and controls know it."""
 
-    Attributes:
-        name: in links.
-        path: in ``PageState``.
-        kind: ``text``, ``choice``, ``whole``, ``number``, ``switch``, or ``several`` of the choices.
-        default: what the page begins with.
-        label: of its control.
-        element: the id of its control; empty for what is no control.
-        choices: for ``choice`` and ``several``: the values, and what people read.
-        least, most: for ``whole`` and ``number``.
-    """
-
-    name: str
-    path: tuple[str, ...]
-    kind: str
-    default: Any
-    label: str
-    element: str
-    choices: Mapping[str, str]
+    name: str  # in links
+    path: tuple[str, ...]  # in ``PageState``
+    kind: str  # ``text``, ``choice``, ``whole``, ``number``, ``switch``, or ``several`` of the choices
+    default: Any  # what the page begins with
+    label: str  # of its control
+    element: str  # the id of its control; empty for what is no control
+    choices: Mapping[str, str]  # for ``choice`` and ``several``: the values, and what people read
     least: float
-    most: float
+    most: float  # for ``whole`` and ``number``
 
 
 _KINDS = {str: "text", int: "whole", float: "number", bool: "switch", list[str]: "several"}
@@ -297,25 +282,14 @@ def parameters() -> tuple[Parameter, ...]:
     found = []
     for name, path, info in _fields():
         extra: Any = info.json_schema_extra
-        choices, most = extra["choices"], extra["most"]
+        choices, least, most = extra["choices"], extra["least"], extra["most"]
         if choices not in made:
             made[choices] = choices()
-        kind = _KINDS[info.annotation or str]
-        found.append(
-            Parameter(
-                name=name,
-                path=path,
-                kind="choice" if choices is not None and kind == "text" else kind,
-                default=reduce(getattr, path, first),
-                label=info.title or "",
-                element=""
-                if path[0] in PAGE
-                else "-".join((*path[:-1], extra["element"] or name.rpartition(".")[2])),
-                choices=made[choices],
-                least=extra["least"],
-                most=most() if callable(most) else most,
-            )
-        )
+        kind = "choice" if choices and info.annotation is str else _KINDS[info.annotation or str]
+        default, label = reduce(getattr, path, first), info.title or ""
+        element = "" if path[0] in PAGE else "-".join((*path[:-1], extra["element"] or name.rpartition(".")[2]))
+        most = most() if callable(most) else most
+        found.append(Parameter(name, path, kind, default, label, element, made[choices], least, most))
     return tuple(found)
 
 
@@ -354,3 +328,19 @@ def of_lanes(field: str) -> tuple[str, ...]:
 
 
 METHOD_PARAMETERS = of_lanes("method")
+
+
+WORDS = {**labels(), "strategy": "Decodes by"}
+FIELD = re.compile(r"(?P<before>^|^Lane \d+, )(?P<field>\w+): ")
+
+
+def in_page_words(message: str) -> str:
+    """The message with the field that it begins with, after its lane, called as on the page."""
+
+    def named(found: re.Match[str]) -> str:
+        field = found["field"]
+        return f"{found['before']}{WORDS[field]}: " if field in WORDS else found[0]
+
+    # What holds for no lane in particular begins with its reason.
+    text = FIELD.sub(named, message, count=1).removeprefix("lanes: ")
+    return text if text.startswith("γ") else text[:1].upper() + text[1:]  # a capital γ is another letter

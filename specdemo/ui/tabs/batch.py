@@ -13,15 +13,23 @@ from specdemo.ui.jobs.batch import BatchJob
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_prompts
 from specdemo.ui.jobs.measuring import MeasureJob
-from specdemo.ui.jobs.runner import JobRunner
+from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
 from specdemo.ui.state.request import PanelRequest, parts_of
 from specdemo.ui.state.state import MOST_REPEATS, MOST_ROWS
-from specdemo.ui.tabs.examples import example_sizes, show_example
-from specdemo.ui.tabs.plans import Announcement, drafts_as
+from specdemo.ui.tabs.examples import show_example
 from specdemo.ui.tabs.results import create_results, show_measurement
-from specdemo.ui.tabs.tab_parts import Start, Updates, bounded, check_length, connect, state_line
+from specdemo.ui.tabs.tab_parts import (
+    Start,
+    Updates,
+    bounded,
+    check_length,
+    chosen_prompts,
+    connect,
+    create_prompt_source,
+    drafts_as,
+    state_line,
+)
 from specdemo.view.progress_text import counted
 
 CONNECT = """
@@ -32,16 +40,7 @@ show();
 
 
 def batch_job(request: PanelRequest, file: str | None = None) -> BatchJob:
-    """One batch.
-
-    Args:
-        request: of the page, with the state of this tab.
-        file: with prompts.
-
-    Raises:
-        SpecDemoError: a value is missing or out of range, there is no prompt, no lane drafts, or a server is
-            chosen.
-    """
+    """One batch, with prompts perhaps from a ``file``; raises SpecDemoError where it cannot run."""
     pair, lane = request.pair, request.drafting_lane()  # what is wrong with the pair's name comes first
     state, settings = request.state, lane.settings
     if settings.server is None and not DRAFTERS[settings.drafter].batches:
@@ -61,19 +60,17 @@ def sizes_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(batch.prompts, batch.lane, times, sizes=sizes, kind="batch").checked()
 
 
-def sizes_plan(request: PanelRequest) -> tuple[str, MeasureJob]:
-    """What that would run, as a sentence and a job."""
-    job = sizes_job(request)
+def sizes_plan(request: PanelRequest, job: MeasureJob) -> str:
+    """What that would run."""
     settings, batches = job.lane.settings, counted(sum(work.times for work in job.work), "batch", "batches")
-    text = (
+    return (
         f"{drafts_as(request.drafting_lane(), settings)} {batches} of {', '.join(map(str, job.sizes))} rows, "
         f"plain and drafted, each row of at most {counted(settings.max_new_tokens, 'token')}."
     )
-    return text, job
 
 
-def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
-    """Build the tab in the current layout; returns what it says before it starts."""
+def create_batch_tab(controls: Controls, runner: JobRunner) -> Start:
+    """Build the tab in the current layout; returns what its main button starts."""
     with gr.Column(elem_id="batch", elem_classes="measuring"):
         gr.HTML(
             "<p>Several prompts decoded together, each keeping its own number of tokens a round: "
@@ -98,7 +95,7 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
             elem_id="batch-view",
         )
         results = create_results(SizeReport)
-    show_example(results, example_sizes())
+    show_example(results)
 
     def show_batch(states: Iterator[JobState], session: str) -> Iterator[Updates]:
         for state in states:
@@ -114,9 +111,8 @@ def create_batch_tab(controls: Controls, runner: JobRunner) -> Announcement:
         for update in measured(states, session):
             yield {**update, view: None} if results.area in update else update
 
-    starts = [
-        Start(run, batch_job, show_batch, [file]),
-        Start(controls.starts["batch"], sizes_job, show_measured, [file]),
-    ]
-    connect(runner, controls, "batch", starts, [status, view, *results.outputs()], on_servers=False)
-    return Announcement(note, sizes_plan, file=file)
+    measure = controls.starts["batch"]
+    sizes = Start(measure, sizes_job, show_measured, [file], on_servers=False, note=note, plan=sizes_plan)
+    starts = [Start(run, batch_job, show_batch, [file], on_servers=False), sizes]
+    connect(runner, controls, "batch", starts, [status, view, *results.outputs()])
+    return sizes

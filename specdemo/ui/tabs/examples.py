@@ -26,10 +26,11 @@ from specdemo.runs.load import load_pair
 from specdemo.runs.prompts import by_domain
 from specdemo.runs.sweep import sweep
 from specdemo.settings import Settings
-from specdemo.ui.jobs.durations import Paces
+from specdemo.ui.jobs.job import Paces
 from specdemo.ui.tabs.results import Results
 
 FOLDER = ASSETS / "examples"
+FILES: dict[type[Report], str] = {SweepReport: "sweep", SizeReport: "batch"}
 REPEATS = 3
 EXAMPLE = (
     '<p class="example"><strong>Example</strong> measured before with the builtin pair on a CPU; your own result '
@@ -37,27 +38,17 @@ EXAMPLE = (
 )
 
 
-def example_sweep() -> SweepReport:
-    """The report of a sweep."""
-    return SweepReport(**_fields("sweep"))
-
-
-def example_sizes() -> SizeReport:
-    """The report of a measurement of batch sizes."""
-    return SizeReport(**_fields("batch"))
-
-
-def _fields(name: str) -> dict[str, Any]:
-    """What a report's file holds of its fields; the rest follows from them and is computed anew."""
-    data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+def example(kind: type[Report]) -> Any:
+    """The report of a sweep or of batch sizes: what its file holds of its fields; the rest is computed anew."""
+    data = json.loads((FOLDER / f"{FILES[kind]}.json").read_text(encoding="utf-8"))
     data |= {"base": Settings(**data["base"]), "runs": tuple(map(Run.from_dict, data["runs"]))}
     data["contenders"] = tuple(Contender(**each) for each in data["contenders"])
-    return {f.name: data[f.name] for f in fields(Report)}
+    return kind(**{f.name: data[f.name] for f in fields(Report)})
 
 
 def learn_example(paces: Paces) -> None:
     """Let the builtin pair's pace be the example's, until it has run here."""
-    report = example_sweep()
+    report = example(SweepReport)
     best = report.best or report.rows[0]
     paces.learn(report.pair, 1 / (report.plain_tokens_per_second or 1.0), drafted=False)
     paces.learn(report.pair, 1 / (best.tokens_per_second or 1.0), drafted=True)
@@ -68,9 +59,9 @@ def example_certificate() -> Certificate:
     return Certificate.from_json((FOLDER / "losslessness.json").read_text(encoding="utf-8"))
 
 
-def show_example(results: Results, report: Report) -> None:
+def show_example(results: Results) -> None:
     """Fill components that are being built with what an update would show, without files to save."""
-    for component, value in results.shown(report).items():
+    for component, value in results.shown(example(results.kind)).items():
         if component is results.headline:
             component.value = EXAMPLE + value
         elif component is results.table:

@@ -11,18 +11,15 @@ from fastapi import Response
 
 from specdemo.errors import SpecDemoError
 from specdemo.recording import Recording
-from specdemo.ui.event_options import UNQUEUED
-from specdemo.ui.jobs.durations import Paces
-from specdemo.ui.jobs.job import JobState
+from specdemo.ui.jobs.job import JobState, Paces
 from specdemo.ui.jobs.limits import limits
+from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.jobs.session_recordings import SessionRecordings
-from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.pair_loading import PairLoading
+from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
+from specdemo.ui.panel.controls import UNQUEUED, Controls
+from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
-from specdemo.ui.tabs.round_streams import RoundStreams
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
 from specdemo.view.headline import headline

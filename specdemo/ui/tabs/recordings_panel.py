@@ -15,10 +15,9 @@ from specdemo.errors import TraceError
 from specdemo.files import slug
 from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
-from specdemo.ui.event_options import UNSEEN
-from specdemo.ui.jobs.session_recordings import SessionRecordings
-from specdemo.ui.jobs.stops import StopSignals
-from specdemo.ui.tabs.round_streams import RoundStreams
+from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
+from specdemo.ui.jobs.worker import StopSignals
+from specdemo.ui.panel.controls import UNSEEN
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
 from specdemo.view.lane_headers import trace_headers
 from specdemo.view.race_value import replay_value
@@ -86,19 +85,7 @@ def shipped() -> tuple[Recording, ...]:
 
 
 class RecordingsPanel:
-    """Built in the current layout, and wired to the view of the race.
-
-    Args:
-        view: of the race, which replays what is opened.
-        recordings: of all visitors.
-        signals: of their runs.
-        streams: of the rounds of what is shown.
-
-    Attributes:
-        saves: the row of save buttons, hidden until there is something to save.
-        use: its button that takes over the settings, which the links wire.
-        history: the runs of this visit; one that is chosen is replayed.
-    """
+    """Built in the current layout, and wired to the view of the race, which replays what is opened."""
 
     def __init__(
         self, view: gr.HTML, recordings: SessionRecordings, signals: StopSignals, streams: RoundStreams
@@ -133,15 +120,6 @@ class RecordingsPanel:
                 )
             self._message = gr.HTML(value=None, padding=False, elem_id="recording-message")
 
-        def look_back(event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
-            return self._look_back(getattr(event, "number", None), request.session_hash or "")
-
-        def open_shipped(recording: Recording) -> Callable[[gr.Request], dict[Any, Any]]:
-            def opened(request: gr.Request) -> dict[Any, Any]:
-                return self._open(lambda: recording, request.session_hash or "")
-
-            return opened
-
         def read(path: str | None, request: gr.Request) -> dict[Any, Any]:
             if path is None:
                 return {self._upload: None}
@@ -151,37 +129,41 @@ class RecordingsPanel:
                 Path(path).unlink(missing_ok=True)  # what a visitor opens does not stay here
 
         outputs = [view, self.saves, self.history, self._message, self._upload]
-        self.history.select(look_back, None, outputs, **IN_TURN)
+        self.history.select(self._look_back, None, outputs, **IN_TURN)
         for button, recording in zip(gallery, shipped(), strict=True):
-            button.click(open_shipped(recording), None, outputs, **IN_TURN)
+
+            def open_shipped(request: gr.Request, recording: Recording = recording) -> dict[Any, Any]:
+                return self._open(lambda: recording, request.session_hash or "")
+
+            button.click(open_shipped, None, outputs, **IN_TURN)
         self._upload.upload(read, self._upload, outputs, **IN_TURN)
 
     def _create_saves(self) -> None:
         file = gr.HTML(value=None, html_template="", js_on_load=SAVE, visible="hidden", elem_id="race-file")
 
-        def saver(kind: Save) -> Callable[[gr.Request], dict[str, Any] | None]:
-            def save(request: gr.Request) -> dict[str, Any] | None:
-                return self._file(kind, request.session_hash or "")
-
-            return save
-
         with gr.Row(visible=False, elem_id="race-saves") as self.saves:
             self.use = gr.Button("Use these settings", size="sm", min_width=90, elem_id="use-settings")
             for kind in SAVES:
                 button = gr.Button(kind.label, size="sm", min_width=90, elem_id=f"save-{kind.id}")
-                button.click(saver(kind), None, file, **IN_TURN)
 
-    def _file(self, kind: Save, session: str) -> dict[str, Any] | None:
-        """What the browser makes a file of; by the serial it sees that the same one was asked for again."""
-        recording = self._recordings.get(session)
-        if recording is None:
-            gr.Warning(GONE)
-            return None
-        name = file_name(recording) + kind.ending
-        return {"serial": next(_serial), "name": name, "type": kind.type, "parts": kind.parts(recording)}
+                def save(request: gr.Request, kind: Save = kind) -> dict[str, Any] | None:
+                    """What the browser makes a file of; by the serial it sees that one was asked for again."""
+                    recording = self._recordings.get(request.session_hash or "")
+                    if recording is None:
+                        gr.Warning(GONE)
+                        return None
+                    name = file_name(recording) + kind.ending
+                    return {
+                        "serial": next(_serial),
+                        "name": name,
+                        "type": kind.type,
+                        "parts": kind.parts(recording),
+                    }
 
-    def _look_back(self, number: Any, session: str) -> dict[Any, Any]:
-        chosen = None
+                button.click(save, None, file, **IN_TURN)
+
+    def _look_back(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
+        chosen, number, session = None, getattr(event, "number", None), request.session_hash or ""
         if isinstance(number, int) and not self._signals.running(session, "race"):
             chosen = self._recordings.look_back(session, number)
         if chosen is None:

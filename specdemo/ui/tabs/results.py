@@ -186,13 +186,7 @@ def create_offer() -> Offer:
 
 
 def show_measurement(status: gr.HTML, several: Sequence[Results], offer: Offer | None = None) -> Show:
-    """Progress at once, figures now and then, files at the end.
-
-    Args:
-        status: the line under the buttons.
-        several: one for each kind of report, hidden from the beginning of a measurement to its first figures.
-        offer: takes over what is recommended.
-    """
+    """Progress in ``status`` at once, figures of one of ``several`` kinds now and then, files at the end."""
     by_kind = {results.kind: results for results in several}
 
     def show(states: Iterator[JobState], session: str) -> Iterator[Updates]:

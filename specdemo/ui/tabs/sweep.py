@@ -11,19 +11,24 @@ from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.errors import SettingsError
 from specdemo.settings import ACCEPTANCE_RULES, MAX_GAMMA, Settings
-from specdemo.ui.event_options import UNQUEUED
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.jobs.measuring import MeasureJob
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.panel.controls import Controls
-from specdemo.ui.panel.prompt_source import chosen_prompts, create_prompt_source
+from specdemo.ui.jobs.queue import JobRunner
+from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.state.methods import NO_LANE, PLAIN, UNQUANTIZED, method_of, server_of
 from specdemo.ui.state.request import OPTIONS, PanelRequest, option_values
 from specdemo.ui.state.state import GAMMAS, LONGEST_BUDGET, METHODS, MOST_REPEATS, parameter_of
-from specdemo.ui.tabs.examples import example_sweep, show_example
-from specdemo.ui.tabs.plans import Announcement, drafts_as
+from specdemo.ui.tabs.examples import show_example
 from specdemo.ui.tabs.results import create_offer, create_results, show_measurement
-from specdemo.ui.tabs.tab_parts import Start, bounded, check_length, connect
+from specdemo.ui.tabs.tab_parts import (
+    Start,
+    bounded,
+    check_length,
+    chosen_prompts,
+    connect,
+    create_prompt_source,
+    drafts_as,
+)
 from specdemo.view.progress_text import counted
 
 LEADS = {
@@ -36,14 +41,9 @@ SERVER_LEAD = "<p>Does this server's speculation pay? It is measured as it was s
 
 
 def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
-    """What to measure: every γ of the lane that drafts, or every method.
+    """What to measure, with prompts perhaps from a ``file``: every γ of the lane that drafts, or every method.
 
-    Args:
-        request: of the page, with the state of this tab.
-        file: with prompts.
-
-    Raises:
-        SpecDemoError: a value is missing or out of range, there is no prompt, or no lane drafts.
+    Raises SpecDemoError where that cannot be run.
     """
     tab, settings = request.state.sweep, replace(request.drafting_lane().settings, adaptive_gamma=False)
     low, high = 1, 1
@@ -62,19 +62,18 @@ def setting_job(request: PanelRequest, file: str | None = None) -> MeasureJob:
     return MeasureJob(prompts, lane, bounded("repeats", tab.repeats, MOST_REPEATS), gammas).checked()
 
 
-def setting_plan(request: PanelRequest) -> tuple[str, MeasureJob]:
-    """What that would run, as a sentence and a job."""
-    job, lane = setting_job(request), request.drafting_lane()
+def setting_plan(request: PanelRequest, job: MeasureJob) -> str:
+    """What that would run."""
     if job.budget is not None:
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
-        return f"Tries every method on {prompts}, {rule}, for {job.budget:g}\u00a0s at most.", job
-    runs, length = counted(sum(work.times for work in job.work), "run"), lane.settings.max_new_tokens
-    text = f"{runs} of at most {counted(length, 'token')}, plain and with every γ."
-    return f"{drafts_as(lane, job.lane.settings)} {text}", job
+        return f"Tries every method on {prompts}, {rule}, for {job.budget:g}\u00a0s at most."
+    runs, tokens = counted(sum(work.times for work in job.work), "run"), job.lane.settings.max_new_tokens
+    text = f"{runs} of at most {counted(tokens, 'token')}, plain and with every γ."
+    return f"{drafts_as(request.drafting_lane(), job.lane.settings)} {text}"
 
 
-def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
-    """Build the tab in the current layout; returns what it says before it starts."""
+def create_sweep_tab(controls: Controls, runner: JobRunner) -> Start:
+    """Build the tab in the current layout; returns what its button starts."""
     with gr.Column(elem_id="sweep", elem_classes="measuring"):
         lead = gr.HTML(LEADS[GAMMAS], padding=False, elem_classes="measuring-lead")
         view = controls.build("sweep.view", gr.Radio, show_label=False)
@@ -89,31 +88,26 @@ def create_sweep_tab(controls: Controls, runner: JobRunner) -> Announcement:
         offer = create_offer()
         status = gr.HTML(value=None, padding=False, elem_id="sweep-status")
         results, advice = create_results(SweepReport), create_results(AdviceReport)
-    show_example(results, example_sweep())
+    show_example(results)
     pair, use = controls["pair"], offer.button
     gr.on([pair.change, view.change], _fitting, [pair, view], [lead, *numbers], **UNQUEUED)
     view.change(_results_of, [view, advice.known], [results.area, advice.area, use], **UNQUEUED)
 
     show = show_measurement(status, [results, advice], offer)
     outputs = [status, *results.outputs(), *advice.outputs(), use, offer.settings]
-    connect(runner, controls, "sweep", [Start(controls.starts["sweep"], setting_job, show, [file])], outputs)
+    start = Start(controls.starts["sweep"], setting_job, show, [file], note=note, plan=setting_plan)
+    connect(runner, controls, "sweep", [start], outputs)
     methods = controls.methods
     options = [parameter_of(f"lane{lane}", field) for lane in range(1, len(methods) + 1) for field in OPTIONS]
     panel = [*controls.named(map(parameter_of, USED)), *methods, *controls.named(options)]
     use.click(used, [offer.settings, *methods], [use, *panel], **UNQUEUED)
-    return Announcement(note, setting_plan, on_servers=True, file=file)
+    return start
 
 
 def used(measured: Settings, *methods: str) -> list[Any]:
-    """Set what was measured to be best in the panel; the button says in which lane.
+    """Set what was ``measured`` to be best in the panel; the button says in which lane.
 
-    Args:
-        measured: the settings, none of which the panel need still have.
-        methods: of the lanes. The first that drafts in the same way takes the settings, else the first that
-            drafts at all, else the second.
-
-    Returns:
-        Updates of the button, of the controls in ``USED``, and of all lanes' methods and options.
+    It is the first that drafts in the same way, else the first that drafts at all, else the second.
     """
     method, width = method_of(measured.drafter), len(OPTIONS)
     drafting = [n for n, name in enumerate(methods) if name not in (PLAIN, UNQUANTIZED, NO_LANE)]

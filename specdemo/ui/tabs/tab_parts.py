@@ -1,27 +1,32 @@
-"""What all tabs have in common: buttons that start and stop a job, and the line that says how far it is."""
+"""What tabs have in common: buttons that start and stop a job, its prompts, how far it is, and what it will do."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from specdemo.errors import SettingsError, SpecDemoError
-from specdemo.settings import Settings
-from specdemo.ui.event_options import UNQUEUED, UNSEEN
-from specdemo.ui.jobs.job import WAITING, Job, JobState
+from specdemo.drafters import DRAFTERS
+from specdemo.errors import PairError, PromptError, SettingsError, SpecDemoError
+from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
+from specdemo.servers.catalog import label_of
+from specdemo.settings import ACCEPTANCE_RULES, Settings
+from specdemo.ui.jobs.job import WAITING, Job, JobState, Paces
 from specdemo.ui.jobs.limits import limits
-from specdemo.ui.jobs.queue import visitor_of
-from specdemo.ui.jobs.runner import JobRunner
-from specdemo.ui.page_words import in_page_words
-from specdemo.ui.panel.controls import Controls
-from specdemo.ui.state.methods import server_of
-from specdemo.ui.state.request import whole
+from specdemo.ui.jobs.measuring import MeasureJob
+from specdemo.ui.jobs.queue import JobRunner, visitor_of
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls
+from specdemo.ui.state.methods import needs_models, server_of
+from specdemo.ui.state.request import PanelLane, PanelRequest, whole
+from specdemo.ui.state.state import DOMAINS, OWN, PANEL, TABS, Batch, Sweep, in_page_words
 
 REFUSED = "{refused}"
 """Stands in what shows that a job did not begin; ``notices.js`` has the sentence that says why."""
@@ -33,24 +38,20 @@ Show = Callable[[Iterator[JobState], str], Iterator[Updates]]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A button that starts a job.
+    """A button that starts a job."""
 
-    Attributes:
-        button: to press.
-        job: makes the job of what the page asks for and the values of ``more``, or of these alone; raises
-            SpecDemoError where they cannot be run.
-        show: shows it.
-        more: components beside the controls that the job is made of.
-        of_page: whether the job is made of the controls at all.
-        begin: what else changes as it begins, for the visitor's session.
-    """
-
-    button: gr.Button
+    button: gr.Button  # to press
+    # makes the job of what the page asks for and the values of ``more``, or of these alone; raises SpecDemoError
+    # where they cannot be run
     job: Callable[..., Job]
-    show: Show
-    more: Sequence[Any] = ()
-    of_page: bool = True
+    show: Show  # shows it
+    more: Sequence[Any] = ()  # components beside the controls that the job is made of
+    of_page: bool = True  # whether the job is made of the controls at all
+    # what else changes as it begins, for the visitor's session
     begin: Callable[[str], Updates] = lambda session: {}
+    on_servers: bool = True  # whether servers can do it
+    note: gr.HTML | None = None  # says before it starts what it will do
+    plan: Callable[[PanelRequest, Any], str] = lambda request, job: ""  # that, as a sentence
 
 
 def connect(
@@ -62,9 +63,10 @@ def connect(
     *,
     more: Sequence[Any] = (),
     end: Callable[[str], Updates] = lambda session: {},
-    on_servers: bool = True,
 ) -> None:
     """Wire what starts something on a tab, and Stop, which is free while anything of the visitor runs.
+
+    What servers cannot do is dimmed while one is chosen.
 
     Args:
         runner: runs what is started.
@@ -74,10 +76,9 @@ def connect(
         outputs: what the jobs are shown in; the first shows how far they are.
         more: further components that change as a job begins and ends.
         end: their new values as a job has ended, for a session.
-        on_servers: whether servers can do it; else the buttons are dimmed while one is chosen.
     """
     signals, stop, inputs = controls.signals, controls.stop, controls.inputs(tab)
-    models = None if on_servers else controls["pair"]
+    models = None if all(start.on_servers for start in starts) else controls["pair"]
     buttons = [start.button for start in starts]
     free = [*buttons, stop, *more]
 
@@ -150,10 +151,7 @@ def state_line(state: JobState) -> str:
 
 
 def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> int:
-    """
-    Raises:
-        SettingsError: no whole number from ``least`` to ``most``; names the field.
-    """
+    """The whole number from ``least`` to ``most``; else raises SettingsError with the field."""
     number = whole(field, value)
     if not isinstance(number, int) or not least <= number <= most:
         raise SettingsError(field, f"must be a whole number from {least} to {most:,}, not {number!r:.80}.")
@@ -161,9 +159,148 @@ def bounded(field: str, value: float | None, most: int, *, least: int = 1) -> in
 
 
 def check_length(settings: Settings) -> None:
-    """Whether the panel's length can be measured: speeds begin after the first token, which is the prefill's.
-
-    Raises:
-        SettingsError: it is too short or too long.
-    """
+    """Raises SettingsError for a length that cannot be measured: the first token is the prefill's."""
     bounded("length", settings.max_new_tokens, limits().tokens, least=2)
+
+
+SHOW_SOURCE = """
+(source) => ["domains", "own"].map((name) => ({ __type__: "update", visible: source === name }))
+"""
+
+
+def create_prompt_source(controls: Controls, tab: str) -> gr.File:
+    """Build the choice of a tab in the current layout; returns what is no part of the page's state."""
+    source = controls.build(f"{tab}.prompts", gr.Radio)
+    domains = controls.build(f"{tab}.domains", gr.CheckboxGroup, visible=source.value == DOMAINS)
+    with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as own:
+        label = "One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line"
+        controls.build(f"{tab}.own", gr.Textbox, label=label, lines=5, max_lines=12, scale=2)
+        file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
+    source.change(None, source, [domains, own], js=SHOW_SOURCE, **UNQUEUED)
+    return file
+
+
+def chosen_prompts(
+    panel_prompt: str, tab: Sweep | Batch, file: str | None, *, mixed: bool = False
+) -> list[tuple[str, str]]:
+    """The prompts in the order of the page, each with its domain or the kind that a file names.
+
+    With ``mixed`` the domains take turns, so that the first few are of all. Raises PromptError where none is.
+    """
+    if tab.prompts == PANEL:
+        return [(panel_prompt, "")]
+    if tab.prompts == DOMAINS:
+        grouped = [[(e.prompt, e.domain) for e in by_domain().get(name, [])] for name in tab.domains or []]
+        turns = zip_longest(*grouped) if mixed else grouped
+        found = [each for group in turns for each in group if each is not None]
+        if not found:
+            raise PromptError("no domain is chosen; tick at least one.")
+        return found
+    typed = [(line, "") for line in prompt_lines(tab.own)] if tab.own and tab.own.strip() else []
+    uploaded = read_with_kinds(Path(file)) if file else []
+    if not typed and not uploaded:
+        raise PromptError("there is none; write one a line, or choose a file.")
+    if len(typed) + len(uploaded) > MOST_PROMPTS:
+        raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
+    return [*typed, *uploaded]
+
+
+def announce(
+    controls: Controls,
+    starts: Sequence[Start],
+    paces: Paces,
+    view: gr.HTML,
+    idle: Callable[[PanelRequest, str], Any],
+) -> None:
+    """Keep the page saying what its buttons would do, by one event and one look at the page for every change.
+
+    ``idle`` is the race's value before there is a race, by request and session.
+    """
+    read = controls.inputs(*TABS)
+    files = [file for start in starts for file in start.more]  # with prompts
+    notes: list[Any] = [controls.note, *(start.note for start in starts)]
+
+    def say(request: gr.Request, *sent: Any) -> list[Any]:
+        found, texts = said(sent)
+        return [gr.skip() if found is None else idle(found, request.session_hash or ""), *texts]
+
+    def said(sent: Sequence[Any]) -> tuple[PanelRequest | None, list[str]]:
+        values = [_as_sent(component, value) for component, value in zip(read, sent, strict=False)]
+        given = {file for file, value in zip(files, sent[len(read) :], strict=True) if value}
+        try:
+            found = controls.request(values, *TABS)
+        except SpecDemoError as error:
+            return None, [_refused(error)] * len(notes)
+        return found, ["", *(_note(start, found, not given.isdisjoint(start.more), paces) for start in starts)]
+
+    # Values are taken as they are sent: while another pair changes a lane's choices, its method may not be one of
+    # them, which Gradio would answer with an error.
+    raw: dict[str, Any] = {**UNQUEUED, "preprocess": False}
+    # links.js presses it once for changes that come together; a text is taken when it is left.
+    look = gr.Button(visible="hidden", elem_id="panel-look")
+    left = [c.blur for c in read if isinstance(c, gr.Textbox)]
+    events = [look.click, *left, *(file.change for file in files)]
+    gr.on(events, say, [*read, *files], [view, *notes], trigger_mode="always_last", **raw)
+    for note, text in zip(notes, said([c.value for c in (*read, *files)])[1], strict=True):
+        note.value = text
+
+
+def _as_sent(component: gr.components.Component, value: Any) -> Any:
+    """A value as the plan may read it."""
+    if isinstance(component, gr.Textbox):
+        return value if isinstance(value, str) else ""
+    if isinstance(component, gr.Dropdown):
+        return f"{value}"
+    if isinstance(component, gr.Radio | gr.CheckboxGroup):
+        choices = [name for _, name in component.choices]
+        if isinstance(component, gr.Radio):
+            return value if isinstance(value, str) and value in choices else choices[0]
+        return [name for name in value if name in choices] if isinstance(value, list) else []
+    return value
+
+
+def _note(start: Start, request: PanelRequest, has_file: bool, paces: Paces) -> str:
+    if has_file:
+        return "<p>The prompts of a file are counted when it starts.</p>"
+    try:
+        if request.server is not None and not start.on_servers:
+            raise PairError(needs_models(request.server))
+        job = start.job(request)
+        text = start.plan(request, job)
+    except SpecDemoError as error:
+        return _refused(error)
+    return f"<p>{escape(text)} {escape(_time(job, paces))}</p>"
+
+
+def _refused(error: SpecDemoError) -> str:
+    return f'<p class="refused">{escape(in_page_words(str(error)))}</p>'
+
+
+def _time(job: Job, paces: Paces) -> str:
+    if isinstance(job, MeasureJob) and job.budget is not None:  # which the sentence says
+        return ""
+    pair = job.pairs[0]
+    seconds = None if pair is None else paces.seconds(pair.name, job.work)
+    if seconds is None:
+        return "How long they take is known once they have begun."
+    most = limits().seconds
+    over = "" if most is None or seconds < most else f" A job here may take {most:.0f} s; the rest is left out."
+    return f"They take about {_rounded(seconds)} at most.{over}"
+
+
+def _rounded(seconds: float) -> str:
+    """One digit and a half: no more is known."""
+    if seconds < 90:
+        return f"{max(1, seconds if seconds < 10 else 5 * math.ceil(seconds / 5)):.0f}\u00a0s"
+    return f"{seconds / 60:.0f}\u00a0min" if seconds < 5400 else f"{seconds / 3600:.1f}\u00a0h"
+
+
+def drafts_as(lane: PanelLane, settings: Settings) -> str:
+    """Which lane of the panel a measurement takes its settings from, in batches perhaps with another drafter."""
+    warmth = "greedy" if settings.greedy else f"temperature {settings.temperature:g}"
+    if settings.server is not None:
+        return f"Measures {label_of(settings.server)} as it was started, {warmth}: its γ is its own."
+    how, own = DRAFTERS[settings.drafter].label, DRAFTERS[lane.settings.drafter].label
+    how += "" if how == own else f" ({own} has no batch)"
+    rule = ACCEPTANCE_RULES[settings.acceptance]
+    return f"Drafts as lane {lane.number} of the panel does: {how}, {rule}, {warmth}."

@@ -14,7 +14,7 @@ const { button, make, setText, mounting } = window.SpecDemoDom;
 const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
 
 /**
- * Each round is fetched once (specdemo/ui/tabs/round_streams.py); a page that was hidden, busy or slow fetches more of
+ * Each round is fetched once (`RoundStreams` in session_recordings.py); a page that was hidden, busy or slow fetches more of
  * them at once, and values that were overtaken meanwhile are not shown.
  */
 class Stage {

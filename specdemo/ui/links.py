@@ -1,4 +1,4 @@
-"""Reading links: what stands behind the ``#`` becomes the values of all parameters, whatever it says.
+"""Links: what stands behind the ``#`` becomes the values of all parameters, whatever it says, and of the page.
 
 Every value that comes out is one that its control can take, and each parameter that could not be used gives a
 sentence. Links are written in the browser, by links.js, from the same table of parameters.
@@ -6,45 +6,53 @@ sentence. Links are written in the browser, by links.js, from the same table of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
+import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
-from specdemo.drafters import PARTS, first_choice
+from specdemo.errors import SpecDemoError
+from specdemo.models.preflight import gigabytes
 from specdemo.models.request import BETWEEN, catalog, is_network_path, is_public, shorten
 from specdemo.recording import Recording
+from specdemo.runs.store import PairStore
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace
+from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, updates
+from specdemo.ui.panel.pair_card import LOOKS
+from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, choices_left
 from specdemo.ui.state.methods import (
-    FIRST_LANES,
     NO_LANE,
     PLAIN,
     UNQUANTIZED,
-    method_choices,
     method_of,
-    methods_on,
     pair_name,
+    runs_here,
     server_method,
     server_of,
+    wish_of,
 )
-from specdemo.ui.state.request import OPTIONS, SHARED, chats, lane_table, option_values, parts_of, shown_options
+from specdemo.ui.state.request import OPTIONS, SHARED, lane_table, option_values, pair_request, shown_options
 from specdemo.ui.state.state import (
     CUSTOM,
-    GREEDY,
     METHOD_PARAMETERS,
     MODES,
-    NONE,
+    PAGE,
     SHORT_LANE,
+    TABS,
+    PairChoice,
     Parameter,
-    of_lanes,
     pairs,
     parameter_of,
     parameters,
-    precision_of,
 )
-from specdemo.ui.tabs.losslessness import drafters_of, rules_of
+from specdemo.ui.tabs.recordings_panel import GONE
+from specdemo.view.assets import script_of
+from specdemo.view.export import script_json
 
 LONGEST_LINK = 16_000
 """Characters. Browsers take more, but the programs in which links are sent on do not."""
@@ -65,14 +73,21 @@ TYPES: dict[str, TypeAdapter[Any]] = {
     "number": TypeAdapter(float),
     "switch": TypeAdapter(bool),
 }
+WEB = Path(__file__).parent / "web"
+SCRIPTS = ("notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
+"""In the order in which they must be loaded."""
+ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
+NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has."
+BEGIN = "(...values) => { window.SpecDemoLinks.begin(values); }"
+OPENED = "() => window.SpecDemoLinks.opened"
+READY = "(said, ...values) => { window.SpecDemoLinks.ready(said, values); }"
+DECIDED = "(said) => { window.SpecDemoLinks.decided(said); }"
+CHANGED = "(...values) => { window.SpecDemoLinks.changed(values); }"
+USED = "(said) => { window.SpecDemoPanel.used(said); }"
 
 
 def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The values of all parameters, and a notice for each one that is ignored.
-
-    Args:
-        query: parameters and their texts, already unescaped.
-    """
+    """The values of all parameters, by their unescaped texts, and a notice for each one that is ignored."""
     known = {each.name: each for each in parameters()}
     given, notices = migrated(query, known)
     strange = len(notices)
@@ -80,15 +95,13 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     for name, parameter in known.items():
         values[name] = begins[name]
-        if values[name] is None:  # the names of a pair of one's own say what drafts
-            drafter = first_choice(_parts(values))
-            values[name] = method_of(drafter.name) if name in METHOD_PARAMETERS else drafter.name
         if name in given:
             try:
                 values[name] = _read(parameter, given[name], values)
             except ValueError as reason:
                 notices.append(f"{name}: “{shorten(given[name])}” is ignored; {reason}")
-        begins |= brought_by(name, values[name])
+        if name in BROUGHT:
+            begins |= BROUGHT[name]({**begins, **values})
     if values["autorun"] and len(notices) > strange:  # what it asks for is not what would run
         values["autorun"] = False
         notices.append("autorun waits for you: check the panel, then press Run.")
@@ -99,62 +112,27 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
 
 def table() -> dict[str, Any]:
     """For links.js and panel.js, as plain data: the parameters, and what goes with which text of one of them."""
+    known = parameters()
+    begins = {each.name: each.default for each in known}
     fields = [
         {"name": p.name, "kind": p.kind, "default": p.default, "element": p.element, "choices": list(p.choices)}
-        for p in parameters()
+        for p in known
     ]
-    brought = {
-        "target": {"": {}, "*": brought_by("target", "any")},
-        "pair": {name: brought_by("pair", name) for name in pairs()},
-        "temperature": {"0": {}, "*": brought_by("temperature", 1)},
-        "losslessness.mode": {name: brought_by("losslessness.mode", name) for name in MODES},
+    texts: dict[str, dict[str, Any]] = {
+        "target": {"": "", "*": "any"},
+        "pair": {name: name for name in pairs()},
+        "temperature": {"0": 0, "*": 1},
+        MODE: {name: name for name in MODES},
     }
+
+    def brought_by(name: str, value: Any) -> dict[str, Any]:
+        found = BROUGHT[name]({**begins, name: value})
+        return {other: brings for other, brings in found.items() if brings != begins[other]}
+
+    brought = {name: {text: brought_by(name, value) for text, value in of.items()} for name, of in texts.items()}
+    if CUSTOM in brought["pair"]:  # its names say what drafts, so a link says it too
+        brought["pair"][CUSTOM] |= dict.fromkeys([METHOD_PARAMETERS[1], DRAFTER])
     return {"fields": fields, "brought": brought, "longest": LONGEST_LINK, "lanes": lane_table()}
-
-
-def brought_by(name: str, value: Any) -> dict[str, Any]:
-    """What other parameters begin with once one has a value; None where only the names of a pair say it."""
-    if name == "target" and value and not is_public():
-        return {"pair": CUSTOM}
-    if name == "temperature" and value:
-        return dict.fromkeys(of_lanes("acceptance"), "sampling")
-    if name == "losslessness.mode" and value == GREEDY:
-        return {"losslessness.rule": "exact"}
-    if name != "pair":
-        return {}
-    return {**precision_of(value), "chat": chats(value), **_lanes_of(value)}
-
-
-def _lanes_of(pair: str) -> dict[str, Any]:
-    """What the lanes begin with on a server, or on a pair that has not every part."""
-    server = server_of(pair)
-    if server is not None:
-        lanes = dict(zip(METHOD_PARAMETERS, methods_on(server, FIRST_LANES), strict=True))
-        return {**lanes, "losslessness.drafter": first_choice(parts_of(pair)).name}
-    lanes = dict(zip(METHOD_PARAMETERS, FIRST_LANES, strict=True))
-    drafting = [name for name, first in lanes.items() if first not in (PLAIN, NO_LANE)]
-    if pair == CUSTOM:
-        return dict.fromkeys([*drafting, "losslessness.drafter"])
-    spec = first_choice(catalog()[pair].parts)
-    if spec == first_choice(PARTS):
-        return {}
-    return {**dict.fromkeys(drafting, method_of(spec.name)), "losslessness.drafter": spec.name}
-
-
-def choices_left(name: str, values: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """(label, value) of the choices that the parameters before leave to one; None where they leave all."""
-    if name == "losslessness.rule":
-        return rules_of(values["losslessness.mode"])
-    if name == "losslessness.drafter":
-        return drafters_of(_parts(values))
-    if name not in METHOD_PARAMETERS:
-        return None
-    return method_choices(
-        parts=_parts(values),
-        quantized=values["target-weights"] != NONE,
-        optional=name != METHOD_PARAMETERS[0],
-        server=server_of(values["pair"]),
-    )
 
 
 def migrated(query: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], list[str]]:
@@ -182,15 +160,7 @@ def migrated(query: Mapping[str, str], known: Collection[str]) -> tuple[dict[str
 
 
 def _read(parameter: Parameter, text: str, values: Mapping[str, Any]) -> Any:
-    """
-    Args:
-        parameter: to read.
-        text: what the link says.
-        values: of the parameters before it.
-
-    Raises:
-        ValueError: what the text must be instead.
-    """
+    """A parameter's value, given those before it; raises ValueError with what the text must be instead."""
     value: Any = text
     left = choices_left(parameter.name, values)
     if parameter.kind == "several":
@@ -226,10 +196,6 @@ def _one_of(text: str, choices: Collection[str]) -> str:
         more = ", …" if len(choices) > MOST_NAMED else ""
         raise ValueError(f"choose one of {', '.join([*choices][:MOST_NAMED])}{more}.")
     return text
-
-
-def _parts(values: Mapping[str, Any]) -> frozenset[str]:
-    return parts_of(values["pair"], values["target"], values["draft"])
 
 
 def query_of(recording: Recording) -> dict[str, str]:
@@ -276,3 +242,98 @@ def _method_of(trace: Trace, traces: tuple[Trace, ...]) -> str:
         quantized = any(t.quantization for t in traces)
         return UNQUANTIZED if quantized and trace.quantization is None else PLAIN
     return method_of(settings.drafter, settings.strategy)
+
+
+def link_head() -> str:
+    """For the page's head: the table of links, and the scripts that need it."""
+    scripts = [f"window.SpecDemoLinkTable = {script_json(table())};"]
+    scripts += [script_of(WEB / name) for name in SCRIPTS]
+    return "".join(f"<script>{script}</script>" for script in scripts)
+
+
+def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: PairStore) -> None:
+    """Read the page's link when it opens, then write every change into the address.
+
+    A page without a link asks nothing. Couplings between controls act on a person's input only, and nothing is
+    written before all values have arrived, so the page shows exactly what the link says.
+    """
+    opened, said = (gr.JSON(value=None, visible=False) for _ in range(2))
+    # Pressed by links.js.
+    read, start = (gr.Button(visible="hidden", elem_id=name) for name in ("link-read", "link-start"))
+    linked = controls.all()
+
+    def reading(query: Any) -> list[Any]:
+        texts = {n: t for n, t in query.items() if isinstance(t, str)} if isinstance(query, dict) else {}
+        values, notices = from_query(texts)
+        # The values too: Gradio gives those of a tab that was never opened to its events a moment late.
+        held = {name: values[name] for name in linked}
+        flags = {"page": {name: values[name] for name in PAGE}, "held": held, "notices": notices, "start": False}
+        chosen = gr.skip() if values["tab"] == TABS[0] else gr.Tabs(selected=values["tab"])
+        return [*updates(linked, values), _wishes(values), chosen, flags]
+
+    def judge(flags: dict[str, Any], *values: Any) -> Any:
+        pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
+        return start_flags(flags, controls.choice(pair), lanes, store)
+
+    page.load(None, None, list(linked.values()), js=BEGIN, **UNQUEUED)
+    filled = read.click(reading, opened, [*linked.values(), controls.wished, tabs, said], js=OPENED, **UNQUEUED)
+    for follow in (filled.then, filled.failure):
+        follow(None, [said, *linked.values()], None, js=READY, **UNQUEUED)
+    waits: dict[str, Any] = {"concurrency_id": "pairs", "concurrency_limit": LOOKS, **UNSEEN}
+    judged = start.click(judge, [said, *controls.pair(), *controls.methods], said, **waits)
+    judged.then(None, said, None, js=DECIDED, **UNQUEUED)
+    for tab in (b for b in page.blocks.values() if isinstance(b, gr.Tab) and b.id in TABS):
+        tab.select(None, None, None, js=f"() => {{ window.SpecDemoTabs.opened('{tab.id}'); }}", **UNQUEUED)
+    changes = [c.change for c in linked.values()]
+    gr.on(changes, None, list(linked.values()), None, js=CHANGED, trigger_mode="multiple", **UNQUEUED)
+
+
+def connect_use(controls: Controls, use: gr.Button, recordings: SessionRecordings) -> None:
+    """Let ``use`` set the panel to what the visitor's current recording ran with."""
+    used = gr.JSON(value=None, visible=False)
+    panel = {name: each for name, each in controls.all().items() if each in controls.inputs()}
+
+    def take_over(request: gr.Request) -> list[Any]:
+        """The values, and the page's notices: events that wait in no queue have no others."""
+        recording = recordings.get(request.session_hash or "")
+        if recording is None:
+            return [*(gr.skip() for _ in panel), gr.skip(), {"query": None, "notices": [GONE]}]
+        return taken_over(panel, recording)
+
+    event = use.click(take_over, None, [*panel.values(), controls.wished, used], **UNQUEUED)
+    event.then(None, used, None, js=USED, **UNQUEUED)
+
+
+def taken_over(panel: Mapping[str, Any], recording: Recording) -> list[Any]:
+    """Updates of the panel's controls to what a recording ran with; its wishes, and what is said."""
+    query = query_of(recording)
+    values, notices = from_query(query)
+    found = dict(zip(panel, updates(panel, values), strict=True))
+    if recording.prompt is None:
+        found["prompt"] = gr.skip()
+        notices.append(NO_PROMPT)
+    return [*found.values(), _wishes(values), {"query": query, "notices": notices}]
+
+
+def _wishes(values: Mapping[str, Any]) -> list[str]:
+    return [wish_of(values[name], server_of(values["pair"])) for name in METHOD_PARAMETERS]
+
+
+def start_flags(flags: dict[str, Any], pair: PairChoice, lanes: Sequence[str], store: PairStore) -> dict[str, Any]:
+    """Decide whether a link with ``autorun`` starts: it must not make a person's own machine download models, nor
+    spend what somebody pays for on a server.
+    """
+    if server_of(pair.pair) is not None or any(not runs_here(name) for name in lanes if name != NO_LANE):
+        return {**flags, "notices": [*flags["notices"], ON_A_SERVER]}
+    try:
+        request = pair_request(pair)
+        if is_public() or store.find(request):
+            return {**flags, "start": True}
+        report = store.look(request)
+    except SpecDemoError as error:
+        return {**flags, "notices": [*flags["notices"], f"autorun is ignored: {error}"]}
+    if report.ok and not report.download:
+        return {**flags, "start": True}
+    waits = f"autorun waits for you: {gigabytes(report.download)} must be downloaded; press Run."
+    notice = waits if report.ok else f"autorun is ignored: {report.conclusion}"
+    return {**flags, "notices": [*flags["notices"], notice]}

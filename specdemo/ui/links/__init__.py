@@ -1,1 +1,0 @@
-"""A setup of the page as an address, read and written."""
