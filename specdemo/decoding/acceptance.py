@@ -1,16 +1,19 @@
-"""Which drafted tokens are kept: pure functions over a batch of rounds, and the table of rules.
+"""Which drafted tokens are kept: the rules of chains and of trees, and :func:`judge`, which asks one of a round.
 
-Shapes: B rounds, γ drafted tokens each, V tokens in the vocabulary. Row i of a round's target scores is
-the prediction after the first i drafted tokens, so there is one row more than drafted tokens.
+Shapes of chains: B rounds, γ drafted tokens each, V tokens in the vocabulary. Row i of a round's target scores is
+the prediction after the first i drafted tokens, so there is one row more than drafted tokens. Of trees: n drafted
+tokens, and row i of the scores (n + 1, V) is the prediction behind slot i. On a chain a tree's rule decides and
+draws as the chain's of its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.settings import Settings
 
@@ -19,7 +22,7 @@ TYPICAL_EPSILON, TYPICAL_DELTA = 0.09, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule decided.
+    """What a rule of chains decided.
 
     Attributes:
         accepted: (B,) how many leading drafted tokens are kept.
@@ -205,3 +208,142 @@ def rule_for(settings: Settings) -> Rule:
     if settings.acceptance == "typical":
         return typical
     return exact if settings.greedy else RULES[settings.acceptance]
+
+
+UNTESTED = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeVerdict:
+    """What was decided of one round, a chain or a tree.
+
+    Attributes:
+        path: the slots accepted, from a child of the root down; of a chain the first ones.
+        token: the target's own token that follows them.
+        probability: (n,) the probability with which each drafted token would be accepted once its parent was and
+            the siblings before it were not; NaN of those that were not tested.
+        overlap: (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of
+            trees, whose positions have several chances.
+    """
+
+    path: Sequence[int]
+    token: int
+    probability: torch.Tensor
+    overlap: torch.Tensor | None = None
+
+
+TreeRule = Callable[[torch.Tensor, Proposal, Sampler], TreeVerdict]
+"""(target scores (n+1, V), the tree, sampler) -> TreeVerdict."""
+
+
+def _descend(
+    proposal: Proposal, siblings: Callable[[int], Iterator[tuple[float, bool]]], token: Callable[[int], int]
+) -> TreeVerdict:
+    """Go down while a child passes.
+
+    Args:
+        proposal: the tree.
+        siblings: tests the children of a slot, as long as it is asked: (probability to pass, whether it did).
+        token: the target's own behind the slot where none passed.
+    """
+    tree, slot = proposal.tree, 0
+    probability = [UNTESTED] * len(proposal)
+    while True:
+        found = None
+        for (chance, passed), child in zip(siblings(slot), tree.children[slot], strict=False):
+            probability[child - 1] = chance
+            if passed:
+                found = child
+                break
+        if found is None:
+            return TreeVerdict(tree.path(slot), token(slot), torch.tensor(probability))
+        slot = found
+
+
+def _matching(proposal: Proposal, chosen: list[int], chance: Callable[[int, int], float]) -> TreeVerdict:
+    """Go down while a child is what the target chose, one token a slot; ``chance`` of (slot, token) to be so."""
+
+    def siblings(slot: int) -> Iterator[tuple[float, bool]]:
+        left = 1.0
+        for child in proposal.tree.children[slot]:
+            token = proposal.ids[child - 1]
+            p = min(1.0, chance(slot, token) / left) if left > 0 else 0.0
+            yield p, token == chosen[slot]
+            left *= 1 - p
+
+    return _descend(proposal, siblings, chosen.__getitem__)
+
+
+def exact_path(scores: torch.Tensor, proposal: Proposal, sampler: Sampler) -> TreeVerdict:
+    """Descend while a child is the target's most likely token; lossless for greedy decoding."""
+    best = scores.argmax(-1).tolist()
+    return _matching(proposal, best, lambda slot, token: float(token == best[slot]))
+
+
+def matching_path(scores: torch.Tensor, proposal: Proposal, sampler: Sampler) -> TreeVerdict:
+    """Sample the target behind every token, and descend while a child is what was drawn. Lossless.
+
+    For trees whose tokens were chosen with certainty; one of the children passes with probability Σ p of them. It
+    equals the loop of EAGLE (Li et al., arXiv 2406.16858): a child passes with p, else its p becomes 0.
+    """
+    p = sampler.probabilities(scores)
+    return _matching(proposal, sampler.draw(p).tolist(), lambda slot, token: float(p[slot, token]))
+
+
+def recursive_rejection(scores: torch.Tensor, proposal: Proposal, sampler: Sampler) -> TreeVerdict:
+    """Rejection sampling of siblings that were drawn without replacement, one after the other. Lossless.
+
+    A rejected sibling leaves the residual max(p − q, 0) as the target of the next one, which was drawn from q
+    without it; both are normalised again (Chen et al., arXiv 2402.12374, algorithm 3; Jeon et al., arXiv
+    2402.14160).
+    """
+    p, q = sampler.probabilities(scores), proposal.q
+    assert q is not None, "these siblings are drawn"
+    uniforms = sampler.uniforms(len(proposal)).tolist()
+    left = p[0]
+
+    def siblings(slot: int) -> Iterator[tuple[float, bool]]:
+        nonlocal left
+        left, children = p[slot], proposal.tree.children[slot]
+        drawn_from = q[proposal.rows[children[0] - 1]] if children else left
+        for child in children:
+            token = proposal.ids[child - 1]
+            p_token, q_token = float(left[token]), float(drawn_from[token])
+            # Strictly less: with p = 0 and u = 0 the token must not pass.
+            yield min(1.0, p_token / q_token), uniforms[child - 1] * q_token < p_token
+            left = residual(left[None], drawn_from[None])[0]
+            drawn_from = without(drawn_from, token)
+
+    return _descend(proposal, siblings, lambda slot: int(sampler.draw(left[None])))
+
+
+def without(q: torch.Tensor, token: int) -> torch.Tensor:
+    """q (V,) of the next draw, which cannot be ``token`` again; all zeros where nothing else was left."""
+    rest = q.clone()[None]
+    rest[0, token] = 0.0
+    return normalised(rest, rest)[0]
+
+
+RULES_OF_TREES: dict[str, TreeRule] = {
+    "exact": exact_path,
+    "token_match": matching_path,
+    "sampling": recursive_rejection,
+}
+"""By ``Settings.acceptance``; at temperature 0 all of them are ``exact_path``."""
+
+
+def judge(
+    settings: Settings, scores: torch.Tensor, proposal: Proposal, sampler: Sampler
+) -> tuple[Sequence[int], TreeVerdict]:
+    """The drafted ids, and which of them pass the rule of the settings, by the target's ``scores`` (n+1, V).
+
+    Only here is anything asked of the device, of a chain once: on a GPU all of the round has been on its way.
+    """
+    if not proposal.is_chain:
+        rule = exact_path if settings.greedy else RULES_OF_TREES[settings.acceptance]
+        return proposal.ids, rule(scores, proposal, sampler)
+    drafted = proposal.tokens.to(scores.device)
+    q = None if proposal.q is None else proposal.q.unsqueeze(0)
+    verdict = rule_for(settings)(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
+    *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
+    return ids, TreeVerdict(range(1, passed + 1), token, verdict.probability, verdict.overlap)

@@ -12,11 +12,11 @@ from torch import nn
 from transformers import GenerationConfig, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
+from specdemo.decoding.acceptance import TreeVerdict, exact, rejection_sampling
 from specdemo.decoding.engines.eager import evaluating
 from specdemo.decoding.engines.model_views import observable
-from specdemo.decoding.lane import Lane, RawRound, RoundResult
+from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import Proposal
-from specdemo.decoding.tree_acceptance import TreeVerdict
 from specdemo.models.failures import not_finite
 
 if TYPE_CHECKING:
@@ -160,31 +160,21 @@ class AssistedObserver(BaseStreamer):
 
     def _round(self, emitted: list[int]) -> RawRound:
         lane, sampler, drafted = self._lane, self._lane.sampler, self._drafted
-        proposal, q_scores = Proposal.known(drafted), None
+        proposal, q = Proposal.known(drafted), None
         if drafted and self._draft_logits:
             logits = torch.cat(self._draft_logits[-len(drafted) :]).to(sampler.device)
             q_scores = sampler.scores(logits, lane.committed, proposal.paths())
-            proposal = Proposal.known(drafted, q_scores)
+            proposal, q = Proposal.known(drafted, q_scores), sampler.probabilities(q_scores)[None]
         scores = sampler.scores(self._logits.to(sampler.device), lane.committed, proposal.paths())
         # The emitted tokens are the drafted ones as far as they were kept: a replaced one always differs.
         same = [a == b for a, b in zip(emitted, drafted, strict=False)]
         passed = same.index(False) if False in same else len(same)
-        chance = self._chances(scores[:-1], q_scores)
+        # transformers' rule is ours, with draws of its own: only the probabilities of acceptance are read here.
+        rule = exact if sampler.greedy else rejection_sampling
+        chance = rule(scores[None], proposal.tokens[None].to(sampler.device), q, sampler).probability
         kept = lane.commit(emitted)
         own = emitted[passed] if len(emitted) > passed else emitted[-1]
         self._cached = len(lane.committed) - 1
         self._draft_logits.clear()
-        verdict = TreeVerdict(range(1, passed + 1), own, chance)
-        return lane.raw_round(RoundResult(scores, own, kept, drafted, proposal, verdict))
-
-    def _chances(self, scores: torch.Tensor, q_scores: torch.Tensor | None) -> torch.Tensor:
-        """With what probability each drafted token would pass transformers' rule: (γ,), as our rules record it."""
-        sampler = self._lane.sampler
-        drafted = torch.tensor(self._drafted, dtype=torch.long, device=sampler.device)
-        if sampler.greedy:
-            return (scores.argmax(-1) == drafted).float()
-        p = sampler.probabilities(scores).gather(1, drafted.unsqueeze(1))[:, 0]
-        if q_scores is None:
-            return p
-        q = sampler.probabilities(q_scores).gather(1, drafted.unsqueeze(1))[:, 0]
-        return (p / q).clamp(max=1.0)
+        verdict = TreeVerdict(range(1, passed + 1), own, chance[0])
+        return lane.ended(RawRound(scores, own, kept, drafted, proposal, verdict))

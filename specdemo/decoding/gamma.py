@@ -107,7 +107,7 @@ class GammaPolicy:
 
     def observe(self, raw: RawRound) -> None:
         """A round ended."""
-        accepted, drafted = raw.result.accepted, len(raw.result.drafted)
+        accepted, drafted = raw.accepted, len(raw.drafted)
         self._left = max(self._left - 1, 0)
         self._tried += bool(drafted)
         if drafted:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 import torch
 
+from specdemo.decoding.acceptance import TreeVerdict, judge
 from specdemo.decoding.clock import LaneClock, Phase
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree_acceptance import TreeVerdict, judge
 from specdemo.models.pair import ModelPair, device_of
 from specdemo.rounds import Stop
 from specdemo.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RoundResult:
-    """What a round computed and kept.
+@dataclass(slots=True, eq=False)
+class RawRound:
+    """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it.
 
     Attributes:
         scores: (γ+1, V) the target's processed scores.
@@ -27,6 +27,9 @@ class RoundResult:
         drafted: ids of the γ drafted tokens.
         proposal: where they came from.
         verdict: what was decided of them; None in a plain step.
+        seconds: the lane clock at the round's end.
+        phases: seconds of this round spent drafting, verifying, and on all else.
+        stop: why the lane ends with this round, if it does.
     """
 
     scores: torch.Tensor
@@ -35,11 +38,19 @@ class RoundResult:
     drafted: Sequence[int] = ()
     proposal: Proposal = NOTHING_DRAFTED
     verdict: TreeVerdict | None = None
+    seconds: float = 0.0
+    phases: dict[Phase, float] = field(default_factory=dict)
+    stop: Stop | None = None
 
     @property
     def path(self) -> Sequence[int]:
         """Slots of the tokens that the rule accepted, from a child of the root down."""
         return () if self.verdict is None else self.verdict.path
+
+    @property
+    def end(self) -> int:
+        """The slot of the last token accepted; the root's where there is none."""
+        return self.path[-1] if self.path else 0
 
     @property
     def passed(self) -> int:
@@ -55,23 +66,6 @@ class RoundResult:
     def tested(self) -> int:
         """Depth to which the rule looked at drafted tokens: the first rejected too, none behind an end token."""
         return self.accepted + (self.kept > self.passed)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RawRound:
-    """One round as the loop gives it; the recorder, outside the loop, makes the round's record of it.
-
-    Attributes:
-        result: what was computed and kept.
-        seconds: the lane clock at the round's end.
-        phases: seconds of this round spent drafting, verifying, and on all else.
-        stop: why the lane ends with this round, if it does.
-    """
-
-    result: RoundResult
-    seconds: float
-    phases: dict[Phase, float]
-    stop: Stop | None
 
 
 @dataclass(slots=True)
@@ -119,22 +113,23 @@ class Lane:
                 break
         return kept
 
-    def accept(self, proposal: Proposal, logits: torch.Tensor) -> RoundResult:
+    def accept(self, proposal: Proposal, logits: torch.Tensor) -> RawRound:
         """Judge the drafted tokens by the target's ``logits`` (γ+1, V), commit those that pass and one more."""
         scores = self.sampler.scores(logits, self.committed, proposal.paths())
         drafted, verdict = judge(self.settings, scores, proposal, self.sampler)
         kept = self.commit([*(drafted[slot - 1] for slot in verdict.path), verdict.token])
-        return RoundResult(scores, verdict.token, kept, drafted, proposal, verdict)
+        return RawRound(scores, verdict.token, kept, drafted, proposal, verdict)
 
-    def emit(self, logits: torch.Tensor) -> RoundResult:
+    def emit(self, logits: torch.Tensor) -> RawRound:
         """Take one token from the target's ``logits`` (1, V): the prefill, or a step of plain decoding."""
         scores = self.sampler.scores(logits, self.committed)
         token = int(self.sampler.pick(scores))
-        return RoundResult(scores, token, self.commit([token]))
+        return RawRound(scores, token, self.commit([token]))
 
-    def raw_round(self, result: RoundResult) -> RawRound:
-        """The round that just ended, with the clock's readings."""
-        return RawRound(result, self.clock.seconds, self.clock.phases, self.stop)
+    def ended(self, raw: RawRound) -> RawRound:
+        """The round, which just ended, with the clock's readings."""
+        raw.seconds, raw.phases, raw.stop = self.clock.seconds, self.clock.phases, self.stop
+        return raw
 
 
 def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: LaneClock | None = None) -> Lane:

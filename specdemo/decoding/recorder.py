@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from specdemo.decoding.detokenizer import Detokenizer
-from specdemo.decoding.lane import RawRound, RoundResult
+from specdemo.decoding.lane import RawRound
 from specdemo.models.failures import not_finite
 from specdemo.rounds import Kind, Round, Token
 
@@ -54,9 +54,9 @@ class Recorder:
         Raises:
             PairError: a model's logits are not finite.
         """
-        result, proposal, tree, ids = raw.result, raw.result.proposal, raw.result.proposal.tree, raw.result.drafted
-        target, draft, chances, overlaps = _read(result)
-        path = [0, *result.path[: result.accepted]]
+        proposal, tree, ids = raw.proposal, raw.proposal.tree, raw.drafted
+        target, draft, chances, overlaps = _read(raw)
+        path = [0, *raw.path[: raw.accepted]]
         rejected = [slot for slot in range(1, len(ids) + 1) if slot not in path]
         beside: dict[int, list[tuple[int, list[int]]]] = {slot: [] for slot in path}
         for slot in rejected:
@@ -81,7 +81,7 @@ class Recorder:
 
         def of_slot(slot: int, kind: Kind, text: str) -> Token:
             chance, depth = chances[slot - 1], tree.depths[slot]
-            acceptance = None if depth > result.tested or math.isnan(chance) else chance
+            acceptance = None if depth > raw.tested or math.isnan(chance) else chance
             q = draft[slot - 1].probability if draft else None
             parent = places[tree.parents[slot - 1]]
             return token(kind, ids[slot - 1], depth, target[slot - 1], text, parent, q=q, acceptance=acceptance)
@@ -93,52 +93,47 @@ class Recorder:
             for following in path[kept + 1 : kept + 2]:
                 made[following] = of_slot(following, "accepted", self._text.push(ids[following - 1]))
         tokens = [made[slot] for slot in order]
-        passed, gamma = result.passed, len(ids)
-        if result.kept > passed:
-            kind: Kind = "target" if gamma == 0 else "corrected" if tree.children[_end(result)] else "bonus"
+        passed, gamma = raw.passed, len(ids)
+        if raw.kept > passed:
+            kind: Kind = "target" if gamma == 0 else "corrected" if tree.children[raw.end] else "bonus"
             # Behind a path that ends with its last drafted token there is p, but no q.
             q = draft[-1].probability if draft and kind == "corrected" else None
-            text = self._text.push(result.token)
-            tokens.append(token(kind, result.token, passed + 1, target[-1], text, passed, q=q, acceptance=None))
+            text = self._text.push(raw.token)
+            tokens.append(token(kind, raw.token, passed + 1, target[-1], text, passed, q=q, acceptance=None))
         self._index += 1
         return Round(
             index=self._index - 1,
             tokens=tuple(tokens),
             drafted=gamma,
-            accepted=result.accepted,
+            accepted=raw.accepted,
             seconds=raw.seconds,
             draft_seconds=raw.phases["draft"],
             verify_seconds=raw.phases["verify"],
             other_seconds=raw.phases["other"],
-            overlaps=None if overlaps is None else tuple(overlaps[: result.tested]),
+            overlaps=None if overlaps is None else tuple(overlaps[: raw.tested]),
             stop=raw.stop,
             source=proposal.source,
         )
 
 
-def _end(result: RoundResult) -> int:
-    """The slot of the last token accepted."""
-    return result.path[-1] if result.passed else 0
-
-
 def _read(
-    result: RoundResult,
+    raw: RawRound,
 ) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
     """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
 
     Everything comes from the device in one copy: a round is read while the next could be decoded.
     """
-    proposal, verdict, gamma = result.proposal, result.verdict, len(result.drafted)
-    tree, end = proposal.tree, _end(result)
-    ids = [*result.drafted, result.token]
+    proposal, verdict, gamma = raw.proposal, raw.verdict, len(raw.drafted)
+    tree, end = proposal.tree, raw.end
+    ids = [*raw.drafted, raw.token]
     tokens = torch.tensor(ids)
-    parts = [_numbers(result.scores, torch.tensor([*tree.parents, end]), tokens)]
+    parts = [_numbers(raw.scores, torch.tensor([*tree.parents, end]), tokens)]
     if proposal.scores is not None:
         drawn_from = proposal.rows or range(gamma)
         next_row = drawn_from[tree.children[end][0] - 1] if tree.children[end] else 0
         parts.append(_numbers(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
     judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
-    flat = torch.cat([t.flatten().to(result.scores.device) for t in (*parts, *judged)]).cpu()
+    flat = torch.cat([t.flatten().to(raw.scores.device) for t in (*parts, *judged)]).cpu()
     *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
     looks: list[list[Reading]] = []
     for role, part, table in zip(("target", "drafter"), parts, numbers, strict=False):

@@ -95,19 +95,14 @@ class Sampler:
         return scores.argmax(-1) if self.greedy else self.draw(self.probabilities(scores))
 
     def draw(self, p: torch.Tensor, role: str = "target") -> torch.Tensor:
-        """One token from each distribution (rows, vocabulary) of the model in this role. Shape (rows,).
-
-        Raises:
-            PairError: they are none, as torch itself looks.
-        """
+        """One token from each distribution (rows, vocabulary) of the model in this role. Shape (rows,)."""
         return self.draw_apart(p, 1, role).squeeze(-1)
 
     def draw_apart(self, p: torch.Tensor, count: int, role: str = "target") -> torch.Tensor:
         """``count`` tokens from each distribution, each drawn from what those before it left. Shape (…, count).
 
         Raises:
-            PairError: as of :meth:`draw`.
-            RuntimeError: one has fewer tokens.
+            PairError: they are no distributions, as torch itself looks.
         """
         try:
             return torch.multinomial(p, count, generator=self.generator)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
-from specdemo.decoding.drafters.base import Drafter, Observer, TreeDrafter
+from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.gamma import GammaPolicy
 from specdemo.decoding.lane import Lane, RawRound
@@ -26,14 +25,13 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
 
     A draft is a tree, and a chain is one whose tokens each follow the one before.
     """
-    observer = drafter if isinstance(drafter, Observer) else None
     policy, clock = GammaPolicy(lane.settings), lane.clock
 
     # 0. Both models take in the prompt; the target's last logits give the first token.
     clock.resume()
     drafter.prefill(lane.prompt_ids)
     clock.mark("draft")
-    yield _plain_step(lane, target, lane.prompt_ids, observer)
+    yield _plain_step(lane, target, lane.prompt_ids, drafter)
 
     while lane.stop is None:
         clock.resume()
@@ -48,30 +46,29 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
         clock.mark("verify")
 
         # 3. Keep the drafted tokens of the path that passes the rule, then one token of the target's.
-        result = lane.accept(proposal, output.logits)
+        raw = lane.accept(proposal, output.logits)
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
-        kept = [0, *result.path[: result.kept - 1]]
+        kept = [0, *raw.path[: raw.kept - 1]]
         target.rollback_to(begin, kept)
-        if observer is not None and output.hidden is not None:
-            observer.observe(output.hidden[: len(kept)] if proposal.is_chain else output.hidden[kept])
+        if output.hidden is not None:
+            drafter.observe(output.hidden[: len(kept)] if proposal.is_chain else output.hidden[kept])
         drafter.commit(lane.committed)
         clock.lap("other")
-        raw = lane.raw_round(result)
-        policy.observe(raw)
+        policy.observe(lane.ended(raw))
         yield raw
 
 
-def _plain_step(lane: Lane, target: Runner, fed: Sequence[int], observer: Observer | None = None) -> RawRound:
+def _plain_step(lane: Lane, target: Runner, fed: Sequence[int], drafter: Drafter | None = None) -> RawRound:
     """One token from the target's logits behind ``fed``: round 0 of any strategy, or a round of the baseline."""
     output = target.forward(fed)
     lane.clock.mark("verify")
-    if observer is not None and output.hidden is not None:
-        observer.observe(output.hidden)
+    if drafter is not None and output.hidden is not None:
+        drafter.observe(output.hidden)
         lane.clock.mark("draft")
-    result = lane.emit(output.logits)
+    raw = lane.emit(output.logits)
     lane.clock.lap("other")
-    return lane.raw_round(result)
+    return lane.ended(raw)
 
 
 def _draft(lane: Lane, drafter: Drafter, gamma: int) -> Proposal:
@@ -79,5 +76,4 @@ def _draft(lane: Lane, drafter: Drafter, gamma: int) -> Proposal:
         return NOTHING_DRAFTED
     if not lane.settings.drafts_trees:
         return drafter.propose(lane.committed, gamma)
-    # Who drafts no trees was refused before.
-    return cast(TreeDrafter, drafter).propose_tree(lane.committed, gamma, lane.settings.tree_nodes)
+    return drafter.propose_tree(lane.committed, gamma, lane.settings.tree_nodes)

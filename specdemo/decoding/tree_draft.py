@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
+from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal, TreeMask
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import TreeMask
 from specdemo.models.failures import not_finite
 
 KEPT_FIRST, KEPT_NEXT = 0.7, 0.3

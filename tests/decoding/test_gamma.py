@@ -11,9 +11,9 @@ import torch
 from toys import endless_pair, prompt_ids
 
 import specdemo
+from specdemo.decoding.acceptance import TreeVerdict
 from specdemo.decoding.gamma import Costs, GammaPolicy
-from specdemo.decoding.lane import RawRound, RoundResult
-from specdemo.decoding.tree_acceptance import TreeVerdict
+from specdemo.decoding.lane import RawRound
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, expected_tokens
@@ -34,9 +34,9 @@ def play(policy: GammaPolicy, alpha: float, c: float, slope: float, rounds: int)
         accepted = next((i for i in range(gamma) if chance.random() >= alpha), gamma)
         noise = chance.uniform(0.95, 1.05) * STEP
         verdict = TreeVerdict(range(1, accepted + 1), 0, torch.empty(gamma))
-        result = RoundResult(torch.empty(gamma + 1, 1), 0, accepted + 1, [0] * gamma, verdict=verdict)
         phases = {"draft": gamma * c * noise, "verify": (1 + slope * gamma) * noise, "other": 0.0}
-        policy.observe(RawRound(result, 0.0, phases, None))
+        scores = torch.empty(gamma + 1, 1)
+        policy.observe(RawRound(scores, 0, accepted + 1, [0] * gamma, verdict=verdict, phases=phases))
         chosen.append(gamma)
     return chosen
 

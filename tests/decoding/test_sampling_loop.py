@@ -20,7 +20,7 @@ from toys import TOY_PROMPT, no_residual, toy, warped
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding import tree_acceptance
+from specdemo.decoding import acceptance
 from specdemo.settings import DRAFTERS, LOSSLESS_RULES
 
 SAMPLES = 1_000
@@ -94,7 +94,7 @@ def test_lanes_draw_from_the_targets_distribution(models: tuple, fields: dict[st
 
 def test_a_broken_rule_is_caught_through_the_whole_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test: no residual must fail it. A correct rule would pass here once in a million seeds."""
-    monkeypatch.setattr(tree_acceptance, "rule_for", lambda settings: no_residual)
+    monkeypatch.setattr(acceptance, "rule_for", lambda settings: no_residual)
     pair = toy("llama", 6)
     fields = {"acceptance": "sampling", "temperature": 1.0, "gamma": 2}
     assert p_value(pair, 4 * SAMPLES, **fields) < 1e-6

@@ -10,10 +10,9 @@ import torch
 from toys import p_value
 
 from specdemo import Settings
-from specdemo.decoding.acceptance import residual
+from specdemo.decoding.acceptance import TreeVerdict, matching_path, recursive_rejection, residual, without
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree_acceptance import TreeVerdict, recursive_rejection, token_match, without
 from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, grow
 
 DRAWS = 2_000
@@ -55,7 +54,7 @@ def test_whole_paths_are_drawn_from_the_targets_distribution(rule: str) -> None:
     """Guards the second level, tested only behind a kept token. False alarm: 1 in 1,000 seeds."""
     wanted = Settings(acceptance=rule, temperature=1.0, seed=9)
     sampler = Sampler(wanted, 5, torch.device("cpu"))
-    judge = recursive_rejection if rule == "sampling" else token_match
+    judge = recursive_rejection if rule == "sampling" else matching_path
     counts: Counter[tuple[int, int]] = Counter()
     for _ in range(DRAWS):
         made = WithoutReplacement(sampler, 2, 7) if rule == "sampling" else BestFirst(2, 7)
@@ -91,7 +90,7 @@ def ratio_of_chosen(scores: torch.Tensor, drafted: Proposal, sampler: Sampler) -
     ("rule", "choice", "right"),
     [
         (recursive_rejection, WithoutReplacement, True),
-        (token_match, BestFirst, True),
+        (matching_path, BestFirst, True),
         (independent_siblings, WithoutReplacement, False),
         (ratio_of_chosen, BestFirst, False),
     ],

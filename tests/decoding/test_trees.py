@@ -19,10 +19,9 @@ from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, o
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.open import open_target
 from specdemo.decoding.lane import new_lane
-from specdemo.decoding.proposal import Proposal
+from specdemo.decoding.proposal import Proposal, Tree
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.speculative import speculative
-from specdemo.decoding.tree import Tree
 from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, drawn_shape, grow
 from specdemo.runs import single as lanes
 

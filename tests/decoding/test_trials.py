@@ -9,8 +9,7 @@ from toys import build, perturbed, prompt_ids
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings, SettingsError
-from specdemo.decoding.trial_cache import MadeUpPast
-from specdemo.decoding.trials import check_chain, check_rows, check_trees
+from specdemo.decoding.trials import MadeUpPast, check_chain, check_rows, check_trees
 
 
 @pytest.mark.parametrize("window", [8, 300])

@@ -15,7 +15,7 @@ from toys import TOY_PROMPT, build, no_residual, prompt_ids, toy, toy_pair
 
 import specdemo
 from specdemo import Certificate, ModelPair, Settings, SpecDemoError
-from specdemo.decoding import tree_acceptance
+from specdemo.decoding import acceptance
 from specdemo.losslessness.certificate import Table, TokenCount, wilson
 from specdemo.losslessness.sequential_test import Detectable, RunEvidence, TestMartingale, detectable
 from specdemo.settings import DRAFTERS, LOSSY_RULES
@@ -120,7 +120,7 @@ def test_lossy_rules_differ(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = ModelPair(target, target, None)  # where only a lossy rule errs
     if rule == "broken":
         pair, rule = toy("llama", 6), "sampling"
-        monkeypatch.setattr(tree_acceptance, "rule_for", lambda settings: no_residual)
+        monkeypatch.setattr(acceptance, "rule_for", lambda settings: no_residual)
     settings = Settings(**{**WARM, "acceptance": rule}, accept_top_k=2)
     found = specdemo.certify(pair, TOY_PROMPT, settings, 400, 8)
     assert found.verdict == "differs"

@@ -151,7 +151,7 @@ def test_memory_follows_live_tokens_and_not_rounds() -> None:
     def watched(self: RaggedRunner, lengths: list[int]) -> None:
         original(self, lengths)
         if self.model is target:
-            held.append(sum(2 * layer.keys.nbytes for layer in self.cache.layers) / sum(lengths))
+            held.append(sum(store.nbytes for store in self.cache.stores.values()) / sum(lengths))
 
     with patch.object(RaggedRunner, "rollback_to", watched):
         run_batch(pair, [prompt_ids(8), prompt_ids(10, seed=1)], Settings(gamma=8, max_new_tokens=201))

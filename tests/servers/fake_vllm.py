@@ -103,8 +103,8 @@ class FakeVLLM(ScriptedServer):
         else:
             decoding = speculative(lane, target, open_drafter(self.pair, target, lane))
         for raw in decoding:
-            if raw.result.drafted:
-                steps.append((len(raw.result.drafted), raw.result.passed))
+            if raw.drafted:
+                steps.append((len(raw.drafted), raw.passed))
             yield record.add(raw)
 
     def record(self, steps: list[tuple[int, int]]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 import specdemo
 from specdemo import Settings
-from specdemo.decoding.drafters.base import DrafterSpec
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.drafters.registry import SPECS, register
 from specdemo.decoding.proposal import Proposal
 from specdemo.drafters import DRAFTERS, DrafterInfo
@@ -21,20 +21,12 @@ pytest_plugins = ["browser_fixtures"]
 PROMPT = "Book a table for two."
 
 
-class FrequentDrafter:
+class FrequentDrafter(Drafter):
     """Proposes the most frequent token so far."""
-
-    engine = None
-
-    def prefill(self, ids: Sequence[int]) -> None:
-        """Nothing to take in: everything is in what is committed."""
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
         ((token, _),) = Counter(committed).most_common(1)
         return Proposal.known([token] * gamma)
-
-    def commit(self, committed: Sequence[int]) -> None:
-        """Nothing to remember."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
+from specdemo.decoding.engines.base import additive, model_masks
 from specdemo.decoding.engines.eager import Forward
-from specdemo.decoding.engines.masks import additive, model_masks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -60,7 +60,7 @@ class RaggedRunner:
             tokens = torch.tensor([[*feed, *[0] * (count - len(feed))] for feed in feeds])
         cache.open(count)
         places = sorted({c - 1 for c in counts}) if last else range(count)
-        logits = self._forward(
+        logits, _ = self._forward(
             tokens,
             cache,
             count if len(places) == count else torch.tensor(places, device=self.device),
@@ -75,11 +75,7 @@ class RaggedRunner:
         return logits[torch.arange(len(counts), device=logits.device), found]
 
     def rollback_to(self, lengths: Sequence[int]) -> None:
-        """Forget in each row everything after its first so many tokens.
-
-        Raises:
-            ValueError: a row holds fewer.
-        """
+        """Forget in each row everything after its first so many tokens; a ValueError where one holds fewer."""
         for held, length in zip(self.cache.lengths, lengths, strict=True):
             if not 0 <= length <= held:
                 raise ValueError(f"cannot roll back from {held} tokens to {length}")
@@ -110,9 +106,9 @@ class RaggedCache(Cache):
         positions: (B, n): the slots that the next forward writes, which are the tokens' places in their rows.
         rows: (B, 1) their numbers.
         kv_length: slots of a row that it reads.
+        stores: ("keys" or "values", layer) → (B, slots, heads, dim), so that a token's are one piece of memory.
     """
 
-    layers: list[RaggedLayer]  # type: ignore[assignment]  # transformers' list takes layers of any kind
     positions: torch.Tensor
     rows: torch.Tensor
     kv_length: int
@@ -120,6 +116,7 @@ class RaggedCache(Cache):
     def __init__(self, rows: int, device: torch.device) -> None:
         super().__init__(layers=[])
         self.lengths, self._device = [0] * rows, device
+        self.stores: dict[tuple[str, int], torch.Tensor] = {}
 
     def open(self, count: int) -> None:
         """Make the next forward write ``count`` tokens a row behind the live ones."""
@@ -132,68 +129,37 @@ class RaggedCache(Cache):
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Called by each attention layer with its new keys and values (B, heads, count, dim)."""
-        while len(self.layers) <= layer_idx:
-            self.layers.append(RaggedLayer())
-        return self.layers[layer_idx].update(key_states, value_states, self)
+        return self._write(("keys", layer_idx), key_states), self._write(("values", layer_idx), value_states)
+
+    def _write(self, place: tuple[str, int], states: torch.Tensor) -> torch.Tensor:
+        """Put states (B, heads, count, dim) into the slots; returns all that is read, (B, heads, end, dim)."""
+        tokens, end = states.transpose(1, 2), self.kv_length
+        rows, count, *shape = tokens.shape
+        store = self.stores.get(place)
+        if store is None or store.shape[1] < end:
+            # Zeros in the new slots: they are masked, but what is masked is still multiplied, and NaN · 0 is NaN.
+            grown = tokens.new_zeros(rows, int(GROWTH * end) + 1, *shape)
+            if store is not None:
+                grown[:, : store.shape[1]] = store
+            self.stores[place] = store = grown
+        if len(set(self.lengths)) == 1:
+            store[:, end - count : end] = tokens
+        else:
+            slots = (self.rows * store.shape[1] + self.positions).flatten()
+            flat = store.view(-1, *shape)
+            flat.index_copy_(0, slots.to(flat.device), tokens.reshape(-1, *shape))
+        return store[:, :end].transpose(1, 2)
 
     def keep(self, rows: Sequence[int]) -> None:
         """Let go of all rows but these, by a copy of what stays: the memory of the rest is free at once."""
         self.lengths = [self.lengths[row] for row in rows]
         index, longest = torch.tensor(rows, dtype=torch.long), max(self.lengths, default=0)
-        for layer in self.layers:
-            layer.keys, layer.values = (
-                store[:, :longest][index.to(store.device)] for store in (layer.keys, layer.values)
-            )
+        for place, store in self.stores.items():
+            self.stores[place] = store[:, :longest][index.to(store.device)]
 
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Of the longest row; only models that are given no positions ask for it."""
+        return max(self.lengths)
 
-class RaggedLayer(CacheLayerMixin):
-    """One layer's keys and values, stored (B, slots, heads, dim) so that a token's are one piece of memory."""
-
-    keys: torch.Tensor  # type: ignore[assignment]  # there once it is initialized
-    values: torch.Tensor  # type: ignore[assignment]
-    is_sliding = False
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.keys, self.values = (
-            t.new_zeros(t.shape[0], 0, t.shape[1], t.shape[3]) for t in (key_states, value_states)
-        )
-        self.is_initialized = True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, cache: RaggedCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        if self.keys.shape[1] < cache.kv_length:
-            capacity = int(GROWTH * cache.kv_length) + 1
-            self.keys, self.values = _resized(self.keys, capacity), _resized(self.values, capacity)
-        return _write(self.keys, key_states, cache), _write(self.values, value_states, cache)
-
-    def get_seq_length(self) -> int:
-        """Not one number here; only models that are given no positions ask for it."""
-        return 0 if self.keys is None else self.keys.shape[1]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         return self.get_seq_length() + query_length, 0
-
-    def get_max_length(self) -> int:
-        return -1
-
-
-def _resized(store: torch.Tensor, capacity: int) -> torch.Tensor:
-    """Zeros in the new slots: they are masked, but what is masked is still multiplied, and NaN · 0 is NaN."""
-    grown = store.new_zeros(store.shape[0], capacity, *store.shape[2:])
-    grown[:, : store.shape[1]] = store
-    return grown
-
-
-def _write(store: torch.Tensor, states: torch.Tensor, cache: RaggedCache) -> torch.Tensor:
-    """Put states (B, heads, count, dim) into the slots; returns all that is read, (B, heads, end, dim)."""
-    tokens, end = states.transpose(1, 2), cache.kv_length
-    if len(set(cache.lengths)) == 1:
-        store[:, end - tokens.shape[1] : end] = tokens
-    else:
-        slots = (cache.rows * store.shape[1] + cache.positions).flatten()
-        flat = store.view(-1, *store.shape[2:])
-        flat.index_copy_(0, slots.to(flat.device), tokens.reshape(-1, *tokens.shape[2:]))
-    return store[:, :end].transpose(1, 2)

@@ -6,25 +6,21 @@ from collections.abc import Sequence
 
 import torch
 
-from specdemo.decoding.drafters.base import DrafterSpec
+from specdemo.decoding.drafters.base import DrafterSpec, SteppingDrafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.head import HeadOutput, HeadRunner
 from specdemo.decoding.engines.model_views import layer_list
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.proposal import Draft, Proposal
+from specdemo.decoding.proposal import TreeMask
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import TreeMask
-from specdemo.decoding.tree_draft import Node, grow, selector_for
+from specdemo.decoding.tree_draft import Node
 from specdemo.errors import SettingsError
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
-BEAM = 10
-"""Tokens of a level that go on, as in EAGLE's own trees (``topK_genrate``, top_k)."""
 
-
-class Eagle3Drafter:
+class Eagle3Drafter(SteppingDrafter):
     """Drafts a chain or a tree (Li et al., arXiv 2503.01840).
 
     Row t of the head's cache is made of the target's features of token t and of token t + 1. Between rounds it
@@ -32,14 +28,16 @@ class Eagle3Drafter:
     ``target_ids`` (Vd,) has the target's id of each draft id; None where they are the same.
     """
 
+    _runner: HeadRunner
+    beam = 10  # as in EAGLE's own trees (``topK_genrate``, top_k)
+
     def __init__(self, runner: HeadRunner, sampler: Sampler, target_ids: torch.Tensor | None) -> None:
-        self._runner, self._sampler, self._target_ids = runner, sampler, target_ids
+        super().__init__(runner, sampler)
+        self._target_ids = target_ids
         self._prompt: Sequence[int] | None = None
         self._waiting: list[torch.Tensor] = []  # features of committed tokens that are not in the cache yet
-
-    @property
-    def engine(self) -> str:
-        return self._runner.engine
+        self._true_rows = 0
+        self._states: dict[Node | None, torch.Tensor] = {}  # (1, H) behind the chain, or each node of a tree
 
     def prefill(self, ids: Sequence[int]) -> None:
         """The target has yet to read the prompt: :meth:`observe` follows."""
@@ -56,47 +54,31 @@ class Eagle3Drafter:
             self._prompt, hidden = None, hidden[-1:]
         self._waiting.append(hidden)
 
-    def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
-        runner, draft = self._runner, Draft(self._sampler, committed)
-        output = self._take_in(committed)
-        length = runner.length
-        try:
-            token = draft.take(self._in_target_ids(output.logits))
-            for _ in range(gamma - 1):
-                output = runner.forward(output.hidden, token)
-                token = draft.take(self._in_target_ids(output.logits))
-        finally:
-            runner.rollback_to(length)
-        return draft.proposal()
-
-    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
-        runner = self._runner
-        output = self._take_in(committed)
-        length = runner.length
-        states: dict[Node | None, torch.Tensor] = {None: output.hidden}  # behind each node, (1, H)
-
-        def forward(level: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
-            output = runner.forward(torch.cat([states[node.parent] for node in level]), tokens, tree_mask)
-            states.update(zip(level, output.hidden.split(1), strict=True))
-            return self._in_target_ids(output.logits)
-
-        try:
-            logits = self._in_target_ids(output.logits)
-            selector = selector_for(self._sampler, depth, nodes, BEAM)
-            return grow(self._sampler, committed, length, logits, forward, selector)
-        finally:
-            runner.rollback_to(length)
-
-    def _take_in(self, committed: Sequence[int]) -> HeadOutput:
-        """Feed the rows of the tokens kept since the last draft, with the target's true features."""
+    def _begin(self, committed: Sequence[int]) -> torch.Tensor:
         features, self._waiting = torch.cat(self._waiting), []
-        return self._feed(features, committed[self._runner.length + 1 :])
+        return self._behind(self._feed(features, committed[self._runner.length + 1 :]))
+
+    def _step(self, token: torch.Tensor) -> torch.Tensor:
+        return self._behind(self._runner.forward(self._states[None], token))
+
+    def _behind(self, output: HeadOutput) -> torch.Tensor:
+        self._states = {None: output.hidden}
+        return self._in_target_ids(output.logits)
+
+    def _level(self, nodes: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
+        states = torch.cat([self._states[node.parent] for node in nodes])
+        output = self._runner.forward(states, tokens, tree_mask)
+        self._states.update(zip(nodes, output.hidden.split(1), strict=True))
+        return self._in_target_ids(output.logits)
 
     def _feed(self, features: torch.Tensor, followed: Sequence[int]) -> HeadOutput:
-        return self._runner.forward(self._runner.project(features), followed)
+        output = self._runner.forward(self._runner.project(features), followed)
+        self._true_rows = self._runner.length
+        return output
 
     def commit(self, committed: Sequence[int]) -> None:
-        """Nothing to do: every proposal cleans up after itself, and only features of kept tokens come."""
+        # Rows of kept tokens too: their features were the head's own.
+        self._runner.rollback_to(self._true_rows)
 
     def _in_target_ids(self, logits: torch.Tensor) -> torch.Tensor:
         """Draft logits (n, Vd) at the target's ids, (n, V): tokens that are not drafted have no probability."""

@@ -52,10 +52,9 @@ class EarlyExitDrafter(ModelDrafter):
 
     def _in_the_targets_cache(self, draft: Callable[..., Proposal], *how: object) -> Proposal:
         self._runner.length = self._target.length
-        try:
-            return draft(*how)
-        finally:
-            self._runner.rollback_to(self._target.length)
+        proposal = draft(*how)
+        self._runner.rollback_to(self._target.length)
+        return proposal
 
     def commit(self, committed: Sequence[int]) -> None:
         """Nothing to do: every proposal cleans up after itself."""

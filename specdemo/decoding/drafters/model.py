@@ -6,63 +6,49 @@ from collections.abc import Sequence
 
 import torch
 
-from specdemo.decoding.batch.drafters import BatchModelDrafter
+from specdemo.decoding.batch.loop import BatchModelDrafter
 from specdemo.decoding.batch.runner import RaggedRunner
-from specdemo.decoding.drafters.base import Drafter, DrafterSpec
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec, SteppingDrafter
 from specdemo.decoding.drafters.reencoding import check_reencoding, open_reencoding
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.graph_runner import CapturedDraft
 from specdemo.decoding.engines.open import open_draft
 from specdemo.decoding.lane import Lane
-from specdemo.decoding.proposal import Draft, Proposal
+from specdemo.decoding.proposal import Proposal, TreeMask
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.tree import TreeMask
-from specdemo.decoding.tree_draft import Node, grow, selector_for
+from specdemo.decoding.tree_draft import Node
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 
-class ModelDrafter:
+class ModelDrafter(SteppingDrafter):
     """A smaller model that decodes ahead, from its own KV cache.
 
     ``captured`` drafts all tokens of a round at once, from the same cache; without it they are fed one by one.
     """
 
-    def __init__(self, runner: Runner, sampler: Sampler, captured: CapturedDraft | None = None) -> None:
-        self._runner, self._sampler, self._captured = runner, sampler, captured
+    _runner: Runner
 
-    @property
-    def engine(self) -> str:
-        return self._runner.engine
+    def __init__(self, runner: Runner, sampler: Sampler, captured: CapturedDraft | None = None) -> None:
+        super().__init__(runner, sampler)
+        self._captured = captured
 
     def prefill(self, ids: Sequence[int]) -> None:
         self._runner.forward(ids, keep=0)
 
     def propose(self, committed: Sequence[int], gamma: int) -> Proposal:
-        if self._captured is not None:
-            return self._captured(committed, gamma)
-        draft = Draft(self._sampler, committed)
+        return super().propose(committed, gamma) if self._captured is None else self._captured(committed, gamma)
+
+    def _begin(self, committed: Sequence[int]) -> torch.Tensor:
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
-        feed: Sequence[int] | torch.Tensor = committed[self._runner.length :]
-        for _ in range(gamma):
-            feed = draft.take(self._runner.forward(feed).logits)
-        return draft.proposal()
+        return self._runner.forward(committed[self._runner.length :]).logits
 
-    def propose_tree(self, committed: Sequence[int], depth: int, nodes: int) -> Proposal:
-        runner = self._runner
-        logits = runner.forward(committed[runner.length :]).logits
-        begin = runner.length
+    def _step(self, token: torch.Tensor) -> torch.Tensor:
+        return self._runner.forward(token).logits
 
-        def forward(level: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
-            return runner.forward((), len(level), tokens, tree_mask).logits
-
-        try:
-            selector = selector_for(self._sampler, depth, nodes)
-            return grow(self._sampler, committed, begin, logits, forward, selector)
-        finally:
-            # The kept path is fed again with the target's own token: the same forward, and no slots to move.
-            runner.rollback_to(begin)
+    def _level(self, nodes: Sequence[Node], tokens: torch.Tensor, tree_mask: TreeMask) -> torch.Tensor:
+        return self._runner.forward((), len(nodes), tokens, tree_mask).logits
 
     def commit(self, committed: Sequence[int]) -> None:
         # Everything before the target's new token is common ground, unless it was never fed.

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.decoding.batch.drafters import SeparateDrafters
-from specdemo.decoding.drafters.base import DrafterSpec
+from specdemo.decoding.batch.loop import BatchDrafter
+from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 
 
-class LookupDrafter:
+class LookupDrafter(Drafter):
     """Copies from the prompt and the output so far; needs no model (Saxena 2023, "Prompt lookup decoding").
 
     What is copied followed the most recent occurrence of the longest end of the text, of up to ``longest`` tokens,
     that stood there before. Nothing is drawn, so q is one-hot. Where nothing matches it proposes nothing, and the
     round is a plain step of the target. A token and a look-up take O(1).
     """
-
-    engine = None
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -51,5 +49,5 @@ def _fresh(lane: Lane) -> LookupDrafter:
 
 SPEC = DrafterSpec(
     open=lambda pair, target, lane: _fresh(lane),
-    open_batch=lambda pair, rows: SeparateDrafters([_fresh(lane) for lane in rows]),
+    open_batch=lambda pair, rows: BatchDrafter([_fresh(lane) for lane in rows]),
 )

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from specdemo.decoding.detokenizer import UNFINISHED
+from specdemo.decoding.drafters.base import Drafter
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.engines.open import open_stepwise
 from specdemo.decoding.lane import Lane
@@ -21,7 +22,7 @@ from specdemo.settings import Settings
 TAIL = 12  # committed tokens that are encoded again with the drafted text, to find where it begins
 
 
-class ReencodingDrafter:
+class ReencodingDrafter(Drafter):
     """Decodes what is committed, lets the draft continue the text, and encodes that for the target.
 
     The idea of universal assisted generation (Timor et al., arXiv 2502.05202, algorithm 1; transformers'
@@ -80,9 +81,6 @@ class ReencodingDrafter:
         before, after = (_decode(self._draft_tokenizer, ids) for ids in (begun, [*begun, *written]))
         new = after[len(before) :].rstrip(UNFINISHED) if after.startswith(before) else ""
         return Proposal.known(self._encode_after(committed, new)[:gamma]) if new else NOTHING_DRAFTED
-
-    def commit(self, committed: Sequence[int]) -> None:
-        """Nothing to do: the next proposal keeps what its text has in common with the cache."""
 
     def _write(self, begun: list[int], gamma: int) -> list[int]:
         """Up to γ tokens of the draft's own after ``begun``, until it would end the text."""

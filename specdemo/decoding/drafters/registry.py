@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from specdemo.decoding.batch.drafters import BatchDrafter
+from specdemo.decoding.batch.loop import BatchDrafter
 from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.engines.base import Runner

@@ -1,14 +1,14 @@
-"""What every engine gives: a runner that feeds tokens to one model and can take the last ones back."""
+"""What every engine gives, a runner that feeds tokens to one model and can take the last ones back; and masks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.proposal import TreeMask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -63,10 +63,29 @@ class Runner(Protocol):
     def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
         """Forget everything after the first ``length`` tokens, but for the slots of ``path`` behind them.
 
-        Args:
-            length: tokens to keep.
-            path: places behind them, from 0 and rising, that are kept too and then stand beside each other.
-
-        Raises:
-            ValueError: there are fewer.
+        ``path`` has their places from 0, rising; they stand beside each other then. A ValueError where there are
+        fewer tokens.
         """
+
+
+def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A bool mask as numbers added to the scores: 0 where it is True, else the lowest."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def model_masks(
+    model: PreTrainedModel, mask: Callable[[int | None], torch.Tensor]
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    """The masks that a model takes: one, or one a kind of layer if its ``layer_types`` name several.
+
+    Args:
+        model: to be fed.
+        mask: (sliding window, None for none) → the mask of layers with it.
+    """
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    windows = {"full_attention": None, "sliding_attention": window}
+    named = getattr(config, "layer_types", None)
+    kinds = sorted(set(named)) if named else ["full_attention" if window is None else "sliding_attention"]
+    masks = {kind: mask(windows[kind]) for kind in kinds}
+    return masks if len(masks) > 1 else masks[kinds[0]]

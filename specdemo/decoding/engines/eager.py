@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from transformers import Cache
 
-from specdemo.decoding.engines.base import Ids, Output
+from specdemo.decoding.engines.base import Ids, Output, additive, model_masks
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.decoding.engines.llama_check import unsupported_reason
-from specdemo.decoding.engines.masks import additive, model_masks
 from specdemo.decoding.engines.model_views import HiddenStateReader
-from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import engine_name
 from specdemo.models.pair import device_of, embeddings_of
 
@@ -40,12 +39,7 @@ def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
 
 
 class Forward:
-    """Feeds tokens to a model behind those in a cache.
-
-    Args:
-        model: any causal language model.
-        aux_layers: layers whose input :meth:`hidden` gives.
-    """
+    """Feeds tokens to any causal language model, behind those in a cache; ``aux_layers``: whose input is wanted."""
 
     name = "eager"
 
@@ -70,7 +64,7 @@ class Forward:
         keep: int | torch.Tensor,
         tree_mask: TreeMask | None = None,
         **inputs: Any,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Append ``tokens`` (B, n) to the cache.
 
         Args:
@@ -81,7 +75,8 @@ class Forward:
             inputs: what else the model is to be given.
 
         Returns:
-            float32 logits (B, kept, vocabulary).
+            float32 logits (B, kept, vocabulary), and what entered the auxiliary layers, (B, n, layers · H), of all
+            tokens fed; None without such layers.
         """
         # A padded target can emit an id that a narrower draft has no embedding for. What the draft
         # sees there only changes how well it guesses, so it sees its last id.
@@ -101,7 +96,7 @@ class Forward:
             logits = self.model(input_ids=tokens, past_key_values=cache, use_cache=True, **inputs).logits
         if not self._slices_logits:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
-        return logits.float()
+        return logits.float(), None if self._reader is None else self._reader.take()
 
     def _masks(self, tree_mask: TreeMask) -> torch.Tensor | dict[str, torch.Tensor]:
         """Numbers: eager attention would add bools to its scores, and be wrong."""
@@ -111,16 +106,11 @@ class Forward:
 
         return model_masks(self.model, mask)
 
-    def hidden(self) -> torch.Tensor | None:
-        """(B, n, layers · H) of the last forward, to be taken once; None without such layers."""
-        return None if self._reader is None else self._reader.take()
-
 
 class EagerRunner:
     """A :class:`~specdemo.decoding.engines.base.Runner` with a cache that grows.
 
     Args:
-        model: whose forward it is.
         engine: what is to run its layers; *direct* only where ``open.choose`` chose it.
         reason: why it is not the engine that was asked for.
         cache, layers: another runner's cache, of which this model fills only the first layers.
@@ -155,16 +145,12 @@ class EagerRunner:
     def forward(
         self, ids: Ids, keep: int = 1, drafted: torch.Tensor | None = None, tree_mask: TreeMask | None = None
     ) -> Output:
-        """Append ``ids`` (n,), then ``drafted`` (γ,), to the cache.
-
-        With ``keep`` 0 no logits are computed where the model allows it, and (0, V) comes back.
-        """
+        """With ``keep`` 0 no logits are computed where the model allows it, and (0, V) comes back."""
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
-        logits = self._forward(tokens, self._cache, keep, tree_mask)
+        logits, hidden = self._forward(tokens, self._cache, keep, tree_mask)
         self.length += tokens.shape[1]
-        hidden = self._forward.hidden()
         return Output(logits[0], None if hidden is None else hidden[0])
 
     def sharing(self, model: PreTrainedModel, layers: int) -> EagerRunner:

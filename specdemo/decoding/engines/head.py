@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional
 
 from specdemo.decoding.engines import graph_capture
+from specdemo.decoding.engines.base import additive
 from specdemo.decoding.engines.kv_cache import LaneCache
 from specdemo.decoding.engines.llama import Attending, Layer, Linear, attention_behind, norm_of
 from specdemo.decoding.engines.llama_check import head_unsupported_reason
-from specdemo.decoding.engines.masks import additive
-from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.proposal import TreeMask
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.packing import engine_name
 
@@ -61,10 +61,7 @@ class HeadRunner:
     def forward(
         self, hidden: torch.Tensor, tokens: Sequence[int] | torch.Tensor, tree_mask: TreeMask | None = None
     ) -> HeadOutput:
-        """Append rows to the cache: states (n, H), each with the token that follows, (n,).
-
-        ``tree_mask`` says what they look at where they are a tree's.
-        """
+        """Append rows to the cache: states (n, H), each with the token that follows, (n,), perhaps a tree's."""
         ids = torch.as_tensor(tokens, dtype=torch.long).to(self._table.device)
         # A padded target can emit an id that there is no embedding for: see Forward.
         embeddings = functional.embedding(ids.clamp(max=len(self._table) - 1), self._table)
@@ -74,11 +71,7 @@ class HeadRunner:
         return HeadOutput(logits.float(), fed_back)
 
     def rollback_to(self, length: int) -> None:
-        """Forget all rows but the first ``length``.
-
-        Raises:
-            ValueError: there are fewer.
-        """
+        """Forget all rows but the first ``length``; a ValueError where there are fewer."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back from {self.length} rows to {length}")
         if self.length:

@@ -29,11 +29,8 @@ class LaneCache(Cache):
     def layer(self, index: int) -> LaneLayer:
         """The layer of a model's layer ``index``."""
         while len(self.layers) <= index:
-            self.layers.append(self._new_layer(len(self.layers)))
+            self.layers.append(LaneLayer())
         return self.layers[index]
-
-    def _new_layer(self, index: int) -> LaneLayer:
-        return LaneLayer()
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: object, **kwargs: object
@@ -86,11 +83,7 @@ class LaneLayer(CacheLayerMixin):
                 new[:, :, : self.length] = store[:, :, : self.length]
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last tokens, given as a number below 0 as transformers does.
-
-        Raises:
-            ValueError: it holds fewer, or the number is above 0.
-        """
+        """Forget the last tokens, given as a number below 0 as transformers does; a ValueError if it holds fewer."""
         if not -self.length <= tokens_to_remove <= 0:
             raise ValueError(f"cannot take {-tokens_to_remove} of {self.length} tokens back")
         self.length += tokens_to_remove

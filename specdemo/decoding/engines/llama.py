@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from specdemo.decoding.engines.base import additive
 from specdemo.decoding.engines.kv_cache import LaneCache
-from specdemo.decoding.engines.masks import additive
-from specdemo.decoding.tree import TreeMask
+from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import PackedLinear, packed_product
 
 if TYPE_CHECKING:
@@ -281,18 +281,12 @@ class DirectForward(LlamaModel):
     def __init__(self, model: PreTrainedModel, aux_layers: Sequence[int] = ()) -> None:
         super().__init__(model)
         self._aux_layers = tuple(aux_layers)
-        self._hidden: torch.Tensor | None = None
 
     @torch.inference_mode()
     def __call__(
         self, tokens: torch.Tensor, cache: LaneCache, keep: int, tree_mask: TreeMask | None = None
-    ) -> torch.Tensor:
-        """Append ``tokens`` (1, n) to the cache; returns the float32 logits (1, keep, vocabulary) of the last."""
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Append ``tokens`` (1, n) to the cache; returns what ``eager.Forward`` does."""
         attention = attention_behind(self, cache, tokens.shape[1], tree_mask)
-        logits, self._hidden = self.run(tokens[0], attention, keep, aux_layers=self._aux_layers)
-        return logits.float().unsqueeze(0)
-
-    def hidden(self) -> torch.Tensor | None:
-        """(1, n, layers · H) of the last forward, to be taken once; None without such layers."""
-        hidden, self._hidden = self._hidden, None
-        return None if hidden is None else hidden.unsqueeze(0)
+        logits, hidden = self.run(tokens[0], attention, keep, aux_layers=self._aux_layers)
+        return logits.float().unsqueeze(0), None if hidden is None else hidden.unsqueeze(0)

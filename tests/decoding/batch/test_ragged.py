@@ -62,10 +62,10 @@ def test_rows_that_stay_keep_their_own_keys_in_the_order_asked_for() -> None:
     batch = RaggedRunner(model, 3)
     feeds = [list(range(20, 60)), [20, 21, 22], [23, 24]]
     batch.forward(feeds, last=True)
-    before = batch.cache.layers[0].keys.nbytes
+    before = batch.cache.stores["keys", 0].nbytes
     batch.keep([2, 1])
     assert batch.lengths == [2, 3]
-    assert batch.cache.layers[0].keys.nbytes < before / 5
+    assert batch.cache.stores["keys", 0].nbytes < before / 5
     alone = EagerRunner(model)
     alone.forward([20, 21, 22])
     torch.testing.assert_close(batch.forward([[30], [31]])[1], alone.forward([31]).logits, atol=1e-5, rtol=1e-5)
