@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import adversary, check_consistent, endless_pair, generate, prompt_ids, scripted, toy_pair
+from toys import check_consistent, endless_pair, prompt_ids, scripted, toy_pair
 
 import specdemo
 from specdemo import ModelPair, PairError, Settings
@@ -34,39 +34,15 @@ def test_every_lane_is_consistent(count: int, length: int, family: str, penalty:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
-@pytest.mark.parametrize("gamma", [1, 8])
-def test_a_model_that_drafts_for_itself_is_always_right(family: str, gamma: int) -> None:
-    """Guards the draft's cache: one wrong position in it and the same model no longer agrees with itself."""
+@pytest.mark.parametrize(("temperature", "penalty"), [(0.0, 1.0), (1.0, 1.0), (0.0, 1.8), (1.0, 1.8)])
+def test_a_model_that_drafts_for_itself_is_always_right(family: str, temperature: float, penalty: float) -> None:
+    """Guards the draft's cache, p = q, worth a rejection in a million, and what of a draft a penalty sees."""
     target = endless_pair(family).target
-    trace = specdemo.run(ModelPair(target, target, None), prompt_ids(7), Settings(gamma=gamma, max_new_tokens=30))
-    metrics = trace.metrics()
-    assert metrics.acceptance_rate == 1.0
-    assert metrics.rounds == math.ceil((30 - 1) / (gamma + 1))
-    assert {t.kind for t in trace.tokens} <= {"target", "accepted", "bonus"}
-    assert trace.token_ids == generate(target, prompt_ids(7), 30)
-
-
-@pytest.mark.parametrize(("temperature", "penalty"), [(1.0, 1.0), (0.0, 1.8), (1.0, 1.8)])
-def test_a_model_that_draws_for_itself_is_always_right(temperature: float, penalty: float) -> None:
-    """Guards p = q, worth a rejection in about a million, and that a penalty sees what was just drafted."""
-    target = endless_pair("gpt2").target
     lane = {"acceptance": "sampling", "temperature": temperature, "repetition_penalty": penalty}
     pair, settings = ModelPair(target, target), Settings(**lane, gamma=6, max_new_tokens=50)
     metrics = specdemo.run(pair, prompt_ids(3), settings).metrics()
-    assert metrics.acceptance_rate == 1.0
+    assert (metrics.acceptance_rate, metrics.rounds) == (1.0, 7), "each of seven tokens"
     assert metrics.alpha == pytest.approx(1.0, abs=1e-4)
-
-
-@pytest.mark.parametrize("gamma", [1, 5])
-def test_an_adversarial_draft_is_never_right_and_changes_nothing(gamma: int) -> None:
-    """Guards the worst case: no drafted token passes, each round still emits one, the output is the target's."""
-    target = endless_pair("llama").target
-    pair = ModelPair(target, adversary(target), None)
-    trace = specdemo.run(pair, prompt_ids(7), Settings(gamma=gamma, max_new_tokens=20))
-    assert trace.token_ids == generate(target, prompt_ids(7), 20)
-    assert trace.metrics().accepted == 0
-    assert trace.metrics().rounds == 19
-    check_consistent(trace)
 
 
 def test_kinds_positions_and_rounds_of_a_known_run() -> None:
@@ -85,22 +61,6 @@ def test_kinds_positions_and_rounds_of_a_known_run() -> None:
     assert [t.acceptance for t in trace.rounds[2].tokens] == [1.0, 0.0, None, None]
     assert [r.drafted for r in trace.rounds] == [0, 3, 3, 2], "no more is drafted than can be kept"
     assert [r.stop for r in trace.rounds] == [None, None, None, "length"]
-
-
-def test_an_end_token_in_an_accepted_block_counts_only_what_was_kept() -> None:
-    """Guards the statistics: drafted tokens behind the end token passed the rule but are not in the output."""
-    says = [20, 21, 7, 23, 24, 25]
-    model = scripted(says, 2, 40, eos=[7])
-    trace = specdemo.run(ModelPair(model, model, None), [13, 14], Settings(gamma=4, max_new_tokens=20))
-    assert [(t.id, t.kind, t.acceptance) for t in trace.rounds[1].tokens] == [
-        (21, "accepted", 1.0),
-        (7, "accepted", 1.0),
-        (23, "rejected", None),
-        (24, "rejected", None),
-    ]
-    metrics = trace.metrics()
-    assert (metrics.proposed, metrics.accepted, metrics.emitted, metrics.rounds) == (4, 2, 2, 1)
-    assert trace.token_ids == [20, 21, 7]
 
 
 def test_p_and_q_are_the_models_own_probabilities() -> None:

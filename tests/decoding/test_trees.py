@@ -11,18 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import build, check_consistent, endless_pair, perturbed, prompt_ids, scripted, skilled_head, toy_pair
+from toys import build, check_consistent, endless_pair, perturbed, prompt_ids, toy_pair
 
 import specdemo
 from specdemo import ModelPair, Settings
-from specdemo.decoding.drafters.registry import aux_layers_for, check_drafter, open_drafter
+from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.decoding.engines.eager import EagerRunner
-from specdemo.decoding.engines.open import open_target
-from specdemo.decoding.lane import new_lane
 from specdemo.decoding.proposal import Proposal, Tree
 from specdemo.decoding.sampling import Sampler
-from specdemo.decoding.speculative import speculative
-from specdemo.decoding.tree_draft import BestFirst, WithoutReplacement, drawn_shape, grow
+from specdemo.decoding.tree_draft import BestFirst, grow
 from specdemo.runs import single as lanes
 
 DRAFTERS = ("model", "early_exit", "eagle3")
@@ -136,25 +133,6 @@ def test_a_chain_shaped_tree_gives_the_chains_rounds(
     assert (theirs.saved_rounds, theirs.first_guess_length) == (0, theirs.mean_acceptance_length)
 
 
-@pytest.mark.parametrize(
-    ("family", "drafter"), [("llama", drafter) for drafter in DRAFTERS] + [("gpt2", "model"), ("gemma3", "model")]
-)
-def test_caches_after_two_hundred_rounds_are_those_of_a_fresh_prefill(family: str, drafter: str) -> None:
-    """Guards against drift: one slot kept wrongly stays in every later logit."""
-    target = build(family, context=1024, eos=None)
-    head = skilled_head(target) if drafter == "eagle3" else None
-    pair = ModelPair(target, perturbed(target), None, head=head)
-    wanted = Settings(drafter=drafter, tree_nodes=7, gamma=3, max_new_tokens=900)
-    lane = new_lane(pair, prompt_ids(9), wanted)
-    runner = open_target(pair.target, lane, aux_layers_for(pair, wanted))
-    rounds = speculative(lane, runner, open_drafter(pair, runner, lane))
-    for _ in itertools.islice(rounds, 201):
-        pass
-    assert runner.length == len(lane.committed) - 1
-    got = runner.forward(lane.committed[-1:]).logits[0]
-    assert_alike(got, plain_logits(target, lane.committed), 1e-4)
-
-
 def test_best_first_finds_the_likeliest_paths() -> None:
     """Guards the growth by levels against a search of all paths, depth 3, 12 tokens."""
     generator = torch.Generator().manual_seed(3)
@@ -174,33 +152,6 @@ def test_best_first_finds_the_likeliest_paths() -> None:
     found = {tuple(drafted.ids[s - 1] for s in drafted.tree.path(slot)) for slot in range(1, 13)}
     assert found == best
     assert len(forwards) <= 2, "one forward a level"
-
-
-def test_drawn_trees_keep_every_draw_and_stop_at_the_support() -> None:
-    """Guards q: siblings differ, come from one row, and are no more than top-k leaves."""
-
-    def places(nodes: list[object]) -> int:
-        return sum(1 + places(node.children) for node in nodes)
-
-    assert places(drawn_shape(4, 20)) == 20
-    sampler = Sampler(Settings(acceptance="sampling", temperature=1.0, top_k=2), 6, torch.device("cpu"))
-    logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
-    selector = WithoutReplacement(sampler, 3, 30)
-    drafted = grow(sampler, [0], 1, logits[:1], lambda nodes, tokens, tree_mask: logits[tokens], selector)
-    siblings = [[drafted.ids[s - 1] for s in some] for some in drafted.tree.children]
-    assert max(map(len, siblings)) == 2
-    assert all(len(set(some)) == len(some) for some in siblings)
-    assert max(drafted.tree.depths) == 3
-
-
-def test_an_end_token_inside_a_kept_path_ends_the_output_there() -> None:
-    """Guards the cut of a path: nothing behind an end token, whatever passed."""
-    model = scripted([20, 21, 7, 23, 24, 25], 2, 40, eos=[7])
-    trace = specdemo.run(
-        ModelPair(model, model, None), [13, 14], Settings(gamma=4, tree_nodes=6, max_new_tokens=20)
-    )
-    assert trace.token_ids == [20, 21, 7]
-    check_consistent(trace)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
 
 
 class Forward:
-    """Feeds tokens to any causal language model, behind those in a cache; ``aux_layers``: whose input is wanted."""
+    """Feeds tokens to a causal language model, behind those in a cache; ``aux_layers``: whose input is wanted."""
 
     name = "eager"
 

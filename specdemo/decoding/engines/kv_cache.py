@@ -83,7 +83,7 @@ class LaneLayer(CacheLayerMixin):
                 new[:, :, : self.length] = store[:, :, : self.length]
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last tokens, given as a number below 0 as transformers does; a ValueError if it holds fewer."""
+        """Forget the last tokens, given as a number below 0 as in transformers; a ValueError if it holds fewer."""
         if not -self.length <= tokens_to_remove <= 0:
             raise ValueError(f"cannot take {-tokens_to_remove} of {self.length} tokens back")
         self.length += tokens_to_remove

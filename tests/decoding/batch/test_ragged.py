@@ -46,16 +46,6 @@ def test_every_row_gets_the_logits_it_gets_alone(family: str, attention: str) ->
     check()
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_the_last_logits_are_those_behind_each_rows_own_tokens(family: str) -> None:
-    """Guards prefill of unequal prompts, whose last tokens stand at different places."""
-    model = build(family)
-    feeds = [[20], [21, 22, 23, 24, 25], [26, 27]]
-    last = RaggedRunner(model, 3).forward(feeds, last=True)
-    for logits, feed in zip(last, feeds, strict=True):
-        torch.testing.assert_close(logits, EagerRunner(model).forward(feed).logits[0], atol=1e-5, rtol=1e-5)
-
-
 def test_rows_that_stay_keep_their_own_keys_in_the_order_asked_for() -> None:
     """Guards the rows that leave: the ones behind them move up, and their memory is given back."""
     model = endless_pair("llama").target

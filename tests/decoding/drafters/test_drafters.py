@@ -108,16 +108,29 @@ def test_early_exit_drafts_like_a_model_of_the_first_layers(layers: int) -> None
     assert one == other
 
 
-@pytest.mark.parametrize("drafter", [*DRAFTERS, "assisted"])
-def test_an_abandoned_run_leaves_the_models_bit_identical(drafter: str) -> None:
-    """Guards invariant 7 at every round: weights, layers, configs, and the next run's output."""
+@pytest.mark.parametrize(
+    "way",
+    [
+        *({"drafter": drafter} for drafter in DRAFTERS),
+        {"drafter": "eagle3", "engine": "eager"},  # which reads between the target's modules
+        *({"strategy": "assisted", "drafter": drafter} for drafter in ("model", "prompt_lookup")),
+    ],
+    ids=str,
+)
+def test_an_abandoned_run_leaves_the_models_bit_identical(way: dict[str, str]) -> None:
+    """Guards invariant 7 at every round: weights, layers, hooks, configs, and the next run's output."""
+
+    def hooks() -> list[tuple]:
+        tables = ("_forward_hooks", "_forward_pre_hooks")
+        return [tuple(module.__dict__[t]) for part in parts for module in part.modules() for t in tables]
+
     pair = endless_pair("llama")
     expected = generate(pair.target, prompt_ids(17), TOKENS)
     parts = (pair.target, pair.draft, pair.head)
     before = [{k: v.clone() for k, v in part.state_dict().items()} for part in parts]
     layers = list(pair.target.model.layers)
     configs = [(m.config.to_dict(), m.generation_config.to_dict()) for m in (pair.target, pair.draft)]
-    way = {"strategy": "assisted"} if drafter == "assisted" else {"drafter": drafter}
+    before_hooks = hooks()
     settings = Settings(**way, gamma=4, max_new_tokens=TOKENS)
     for stop in (0, 1, 2, 5):
         rounds = specdemo.stream(pair, prompt_ids(17), settings)
@@ -129,6 +142,7 @@ def test_an_abandoned_run_leaves_the_models_bit_identical(drafter: str) -> None:
         assert all(torch.equal(v, weights[k]) for k, v in part.state_dict().items())
         assert not any(p.grad is not None for p in part.parameters())
     assert list(pair.target.model.layers) == layers
+    assert hooks() == before_hooks
     assert [(m.config.to_dict(), m.generation_config.to_dict()) for m in (pair.target, pair.draft)] == configs
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -16,7 +16,6 @@ from toys import FIRST_PLAIN, MORE_FAMILIES, build, endless_pair, prompt_ids
 from transformers import PreTrainedModel
 
 import specdemo
-from specdemo import ModelPair, Settings
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.models import packing
@@ -145,24 +144,3 @@ def test_what_torch_does_around_every_module_is_left_to_transformers() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert unsupported_reason(model) == "autocast is on"
     assert unsupported_reason(model) is None
-
-
-def test_a_trace_says_what_ran_whatever_is_changed_around_the_run() -> None:
-    """Guards the record against a look at the models before or after: only the runners know."""
-    model, calls = copy.deepcopy(model_of("llama", "grouped")), []
-    settings = Settings(strategy="autoregressive", max_new_tokens=6)
-
-    def opened() -> Iterator[specdemo.Round]:
-        return specdemo.stream(ModelPair(model), [20, 21], settings)
-
-    lane = opened()
-    next(lane)
-    hook = model.register_forward_hook(lambda *_: calls.append(1))
-    assert len(list(lane)) == 5
-    assert (lane.trace().engine, calls) == ("direct", [])
-    hooked = opened()
-    calls.clear()  # the warm-up's
-    next(hooked)
-    hook.remove()
-    list(hooked)
-    assert (hooked.trace().engine, calls) == ("eager", [1])

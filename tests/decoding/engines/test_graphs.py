@@ -24,7 +24,6 @@ from specdemo.decoding.engines.graph_runner import GraphRunner
 from specdemo.decoding.engines.graph_workspace import DraftBuffers, Failure, GraphWorkspace
 from specdemo.decoding.engines.llama import LlamaModel
 from specdemo.decoding.engines.open import choose
-from specdemo.decoding.sampling import Sampler
 
 PLAIN = {"strategy": "autoregressive"}
 
@@ -105,28 +104,6 @@ def test_a_write_behind_the_last_slot_is_refused(tapes: list[Taped]) -> None:
     for length in (14, -1):
         with pytest.raises(ValueError, match="roll back"):
             runner.rollback_to(length)
-
-
-def test_an_id_beyond_a_narrow_drafts_embeddings_is_taken_for_the_last(tapes: list[Taped]) -> None:
-    model = endless_pair("llama").target
-    ours, theirs = opened(model), EagerRunner(model, engine="eager")
-    for ids in (prompt_ids(5), [20, 99], [99]):
-        got, expected = (runner.forward(ids).logits for runner in (ours, theirs))
-        torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_noise_gives_the_very_draws_of_multinomial() -> None:
-    """Guards equal outputs for equal seeds: a graph cannot call multinomial, which asks the device."""
-    cpu = torch.device("cpu")
-    for width in (64, 1000, 50257):
-        sampler = Sampler(Settings(acceptance="sampling", temperature=1.0, seed=5), width, cpu)
-        buffers, generator = DraftBuffers(sampler, width, cpu), torch.Generator().manual_seed(5)
-        for _ in range(10):
-            p = torch.softmax(torch.randn(3, width), -1)
-            buffers.draw(3, sampler.generator)
-            ours = (p / buffers.noise[:3]).argmax(-1)
-            theirs = [torch.multinomial(row.unsqueeze(0), 1, generator=generator) for row in p]
-            assert ours.tolist() == torch.cat(theirs).flatten().tolist()
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------
