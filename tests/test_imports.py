@@ -37,25 +37,22 @@ def loaded() -> dict[str, set[str]]:
     return {name: set(modules) for name, modules in map(json.loads, done.stdout.splitlines())}
 
 
-def test_importing_the_package_does_not_import_the_page(loaded: dict[str, set[str]]) -> None:
-    """Guards notebooks and the command line: export needs the view's files, not Gradio."""
-    assert not {"gradio", "plotly"} & loaded["package"]
-
-
-def test_the_page_starts_without_what_only_a_model_needs(loaded: dict[str, set[str]]) -> None:
-    """What only a model needs would be a third of the page's imports."""
+@pytest.mark.parametrize(
+    ("stage", "needless"),
+    [
+        (
+            "package",
+            {"gradio", "plotly"},
+        ),  # of notebooks: export needs the files of the view only
+        ("page", {"transformers.modeling_utils", "optimum"}),  # what only a model needs is a third of its imports
+        ("page", {"specdemo.servers.lane", "prometheus_client"}),  # servers cost nothing until they are used
+        ("tools", {"specdemo.servers.lane", "prometheus_client"}),  # not even when one is named
+        ("page", {"spaces.zero.wrappers"}),  # laptops need no ``spaces`` package
+    ],
+)
+def test_what_is_not_needed_is_not_imported(loaded: dict[str, set[str]], stage: str, needless: set[str]) -> None:
+    assert not needless & loaded[stage]
     assert "gradio" in loaded["page"]
-    assert not {"transformers.modeling_utils", "optimum"} & loaded["page"]
-
-
-def test_servers_cost_nothing_until_they_are_used(loaded: dict[str, set[str]]) -> None:
-    """Neither in the page nor in the tools, not even when one is named."""
-    assert not {"specdemo.servers.lane", "prometheus_client"} & (loaded["page"] | loaded["tools"])
-
-
-def test_elsewhere_nothing_of_zero_gpu_is_imported(loaded: dict[str, set[str]]) -> None:
-    """Guards laptops, which need no ``spaces`` package."""
-    assert "spaces.zero.wrappers" not in loaded["page"]
 
 
 def test_imports_point_down_only() -> None:
