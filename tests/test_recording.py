@@ -65,7 +65,8 @@ def test_any_recording_can_be_replayed(recording: Recording) -> None:
 
 def test_a_run_is_recorded_with_its_prompt_and_machine(text_pair: specdemo.ModelPair) -> None:
     """Guards the label of a replay, and that no name of a host or path gets into a file made to be shared."""
-    trace = specdemo.run(text_pair, "Hi 🎉", specdemo.Settings(gamma=3, max_new_tokens=8))
+    sampled = specdemo.Settings(gamma=3, max_new_tokens=8, acceptance="sampling", temperature=0.9, top_k=4)
+    trace = specdemo.run(text_pair, "Hi 🎉", sampled)
     recording = record(text_pair, "Hi 🎉", [trace], "A test")
     assert recording.traces == (trace,)
     for text in (recording.to_json(), trace.to_json(), f"[{trace.to_json()}]"):  # files of traces open too
@@ -75,6 +76,8 @@ def test_a_run_is_recorded_with_its_prompt_and_machine(text_pair: specdemo.Model
     assert set(recording.versions) == {"python", "torch", "transformers"}
     for private in (platform.node(), str(Path.home()), str(Path.cwd())):
         assert f'"{private}' not in recording.to_json()
+    with pytest.raises(ValueError, match="JSON"):  # NaN is none
+        replace(trace, rounds=(replace(trace.rounds[0], seconds=float("nan")),)).to_json()
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
