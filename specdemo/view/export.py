@@ -50,21 +50,12 @@ def export_html(traces: Sequence[Trace] | Recording, path: str | Path) -> None:
         path: of the file, which is replaced if it is there.
 
     Raises:
-        TraceError: there is nothing to replay.
+        TraceError: there is nothing to replay, or a trace cannot be.
         OSError: the file cannot be written; what was there before is as it was.
-    """
-    write_whole(path, replay_html(as_recording(traces)))
-
-
-def as_recording(traces: Sequence[Trace] | Recording) -> Recording:
-    """Traces as a recording without title, prompt or hardware.
-
-    Raises:
-        TraceError: there is none, or one cannot be replayed.
     """
     recording = traces if isinstance(traces, Recording) else Recording(tuple(traces))
     check_playable(recording.traces)
-    return recording
+    write_whole(path, replay_html(recording))
 
 
 def replay_html(recording: Recording) -> str:
@@ -80,6 +71,8 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
     scripts = [*race_scripts(), START]
     allowed = " ".join(_hash(script) for script in [plotly_js().read_text(encoding="utf-8"), *scripts])
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    value = replay_value(recording)
+    value["rounds"] = [json.loads(text) for text in value["rounds"]]
     title = escape(recording.title or "Speculative decoding, replayed")
     before = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -87,14 +80,9 @@ def replay_parts(recording: Recording) -> tuple[str, str]:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{PAGE_CSS}{race_css()}</style>\n</head>\n<body>\n"
         '<main><h1>Speculative decoding, token by token</h1><div class="race-root"></div></main>\n'
-        f'<script type="application/json" id="recording">{script_json(_value(recording))}</script>\n<script>'
+        f'<script type="application/json" id="recording">{script_json(value)}</script>\n<script>'
     )
     return before, "</script>\n" + "".join(f"<script>{s}</script>\n" for s in scripts) + "</body>\n</html>\n"
-
-
-def _value(recording: Recording) -> dict[str, Any]:
-    value = replay_value(recording)
-    return {**value, "rounds": [json.loads(text) for text in value["rounds"]]}
 
 
 def script_json(value: Any) -> str:

@@ -151,7 +151,6 @@ function changed(values) {
   remember();
 }
 
-/** Has the address written. */
 function remember() {
   document.dispatchEvent(new Event("specdemo-link"));
   timer ||= setTimeout(write, PAUSE); // not put off by further changes, which may come without end

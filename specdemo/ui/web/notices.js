@@ -38,7 +38,6 @@ function add(lines) {
   for (const line of fresh) box().lastChild.before(make("p", "", null, line));
 }
 
-/** Shows these sentences only. */
 function show(lines) {
   box()?.remove();
   add(lines);

@@ -21,7 +21,6 @@ function namePause(name) {
   if (button && name) setText(button, name);
 }
 
-/** Puts the buttons into a corner. */
 function addButtons() {
   if (document.querySelector(".talk-keys")) return;
   const line = make("div", "talk-keys", document.body, null, { role: "toolbar", "aria-label": "Talk view" });

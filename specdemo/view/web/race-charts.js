@@ -169,7 +169,6 @@ class TokenChart extends Plot {
     return this.seen || this.over;
   }
 
-  /** Shows a form: `tokens` or `rate`. */
   show(form) {
     this.form = form;
     setText(this.title, FORMS[form].title);
@@ -190,7 +189,6 @@ class TokenChart extends Plot {
     this.grow();
   }
 
-  /** There may be more rounds. */
   grow() {
     if (!this.timer) this.schedule(Math.max(0, this.drew + Math.max(PAUSE, SHARE * this.took) - performance.now()));
   }

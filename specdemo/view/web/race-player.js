@@ -65,7 +65,6 @@ class Controls {
     this.facts = make("details", "race-card race-facts", null, null, { "data-role": "facts" });
   }
 
-  /** Says what is played. @param {Replay} replay */
   describe(replay) {
     const { about, label, title, prompt } = this;
     label.textContent = [replay.label, replay.date].filter(Boolean).join(", ");
@@ -135,7 +134,6 @@ class Player {
     else this.follow();
   }
 
-  /** Begins to play a recording. */
   open() {
     this.leave();
     this.hold();
@@ -245,7 +243,6 @@ class Player {
     this.set(shown);
   }
 
-  /** One round forward or back. */
   step(by) {
     if (!this.held) return;
     this.pause();

@@ -135,7 +135,6 @@ class TreeCard {
     if (this.open.checked !== opened) this.open.click();
   }
 
-  /** A new run. @param {Lane[]} lanes */
   begin(lanes) {
     this.lanes = lanes;
     /** Numbers of the lanes that drafted a tree in this run. */
@@ -151,7 +150,6 @@ class TreeCard {
     this.queue();
   }
 
-  /** A round was added to a lane. @param {Round} round */
   add(round) {
     if (!round.tree) return;
     this.last = round;
@@ -285,7 +283,6 @@ class Apart {
     return Boolean(round);
   }
 
-  /** @param {Round} round */
   open(round) {
     this.tree.toggle(Boolean(round.tree));
     if (round.tree) return;

@@ -135,7 +135,6 @@ class Area {
     if (!this.text.parentNode) this.area.append(this.text);
   }
 
-  /** The part that is being written. */
   current() {
     this.part ||= make("div", "race-part", this.text);
     return this.part;

@@ -125,7 +125,6 @@ class Lane {
     this.tally = { ...tally, figures, speed: figures.tokens_per_second };
   }
 
-  /** Shows the figures, and whether the lane still runs. */
   refresh(first, running) {
     const ratio = this.tally.speed && first.tally.speed && this.tally.speed / first.tally.speed;
     const figures = { ...this.tally.figures, ratio };
@@ -149,13 +148,11 @@ class View {
     this.legend = buildLegend(this.frame, this.tip);
     this.tree = new window.SpecDemoRounds.TreeCard(this.frame, this.legend);
     this.frame.append(this.tree.card);
-    // Under the lanes: the chart, and the reason.
     this.below = make("div", "race-below", this.frame);
     this.chart = new TokenChart(this.below);
     const reason = make("section", "race-card", this.below);
     make("h3", "", reason, "Why");
     this.why = make("div", "race-why", reason, null, { "data-role": "why" });
-    // What is shown only after a run.
     this.after = make("div", "race-after", this.frame);
     this.timeline = new Timeline(this.after);
     this.figures = new Figures(this.after, "figures");
@@ -188,7 +185,6 @@ class View {
     this.over = OVER.has(phase);
   }
 
-  /** Makes the lanes of a new run. */
   begin(run, specs) {
     this.run = run;
     let series = 0;
