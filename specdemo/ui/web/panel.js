@@ -23,16 +23,11 @@ const DIMMED = [...new Set(UNUSED.map(([, elements]) => elements))].join(", ");
 /** Dims what the open tab does not use; its reason stands above it, and the keyboard passes over it. */
 function dim() {
   if (!window.SpecDemoLinks.wasRead()) return; // until then nothing of the panel can be used
-  const { tab } = page.dataset;
-  const unused = new Map();
-  for (const [on, elements, reason, state] of UNUSED) {
-    if (on !== tab || (state && !document.querySelector(state))) continue;
-    for (const element of document.querySelectorAll(`#panel :is(${elements})`)) unused.set(element, reason);
-  }
   for (const element of document.querySelectorAll(`#panel :is(${DIMMED})`)) {
-    const reason = unused.get(element) || null;
-    element.inert = reason !== null;
-    window.SpecDemoDom.setData(element, "unused", reason);
+    const unused = UNUSED.findLast(([tab, elements, , state]) => tab === page.dataset.tab && element.matches(elements)
+      && (!state || document.querySelector(state)));
+    element.inert = Boolean(unused);
+    window.SpecDemoDom.setData(element, "unused", unused?.[2]);
   }
 }
 
