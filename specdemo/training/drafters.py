@@ -18,7 +18,7 @@ from transformers import DynamicCache, LlamaForCausalLM
 
 from specdemo.models.eagle3_config import shaped_like
 from specdemo.models.eagle3_head import Eagle3Head
-from specdemo.training.lessons import Lesson, Lessons, of_tasks
+from specdemo.training.lessons import Lesson, Lessons
 from specdemo.training.loop import REPORT_EVERY, Phase, Run, train
 from specdemo.training.models import build_model
 from specdemo.training.tasks.stream import TaskStream
@@ -54,7 +54,7 @@ def train_draft(
 
     def reading(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
         """Next-token loss on all text of tasks, prompts too."""
-        ids = of_tasks(tasks, step, recipe)[0].to(run.device)
+        ids = tasks.batch(step, recipe.lessons.task_rows, recipe.lessons.window)[0].to(run.device)
         with run.autocast():
             logits = draft(ids[:, :-1], use_cache=False).logits.float()
         return [functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())]

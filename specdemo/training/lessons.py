@@ -49,14 +49,6 @@ class Lesson:
             return output_layer(self.hidden.to(output_layer.weight.dtype))
 
 
-def of_tasks(tasks: TaskStream, step: int, recipe: Recipe) -> tuple[torch.Tensor, torch.Tensor]:
-    """Training tasks as ids (rows, n), and which of them are an answer's; a pure function of the step."""
-    batch = tasks.batch(step, recipe.lessons.task_rows, recipe.lessons.window)
-    answers = batch.learned.roll(1, dims=1)  # a batch marks the place before each token to learn
-    answers[:, 0] = False
-    return batch.ids, answers
-
-
 def make_lessons(target: LlamaForCausalLM, layers: tuple[int, ...], tasks: TaskStream, run: Run) -> None:
     """Writes them to ``folder/lessons``, a file each; a part that is whole is not made again.
 
@@ -104,7 +96,7 @@ def _batches(
         places = torch.arange(ids.size(1))
         yield ids, torch.stack([(places >= begins) & (places < len(text)) for text, begins in some])
     for index in range(numbers.task_batches):
-        yield of_tasks(tasks, part * numbers.task_batches + index, recipe)
+        yield tasks.batch(part * numbers.task_batches + index, numbers.task_rows, numbers.window)
 
 
 class Lessons:

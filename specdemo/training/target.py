@@ -18,7 +18,7 @@ from specdemo.training.models import build_model, grow, read_model, read_tokeniz
 from specdemo.training.recipe import Target
 from specdemo.training.start import start_copying
 from specdemo.training.tasks.mixture import held_out_tasks
-from specdemo.training.tasks.stream import Batch, TaskStream
+from specdemo.training.tasks.stream import TaskStream
 
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
@@ -58,9 +58,9 @@ def train_target(
         if step and step % check_steps == 0:
             _report(_plain(model), stream, run)
         batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
-        learned = int(batch.learned.sum())
-        for some in batch.split(max(1, part.part_tokens // part.window)):
-            yield _summed_loss(model, some, run) / learned
+        together = max(1, part.part_tokens // part.window)
+        for ids, learned in zip(*(tensor.split(together) for tensor in batch), strict=True):
+            yield _summed_loss(model, ids, learned, run) / int(batch[1].sum())
 
     def begin(phase: int, shallow: LlamaForCausalLM | None) -> LlamaForCausalLM:
         layers = part.phases[phase].layers
@@ -98,13 +98,13 @@ def _plain(model: LlamaForCausalLM) -> LlamaForCausalLM:
     return copied.eval()
 
 
-def _summed_loss(model: LlamaForCausalLM, batch: Batch, run: Run) -> torch.Tensor:
-    """Cross entropy in nats over the positions that count; only they pass the output layer."""
-    learned = batch.learned.to(run.device)
+def _summed_loss(model: LlamaForCausalLM, ids: torch.Tensor, learned: torch.Tensor, run: Run) -> torch.Tensor:
+    """Cross entropy in nats over the tokens (B, n) that are to be learned; only they pass the output layer."""
+    ids, learned = ids.to(run.device), learned[:, 1:].to(run.device)
     with run.autocast():
-        hidden = model.model(batch.ids.to(run.device), use_cache=False).last_hidden_state
+        hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
         logits = model.lm_head(hidden[learned])
-    return functional.cross_entropy(logits.float(), batch.targets.to(run.device)[learned], reduction="sum")
+    return functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 
 
 @torch.no_grad()
@@ -115,6 +115,7 @@ def _report(model: LlamaForCausalLM, stream: TaskStream, run: Run) -> None:
         most = max(part.check_prompts, part.loss_prompts)
         drawn = held_out_tasks(name, stream.domains[name], most, start=CHECK_DRAWS)
         tasks[name] = drawn[: part.check_prompts]
-        batch = stream.one_each(drawn[: part.loss_prompts], part.window)
-        run.log(f"held-out loss, {name}: {_summed_loss(model, batch, run) / max(1, int(batch.learned.sum())):.3f}")
+        ids, learned = stream.one_each(drawn[: part.loss_prompts], part.window)
+        loss = _summed_loss(model, ids, learned, run) / max(1, int(learned.sum()))
+        run.log(f"held-out loss, {name}: {loss:.3f}")
     run.log("right answers:\n" + table({"unseen": check(model, stream.tokenizer, stream.domains, tasks)}))

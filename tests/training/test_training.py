@@ -13,7 +13,7 @@ from specdemo import Eagle3Head, load_pair
 from specdemo.training.__main__ import main
 from specdemo.training.drafters import distillation_loss, new_head, train_draft, train_head
 from specdemo.training.gguf import write_pair
-from specdemo.training.lessons import Lessons, of_tasks
+from specdemo.training.lessons import Lessons
 from specdemo.training.loop import Muon, Run, load_checkpoint, schedule
 from specdemo.training.models import build_model, grow, read_model, read_tokenizer
 from specdemo.training.recipe import TINY, Rates, Target, recipe_of
@@ -108,7 +108,7 @@ def test_what_counts_in_a_lesson_are_answers(folders: dict[str, Path]) -> None:
     """A mask one place off would teach drafters to end prompts, and never to end answers."""
     tokenizer = read_tokenizer(folders["work"] / "target")
     stream = TaskStream(domains(folders["corpus"]), RECIPE.shares, tokenizer, 1)
-    ids, answers = of_tasks(stream, 0, RECIPE)
+    ids, answers = stream.batch(0, 4, 160)
     assert answers.any()
     for row, counted in zip(ids.tolist(), answers.tolist(), strict=True):
         for place in range(1, len(row)):
