@@ -31,14 +31,6 @@ def expected_tokens(alpha: float, gamma: int) -> float:
     return float(gamma + 1) if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
-def leviathan_speedup(alpha: float, gamma: int, c: float) -> float:
-    """(1 − α^{γ+1}) / ((1 − α)(γc + 1)): a constant α, and a verification as cheap as one step.
-
-    Leviathan et al., arXiv 2211.17192, theorem 3.8.
-    """
-    return expected_speedup(expected_tokens(alpha, gamma), gamma, c, 1.0)
-
-
 def tokens_per_round(kept: Sequence[float]) -> float:
     """τ(γ) = 1 + Σⱼ Πᵢ≤ⱼ aᵢ: drafted tokens are kept up to the first that fails, and the target adds one.
 

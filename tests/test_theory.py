@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from specdemo.theory import (
     expected_speedup,
     expected_tokens,
-    leviathan_speedup,
     predicted_speedup,
     tokens_per_round,
     verify_cost,
@@ -23,11 +22,9 @@ costs = st.floats(0, 1)
 verifies = st.floats(1, 4)
 
 
-@given(shares, gammas, costs)
-def test_equal_acceptance_at_every_position_is_leviathans_formula(alpha: float, gamma: int, c: float) -> None:
-    tokens = tokens_per_round([alpha] * gamma)
-    assert tokens == pytest.approx(expected_tokens(alpha, gamma))
-    assert leviathan_speedup(alpha, gamma, c) == pytest.approx(expected_speedup(tokens, gamma, c, 1.0))
+@given(shares, gammas)
+def test_equal_acceptance_at_every_position_is_leviathans_formula(alpha: float, gamma: int) -> None:
+    assert tokens_per_round([alpha] * gamma) == pytest.approx(expected_tokens(alpha, gamma))
     assert expected_speedup(3.0, 4, 0.1, 1.1) == pytest.approx(2.0), "by hand: γ and c are not swapped"
 
 

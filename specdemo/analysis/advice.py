@@ -13,7 +13,7 @@ from typing import Any
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
 from specdemo.analysis.contenders import PLAIN
 from specdemo.analysis.engine_lines import engine_lines
-from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Dropped, Race
+from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Race, Standing
 from specdemo.analysis.report import COMMON, Report
 from specdemo.analysis.rows import Row, Run, row_of, speed
 from specdemo.analysis.speedup import student_95
@@ -73,18 +73,12 @@ class AdviceReport(Report):
     exit_layer: int | None = None
 
     shared = tuple(name for name in COMMON if name != "drafter")
-    own = ("budget_seconds", "all_prompts")
     findings = ("recommendation", "certainty", "by_kind")
 
     @property
     def complete(self) -> bool:
         """Whether it ended by itself."""
         return self.ended
-
-    @property
-    def all_prompts(self) -> int:
-        """Those that were given; a row counts its own."""
-        return self.prompts
 
     @cached_property
     def blocks(self) -> list[list[Run]]:
@@ -133,7 +127,7 @@ class AdviceReport(Report):
         return self.rows[0] if self.race.blocks and len(self.rows) > 1 else None
 
     @cached_property
-    def rival(self) -> Dropped | None:
+    def rival(self) -> Standing | None:
         """How the best contender of another method stands against the recommended one; None without any."""
         leader, family = self.race.leader, self.contenders[self.race.leader].family
         others = {n: self._speedup(n) for n in self.race.entered if self.contenders[n].family not in ("", family)}
@@ -212,7 +206,7 @@ class AdviceReport(Report):
         )
 
     def _kind_row(self, kind: str) -> KindRow | None:
-        place = self.race.best_of_kind(kind)
+        place = self.race.best(self.race.live, kind)
         gain, settings = self._gain(place, kind), self.contenders[place].settings(self.base)
         prompts = len(self._logs(place, kind))
         return KindRow(kind, prompts, self.names[place], settings, **gain) if gain["speedup"] else None

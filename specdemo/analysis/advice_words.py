@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.contenders import SERVER
-from specdemo.analysis.racing import PLACE_OF_PLAIN, Dropped
+from specdemo.analysis.racing import PLACE_OF_PLAIN, Standing
 from specdemo.analysis.reasons import LEAST_CHECK
 from specdemo.analysis.speedup import FEWEST
 from specdemo.analysis.wording import LEVEL, trend_of
@@ -25,7 +25,7 @@ LEAST_RUNS = 3
 """Of a setting, before its costs are called hopeless: one run's times may be an accident."""
 
 
-def dropped_text(dropped: Dropped, names: list[str]) -> str:
+def dropped_text(dropped: Standing, names: list[str]) -> str:
     """Why a contender was not measured further."""
     return (
         f"{names[dropped.by]} is {dropped.lead:.2f} times as fast, by {dropped.blocks} runs of both "

@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader
+
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
 from specdemo.settings import LOSSY_RULES, Settings
@@ -43,7 +45,6 @@ DRAFTING = {
     },
 }
 """How engines are told to draft so, by drafter; what stands in no row cannot be had there."""
-MOVED = "inputs = inputs.to(target.device)"
 BUILTIN = "assets/builtin/target"
 COMMANDS = {
     "vllm": "vllm serve",
@@ -52,6 +53,10 @@ COMMANDS = {
 }
 GGUF = "llama.cpp's convert_hf_to_gguf.py makes a .gguf file of a model's folder (--outfile names it)."
 GGUF_OF_BUILTIN = "python -m specdemo.training.gguf . writes these files of the builtin pair."
+SCRIPT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, keep_trailing_newline=True
+).get_template("transformers_script.jinja")
+"""A program that runs as it is."""
 UNKNOWN = {"target": "TARGET", "draft": "DRAFT", "head": "HEAD"}
 """What stands for a model that was not loaded by a name."""
 
@@ -79,7 +84,7 @@ def engine_lines(
     """
     if engine not in FRAMEWORKS:
         raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(FRAMEWORKS)}.")
-    known = {**UNKNOWN, **models, "dtype": dtype}
+    known = {**UNKNOWN, **models}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
     elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
     other = "Run it plain, or advise again without this method."
@@ -116,7 +121,8 @@ def engine_lines(
     words = {name: value if isinstance(value, int) else quote(value) for name, value in values.items()}
     filled = elsewhere and elsewhere.format(**words)
     if engine == "transformers":
-        text = _transformers(filled, settings, known, drafts, gamma)
+        names = {name: json.dumps(known[name]) for name in ("target", "draft", "draft_tokenizer") if name in known}
+        text = SCRIPT.render(settings=settings, dtype=dtype, gamma=gamma, drafting=filled, drafts=drafts, **names)
     else:
         target = known["target"] if engine != "llama.cpp" else _gguf(known["target"])
         flags = (
@@ -125,58 +131,6 @@ def engine_lines(
         notes += [f"{GGUF_OF_BUILTIN if known['target'] == BUILTIN else GGUF}"] * (engine == "llama.cpp")
         text = f"{COMMANDS[engine]} {shlex.quote(target)}{flags}\n"
     return "".join(f"# {note}\n" for note in notes) + text
-
-
-def _transformers(filled: str, settings: Settings, known: Mapping[str, str], drafts: bool, gamma: int) -> str:
-    """A script that runs as it is."""
-    load = "AutoModelForCausalLM.from_pretrained({}, dtype=target.dtype).to(target.device)"
-    draft = [f"draft = {load.format(json.dumps(known['draft']))}"] if drafts else []
-    own_tokenizer = []
-    if drafts and "draft_tokenizer" in known:
-        draft.append(f"draft_tokenizer = AutoTokenizer.from_pretrained({json.dumps(known['draft_tokenizer'])})")
-        own_tokenizer = ["tokenizer=tokenizer", "assistant_tokenizer=draft_tokenizer"]
-    if filled.startswith("assistant"):  # early exit drafts with the target itself
-        drafting = f"{'draft' if drafts else 'target'}.generation_config"
-        draft += [
-            f"{drafting}.num_assistant_tokens = {gamma}",
-            f'{drafting}.num_assistant_tokens_schedule = "constant"',
-            f"{drafting}.assistant_confidence_threshold = 0.0",
-        ]
-    sampling = ["do_sample=False"]
-    if not settings.greedy:
-        warm = (f"{name}={getattr(settings, name)}" for name in ("temperature", "top_k", "top_p"))
-        sampling = ["do_sample=True", *warm]
-    penalty = [] if settings.repetition_penalty == 1 else [f"repetition_penalty={settings.repetition_penalty}"]
-    options = [f"max_new_tokens={settings.max_new_tokens}", *sampling, *penalty, *([filled] if filled else [])]
-    options += own_tokenizer
-    lines = [
-        "from transformers import AutoModelForCausalLM, AutoTokenizer",
-        "",
-        'prompt = "Once upon a time"',
-        f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(known['target'])})",
-        f'target = AutoModelForCausalLM.from_pretrained({json.dumps(known["target"])}, dtype="{known["dtype"]}")',
-        *draft,
-        *_prompt(settings),
-        "output = target.generate(",
-        "    **inputs,",
-        *(f"    {option}," for option in options),
-        ")",
-        'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))',
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _prompt(settings: Settings) -> list[str]:
-    options = ['return_tensors="pt"', "return_token_type_ids=False"]
-    template = []
-    if settings.chat is not False:
-        options.append("add_special_tokens=not tokenizer.chat_template")
-        template = [
-            "if tokenizer.chat_template:",
-            '    turn = [{"role": "user", "content": prompt}]',
-            "    prompt = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)",
-        ]
-    return [*template, f"options = dict({', '.join(options)})", "inputs = tokenizer(prompt, **options)", MOVED]
 
 
 def _gguf(name: str) -> str:

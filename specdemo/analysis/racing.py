@@ -46,21 +46,26 @@ PLACE_OF_PLAIN = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """A contender left the race.
+class Standing:
+    """How a contender stands against another.
 
     Attributes:
-        contender, by: the places of the one that left, and of the one that beat it.
+        contender, by: their places.
         blocks: in which both ran.
         lead: the other's speed over its own, geometric mean.
-        certainty: that the other is faster, at least.
+        evidence: that the other is faster, as the logarithm of the test martingale.
     """
 
     contender: int
     by: int
     blocks: int
     lead: float
-    certainty: float
+    evidence: float
+
+    @property
+    def certainty(self) -> float:
+        """That the other is faster, at least."""
+        return 1 - exp(-max(self.evidence, 0.0))
 
 
 class Race:
@@ -81,7 +86,7 @@ class Race:
         self._least = log(max(len(self.contenders) - 1, 1) / error)
         self._blocks: list[tuple[str, dict[int, float]]] = []  # kind, and log of speed-up by place
         self.leader = PLACE_OF_PLAIN
-        self.dropped: dict[int, Dropped] = {}
+        self.dropped: dict[int, Standing] = {}
         first = (n for n, c in enumerate(self.contenders) if c.gamma is None or c.gamma in FIRST)
         self.entered = list(dict.fromkeys((PLACE_OF_PLAIN, *first)))
 
@@ -109,7 +114,7 @@ class Race:
         """
         found = set()
         for place in self.live:
-            leads = self._leads(place, self.leader, None)
+            leads = self._leads(place, self.leader)
             if self.blocks >= SCOUTING and len(leads) and place not in (PLACE_OF_PLAIN, self.leader):
                 error = max(sqrt(_variance(leads)), USUAL) / sqrt(len(leads))
                 found |= {place} if fmean(leads) > FAR * error else set()
@@ -120,48 +125,41 @@ class Race:
         """Whether a single one is left, and none of its neighbours waits to be tried."""
         return len(self.live) == 1 and not self._waiting()
 
-    def add(self, speedups: dict[int, float], kind: str = "") -> list[Dropped]:
-        """Take in a block, and say what it decides.
+    def add(self, speedups: dict[int, float], kind: str = "") -> None:
+        """Take in a block.
 
         Args:
             speedups: of each contender that ran, over the block's plain run.
             kind: of its prompt.
         """
         self._blocks.append((kind, {place: log(s) for place, s in {**speedups, PLACE_OF_PLAIN: 1.0}.items()}))
-        self.leader = self._best(self.live)
+        self.leader = self.best(self.live)
         kinds = {kind for kind, _ in self._blocks}
-        gone = []
         for place in self.live:
-            found, proven = self._compared(place, self.leader)
+            standing = self.behind(place, self.leader)
             # Who is ahead on the prompts of some kind stays.
-            if proven and not any(self._compared(place, self.leader, kind)[0].lead < 1 for kind in kinds):
-                gone.append(found)
-                self.dropped[place] = found
+            ahead = any(self.behind(place, self.leader, kind).lead < 1 for kind in kinds)
+            if standing.evidence >= self._least and not ahead:
+                self.dropped[place] = standing
         if self.blocks >= SCOUTING:
             self.entered += self._waiting()
-        return gone
 
-    def behind(self, place: int, by: int, kind: str | None = None) -> Dropped:
+    def behind(self, place: int, by: int, kind: str | None = None) -> Standing:
         """How sure it is that ``by`` is faster than the one at ``place``, on all prompts or on those of a kind."""
-        return self._compared(place, by, kind)[0]
-
-    def best_of_kind(self, kind: str) -> int:
-        """The leader on the prompts of one kind."""
-        return self._best(self.live, kind)
-
-    def _compared(self, place: int, by: int, kind: str | None = None) -> tuple[Dropped, bool]:
-        """How the two stand on the blocks that both ran, and whether the lead is proven."""
         found = self._leads(place, by, kind)
-        count, mean = len(found), fmean(found) if found else 0.0
-        evidence = log_evidence(count, mean, _variance(found)) if mean > 0 else 0.0
-        return Dropped(place, by, count, exp(mean), 1 - exp(-max(evidence, 0.0))), evidence >= self._least
+        mean = fmean(found) if found else 0.0
+        evidence = log_evidence(len(found), mean, _variance(found)) if mean > 0 else 0.0
+        return Standing(place, by, len(found), exp(mean), evidence)
 
-    def _leads(self, place: int, by: int, kind: str | None) -> list[float]:
+    def _leads(self, place: int, by: int, kind: str | None = None) -> list[float]:
         """log of the speed of ``by`` over the other's, in each block that both ran."""
         return [b[by] - b[place] for of, b in self._blocks if kind in (None, of) and place in b and by in b]
 
-    def _best(self, places: Sequence[int], kind: str | None = None) -> int:
-        """Who has run most often and leads begins; whoever beats it on common blocks takes its place."""
+    def best(self, places: Sequence[int], kind: str | None = None) -> int:
+        """The fastest of these, on all prompts or on those of a kind.
+
+        Who has run most often and leads begins; whoever beats it on common blocks takes its place.
+        """
         logs = {n: [b[n] for of, b in self._blocks if kind in (None, of) and n in b] for n in places}
         tried = [n for n, values in logs.items() if values]
         if not tried:
@@ -183,7 +181,7 @@ class Race:
             line = [n for n, c in enumerate(self.contenders) if c.family == family and c.gamma is not None]
             tried = [n for n in line if n in self.live and any(n in block for _, block in self._blocks)]
             if tried:
-                at = line.index(self._best(tried))
+                at = line.index(self.best(tried))
                 found += [n for n in line[max(at - 1, 0) : at + 2] if n not in self.entered]
         return sorted(found)
 

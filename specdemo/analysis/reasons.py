@@ -17,11 +17,9 @@ BETTER = 1.05
 MUCH_OVERHEAD, FEW_DRAFTS, COSTLY_DRAFT, COSTLY_CHECK, LEAST_ROUNDS = 0.2, 0.35, 0.3, 1.6, 3
 LEAST_CHECK = 0.9
 """No target checks several tokens in less than one step; a measured v(γ) below this is an accident of timing."""
-FAR, PAUSED, NARROW, FALL = 0.1, 0.05, 0.1, 0.15
+FAR, PAUSED, NARROW = 0.1, 0.05, 0.1
 """From which on a remark is made: share of a lane's time on the way to its server, of rounds that an adaptive γ
-left without drafts, of rejections outside a head's vocabulary; by how much less of its later tokens is kept."""
-LEAST_TESTED = 10
-"""Rounds that must have tested a place in the draft before anything is said of it."""
+left without drafts, of rejections outside a head's vocabulary."""
 HEALTHY, LEAST_HELD = (0.40, 0.20, 0.10), 8
 """Share of rounds that keep a head's first, second and third drafted token and all before it, greedily in chains:
 thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors), and
@@ -172,6 +170,13 @@ def sentence(e: Evidence) -> str:
     return next(text for holds, text in REASONS if holds(e)).format(e=e, **phrases)
 
 
+def impossible_check(v: float | None) -> str:
+    """What is said of a check that took less than a plain step; empty of any other."""
+    if v is None or v >= LEAST_CHECK:
+        return ""
+    return f"Checking several tokens took {v:.2f} of a plain step, which no target can do"
+
+
 def explain(baseline: Trace, lane: Trace, name: str = "plain") -> str | None:
     """The reason of one lane, for people, and remarks; None where the measurements do not suffice.
 
@@ -253,7 +258,7 @@ def drafted_by_head(lane: Trace) -> bool:
 
 def remarks(lane: Trace) -> list[str]:
     """Sentences on what a lane's rounds show of its drafter, or of the way to its server."""
-    of_heads = (_narrow, _unhealthy, _falling) if drafted_by_head(lane) else ()
+    of_heads = (_narrow, _unhealthy) if drafted_by_head(lane) else ()
     return [said for remark in (_far, _paused, *of_heads) if (said := remark(lane, lane.metrics()))]
 
 
@@ -306,16 +311,3 @@ def _unhealthy(lane: Trace, figures: Metrics) -> str:
                 "target or another norm_before_residual than it was trained with."
             )
     return ""
-
-
-def _falling(lane: Trace, figures: Metrics) -> str:
-    # At place j those rounds were tested that kept all before it.
-    tested = [sum(figures.accepted_histogram[j:]) for j in range(len(figures.accepted_histogram))]
-    places = zip(figures.conditional_per_position, tested, strict=False)
-    first, *later = [share for share, rounds in places if share is not None and rounds >= LEAST_TESTED] or [0.0]
-    if not later or first - min(later) < FALL:
-        return ""
-    return (
-        f"Its first drafted token was kept in {first:.0%} of the rounds, number {later.index(min(later)) + 2}, "
-        f"where tested, in {min(later):.0%}: it drafts from its own states there, no longer from the target's."
-    )

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.reasons import LEAST_CHECK
+from specdemo.analysis.reasons import impossible_check
 from specdemo.analysis.rows import Row, Run, row_of
 from specdemo.settings import Settings
 
@@ -39,7 +39,7 @@ class Report:
         server_gamma: the most tokens that the server drafts in a step; None if it does not say.
         ran_out: the smallest batch that did not fit into memory; None if all did.
         schema: version of this record.
-        own, findings: what the CSV has in every line, and the JSON besides the fields, by the names of attributes.
+        shared, findings: settings in every line of the CSV; what the JSON has besides the fields, by attribute.
     """
 
     base: Settings
@@ -56,7 +56,6 @@ class Report:
     ran_out: int | None = None
     schema: int = SCHEMA
 
-    own: ClassVar[tuple[str, ...]] = ("repeats",)
     findings: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[tuple[str, ...]] = COMMON
 
@@ -105,16 +104,16 @@ class Report:
 
     def impossible(self, row: Row) -> str | None:
         """Why a row's times cannot be: the one place that doubts a report's figures."""
-        v, tau = row.verify_cost, row.mean_acceptance_length
-        if v is not None and v < LEAST_CHECK:
-            return f"Checking several tokens took {v:.2f} of a plain step, which no target can do{BUSY}"
+        if said := impossible_check(row.verify_cost):
+            return f"{said}{BUSY}"
+        tau = row.mean_acceptance_length
         if row.size == 1 and tau and row.speedup and row.speedup > MOST_OF_TAU * tau:
             return f"{row.speedup:.2f}× is more than {tau:.2f} tokens a round allow{BUSY}"
         return None
 
     def to_csv(self) -> str:
         """One line for each row, without columns in which nothing is known; lists are space-separated."""
-        names = (*self.own, "complete", "pair", "dtype", "quantization", "server", "schema")
+        names = ("repeats", "complete", "pair", "dtype", "quantization", "server", "schema")
         common = {name: getattr(self.base, name) for name in self.shared}
         common |= {name: getattr(self, name) for name in names} | (self.machine or {})
         every = [f.name for f in fields(Row) if f.name != "settings"]

@@ -14,7 +14,7 @@ from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.contenders import Contender
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
-from specdemo.theory import expected_speedup, leviathan_speedup, predicted_speedup, tokens_per_round
+from specdemo.theory import expected_speedup, predicted_speedup, tokens_per_round
 
 COLUMNS = [f.name for f in fields(RoundCounts) if f.name != "offered"]
 """Of a round in a file; costs are not made of trees."""
@@ -101,10 +101,9 @@ class Row:
             server does not say.
         size: prompts decoded together.
         prompts, runs: how many different prompts, or batches of them, it decoded, and how often in all.
-        rounds, proposed, accepted, emitted: counts over all runs, the prefills not counted; rounds of a batch by
-            rows.
-        acceptance_rate: Σ accepted / Σ proposed.
-        mean_acceptance_length: τ, emitted / rounds.
+        rounds, proposed, accepted, emitted, acceptance_rate, mean_acceptance_length, accepted_histogram,
+        per_position, conditional_per_position: as of :class:`specdemo.metrics.Totals`, over all runs; rounds of a
+            batch by rows.
         speedup: plain decoding's seconds a token / its own, over all prompts, each repeat against the plain runs
             of the same repeat; median over the repeats, of an even number the lower middle. In advice, where a
             repeat is of one prompt, the geometric mean over the prompts.
@@ -115,16 +114,12 @@ class Row:
         predicted_speedup: :func:`specdemo.theory.predicted_speedup` of what follows: acceptance by
             position, costs, and the lengths that rounds really had; median over the repeats.
         expected_speedup: τ(γ)/(γc + v), for endless decoding without overhead.
-        leviathan_speedup: with one α for all positions and v = 1.
         draft_cost: c, median draft step / median target step, over rounds of full length.
         verify_cost: v(γ), median verify of γ+1 tokens / median target step.
         overhead_cost: o, median other time of a round / median target step.
-        accepted_histogram: rounds with i accepted tokens, i from 0 to γ.
-        per_position: share of the rounds with more than j accepted tokens, j from 0.
-        conditional_per_position: of the rounds in which drafted token j was reached, the share that kept it.
         draft_seconds, verify_seconds, other_seconds: of a round in the mean.
         other_share: of the time after the prefills, what passed outside model forwards.
-        padding, idle_slots: of batches, see :class:`specdemo.analysis.batch_metrics.BatchMetrics`.
+        padding, idle_slots: of batches, as of :class:`specdemo.analysis.batch_metrics.BatchMetrics`.
         memory: the largest peak of its runs, bytes.
         seconds: what its runs took, prefills and all; of advice those that count for no figure included.
         interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
@@ -154,7 +149,6 @@ class Row:
     tokens_per_second_high: float | None
     predicted_speedup: float | None
     expected_speedup: float | None
-    leviathan_speedup: float | None
     draft_cost: float | None
     verify_cost: float | None
     overhead_cost: float | None
@@ -184,10 +178,6 @@ class Row:
         """Speed-up, worst and best repeat; 0 where nothing was measured."""
         return self.speedup or 0.0, self.speedup_low or 0.0, self.speedup_high or 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON and tables."""
-        return asdict(self)
-
 
 def row_of(
     contender: Contender, shared: Settings, runs: Sequence[Run], plain: Sequence[Run], gamma: int | None = None
@@ -205,21 +195,21 @@ def row_of(
     gamma = contender.gamma if gamma is None else gamma
     steps = [s for run in runs for s in run.steps]
     batches = [run.figures for run in runs if isinstance(run.figures, BatchMetrics)]
-    sums, forwards = _totals(runs, steps, gamma), [f.rounds for f in batches]
+    sums = _totals(runs, steps, gamma)
     pairs, lengths = paired(runs, plain), Counter(s.drafted for s in steps)
     counts = ([[s for run in some for s in run.steps] for some in pair] for pair in pairs)
     costs = [cost for drafted, single in counts if (cost := costs_of(drafted, gamma or 0, single)) is not None]
     c, v, o = (median(cost[i] for cost in costs) for i in range(3)) if costs else (None, None, None)
     shares = [share or 0.0 for share in sums.conditional_per_position]  # what was never reached was never kept
-    expected = leviathan = None
+    expected = None
     if gamma and c is not None and v is not None:
         expected = expected_speedup(tokens_per_round(shares), gamma, c, v)
-        leviathan = None if sums.alpha is None else leviathan_speedup(sums.alpha, gamma, c)
     speeds = [found for some in by_repeat(runs) if (found := speed(some)) is not None]
     speedups = sorted((fast / slow, fast, slow) for a, b in pairs if (fast := speed(a)) and (slow := speed(b)))
     middle = speedups[(len(speedups) - 1) // 2] if speedups else (None, None, None)
-    phases = (sums.draft_seconds, sums.verify_seconds, sums.other_seconds)
-    spent = [seconds and ratio(seconds, sum(forwards) or sums.rounds) for seconds in phases]
+    phases = {f"{name}_seconds": getattr(sums, f"{name}_seconds") for name in ("draft", "verify", "other")}
+    rounds = sum(batch.rounds for batch in batches) or sums.rounds
+    spent: dict[str, Any] = {name: seconds and ratio(seconds, rounds) for name, seconds in phases.items()}
     counted = ("rounds", "proposed", "accepted", "acceptance_rate", "accepted_histogram", "per_position")
     return Row(
         settings=contender.settings(shared),
@@ -241,14 +231,11 @@ def row_of(
         tokens_per_second_high=max(speeds, default=None),
         predicted_speedup=median(predicted_speedup(shares, lengths, *cost) for cost in costs) if costs else None,
         expected_speedup=expected,
-        leviathan_speedup=leviathan,
         draft_cost=c,
         verify_cost=v,
         overhead_cost=o,
-        draft_seconds=spent[0],
-        verify_seconds=spent[1],
-        other_seconds=spent[2],
-        other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases)),
+        **spent,
+        other_share=ratio(sums.other_seconds, fsum(seconds or 0.0 for seconds in phases.values())),
         padding=_lost(batches, "fed_needed", "fed"),
         idle_slots=_lost(batches, "slots_needed", "slots"),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),

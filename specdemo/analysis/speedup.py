@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from math import exp, fsum, log, sqrt
 from statistics import fmean, median, stdev
 
-from specdemo.analysis.reasons import LEAST_CHECK
+from specdemo.analysis.reasons import impossible_check
 from specdemo.analysis.wording import factor
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.trace import Trace
@@ -79,16 +79,10 @@ def place_of(trace: Trace) -> str | None:
     return trace.server.name if trace.server else None
 
 
-def plain_of(traces: Sequence[Trace], lane: Trace) -> Trace | None:
-    """The first plain lane with the lane's weights, in the lane's place: others are another model or machine."""
-    alike = (t for t in traces if t.quantization == lane.quantization and place_of(t) == place_of(lane))
-    return next(filter(is_plain, alike), None)
-
-
-def plain_elsewhere(traces: Sequence[Trace], lane: Trace) -> Trace | None:
-    """The first plain lane with other weights, in the lane's place."""
-    near = (t for t in traces if t.quantization != lane.quantization and place_of(t) == place_of(lane))
-    return next(filter(is_plain, near), None)
+def plain_of(traces: Sequence[Trace], lane: Trace, same_weights: bool = True) -> Trace | None:
+    """The first plain lane in the lane's place with its weights, or with others; others are another model."""
+    near = (t for t in traces if is_plain(t) and place_of(t) == place_of(lane))
+    return next((t for t in near if (t.quantization == lane.quantization) == same_weights), None)
 
 
 def compared(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
@@ -240,11 +234,8 @@ def stretch_medians(trace: Trace) -> list[float]:
 def _disturbed(baseline: Trace, lane: Trace, found: float, usual: float) -> str | None:
     """A sentence on what shows that the machine did other work meanwhile; None if nothing does."""
     if is_plain(baseline):  # the steps of another lane are of several tokens
-        costs = lane.metrics(baseline)
-        if costs.verify_cost is not None and costs.verify_cost < LEAST_CHECK:
-            return (
-                f" Checking several tokens took {costs.verify_cost:.2f} of a plain step, which no target can do."
-            )
+        if said := impossible_check(lane.metrics(baseline).verify_cost):
+            return f" {said}."
         if drift := _drift(stretch_medians(baseline)):
             return drift
     if max(found / usual, usual / found) > APART:

@@ -10,7 +10,7 @@ from functools import partial
 from math import exp, fsum, log
 from typing import Any
 
-from specdemo.bench.contenders import Sample, ours
+from specdemo.bench.contenders import ours
 from specdemo.bench.harness import Args, Results, columns, interleaved, prompts_of, run_bench, verdict
 from specdemo.models.pair import ModelPair
 from specdemo.runs.advise import advise
@@ -57,16 +57,10 @@ def grid(
     for prompt in prompts:
         runs = {name: partial(ours(pair, lane), encode(pair, prompt)) for name, lane in lanes.items()}
         for name, samples in interleaved(runs, repeats, 0, label).items():  # the advisor warmed everything up
-            logs[name] += [log(_speed(sample)) for sample in samples]
+            logs[name] += [log(sample.decode_speed or 0.0) for sample in samples]
     means = {name: fsum(some) / len(some) for name, some in logs.items()}
     first = next(iter(means.values()))
     return {name: exp(mean - first) for name, mean in means.items()}
-
-
-def _speed(sample: Sample) -> float:
-    speed = sample.decode_speed
-    assert speed is not None, "answers to the examples are longer than a token"
-    return speed
 
 
 COLUMNS = {

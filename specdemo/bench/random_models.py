@@ -14,16 +14,12 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from specdemo.bench.harness import CPU
-from specdemo.models.eagle3_config import shaped_like
-from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 
 SEED = 0
 LATER = 0.05
 """The factor on the output projections of a target's later layers."""
-HEAD_VOCABULARY = 32_000
-"""Of most published heads."""
 FIELDS = (
     "num_hidden_layers",
     "hidden_size",
@@ -75,18 +71,8 @@ def random_pair(
     return ModelPair(target, draft, None, name=f"random, {shape} + its first {draft_layers} layers")
 
 
-def random_head(target: PreTrainedModel) -> Eagle3Head:
-    """A head of the shape of published ones, which is hardly ever right."""
-    shape = target.config
-    drafted = min(HEAD_VOCABULARY, shape.vocab_size)
-    torch.manual_seed(SEED)
-    head = Eagle3Head(shaped_like(shape, "a random head", shape.intermediate_size, drafted))
-    head.target_ids = torch.randperm(shape.vocab_size)[:drafted].sort().values
-    return head.to(target.dtype).requires_grad_(False).eval()
-
-
 def pack_all(pair: ModelPair) -> None:
     """Pack the models as a pair's are that was loaded by name."""
-    for model in (pair.target, pair.draft, pair.head):
+    for model in (pair.target, pair.draft):
         if model is not None and unpackable_reason(model, "cpu", model.dtype) is None:
             pack(model)

@@ -2,8 +2,7 @@
 
 The models have random weights, since only the times of their forwards matter (``random_models.py``). Two pairs
 hold the same weights: one packed, as this project runs a pair that it has loaded, and one as torch has it, which
-transformers runs. A verify is compared with a step of the same weights; speeds are of whole runs, prefill
-included. The head is hardly ever right, so of its lane only the cost of a draft step (c) means anything.
+transformers runs. Verifies are compared with steps of the same weights; speeds are of whole runs, with prefill.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 
 from specdemo.bench.contenders import Contender, assisted_generate, compared, generate, now, ours, spread
 from specdemo.bench.harness import CPU, Args, Results, columns, interleaved, run_bench
-from specdemo.bench.random_models import SHAPES, pack_all, random_head, random_pair
+from specdemo.bench.random_models import SHAPES, pack_all, random_pair
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.errors import SpecDemoError
 from specdemo.models.pair import ModelPair
@@ -36,14 +35,12 @@ def measure(args: Args) -> Results:
 def _of_size(size: str, dtype: str, args: Args) -> list[dict[str, Any]]:
     """One row a number of threads; what runs is opened once and takes turns over all of them."""
     plain, packed = (random_pair(size, getattr(torch, dtype)) for _ in range(2))
-    packed.head = random_head(packed.target)
     pack_all(packed)
     runners = {"as torch has it": _filled(plain, args.context), "packed": _filled(packed, args.context)}
     fields = {"gamma": args.gamma, "max_new_tokens": args.tokens}
     decoders = {
         "plain": ours(packed, Settings(strategy="autoregressive", **fields)),
         "speculative": ours(packed, Settings(**fields)),
-        "head": ours(packed, Settings(drafter="eagle3", **fields)),
         "generate": generate(plain, args.tokens),
         "assisted": assisted_generate(plain, args.tokens, args.gamma),
     }
@@ -88,8 +85,7 @@ def _forwards(runners: dict[str, EagerRunner], args: Args) -> dict[str, Any]:
 
 def _runs(decoders: dict[str, Contender], repeats: int) -> dict[str, Any]:
     runs = interleaved({name: partial(decode, PROMPT) for name, decode in decoders.items()}, repeats, label="runs")
-    plain, draft, head = (runs[name][0].own for name in ("plain", "speculative", "head"))
-    figures = draft.metrics(plain)
+    figures = runs["speculative"][0].own.metrics(runs["plain"][0].own)
     return {
         "tokens_per_second": {name: median(s.whole_speed for s in found) for name, found in runs.items()},
         "speedup": compared(runs["plain"], runs["speculative"], whole=True),
@@ -97,7 +93,6 @@ def _runs(decoders: dict[str, Contender], repeats: int) -> dict[str, Any]:
         "over_assisted": compared(runs["assisted"], runs["speculative"], whole=True),
         "acceptance_rate": figures.acceptance_rate,
         "draft_cost": figures.draft_cost,
-        "head_cost": head.metrics(plain).draft_cost,
         "verify_cost": figures.verify_cost,
         "identical": len({tuple(found[0].ids) for found in runs.values()}) == 1,
     }
@@ -110,7 +105,6 @@ SPEEDS = NAMES | {
     "speculative / plain": spread("speedup"),
     "accepted": "{acceptance_rate:.2f}",
     "c": "{draft_cost:.2f}",
-    "c of the head": "{head_cost:.2f}",
     "v(γ)": "{verify_cost:.2f}",
     "same ids": "{identical}",
 }

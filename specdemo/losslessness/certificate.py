@@ -16,7 +16,7 @@ from specdemo.settings import Settings
 
 NAME = "specdemo certificate"
 CERTIFICATE_SCHEMA = 1
-Verdict = Literal["passes", "differs", "undecided"]
+Conclusion = Literal["passes", "differs", "undecided"]
 SHOWN = 12
 """Tokens in a table, the most frequent ones."""
 USUALLY_ENOUGH = 100
@@ -91,7 +91,7 @@ class Certificate:
         schema: version of this record.
     """
 
-    verdict: Verdict
+    verdict: Conclusion
     settings: Settings
     runs: int
     budget: int
@@ -133,11 +133,11 @@ class Certificate:
     @property
     def evidence_text(self) -> str:
         """What the evidence is, for people."""
+        stake = f"{self.evidence:.1f}" if self.evidence < 10 else _rounded(self.evidence)
         return (
             "Bettors with a stake of 1 in all bet at fair odds that the speculative texts are no draws of the "
             "target’s exact probabilities or, in 16 bit, which text of a pair is the speculative one: where "
-            "nothing differs, no way of betting gains. Their stake was worth "
-            f"{_stake(self.evidence)} at its best; "
+            f"nothing differs, no way of betting gains. Their stake was worth {stake} at its best; "
             f"{_rounded(1 / self.error_rate)} ends the test."
         )
 
@@ -207,10 +207,6 @@ def _rounded(value: float) -> str:
         return f"{math.floor(value)}"
     scale = 10 ** (math.floor(math.log10(value)) - 1)
     return f"{math.floor(value / scale + 1e-9) * scale:,}" if value < 1e9 else "a thousand million"
-
-
-def _stake(value: float) -> str:
-    return f"{value:.1f}" if value < 10 else _rounded(value)
 
 
 def _percent(share: float) -> str:

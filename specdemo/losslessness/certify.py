@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, replace
 from random import Random
 
 from specdemo.errors import SettingsError
-from specdemo.losslessness.certificate import Certificate, Table, Verdict, count_tokens
+from specdemo.losslessness.certificate import Certificate, Conclusion, Table, count_tokens
 from specdemo.losslessness.scoring import EvidenceCollector
 from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale, detectable
 from specdemo.models.pair import ModelPair
@@ -119,20 +119,17 @@ class Certifier:
         """Make a few more pairs of runs; they count one by one, up to a verdict."""
         begin = time.perf_counter()
         with decoding_threads(self.pair):
-            self._step()
+            if self._collector is None:
+                self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
+            for traces in self._pairs(min(self._at_once, self.runs - self._martingale.pairs)):
+                plain, speculative = (self._collector.evidence(trace.token_ids) for trace in traces)
+                self._evidence.append((plain, speculative))
+                for trace in traces:
+                    self._texts |= {t.id: t.text for t in trace.output if t.id is not None and t.text}
+                self._martingale.update(plain, speculative)
+                if self._differs:
+                    break
         self._seconds += time.perf_counter() - begin
-
-    def _step(self) -> None:
-        if self._collector is None:
-            self._collector = EvidenceCollector(self.pair, self.ids, self.settings)
-        for traces in self._pairs(min(self._at_once, self.runs - self._martingale.pairs)):
-            plain, speculative = (self._collector.evidence(trace.token_ids) for trace in traces)
-            self._evidence.append((plain, speculative))
-            for trace in traces:
-                self._texts |= {t.id: t.text for t in trace.output if t.id is not None and t.text}
-            self._martingale.update(plain, speculative)
-            if self._differs:
-                break
 
     def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
         """That many (plain, speculative) runs; several are rows of a batch, as eight take no longer than two."""
@@ -152,7 +149,7 @@ class Certifier:
         pairs = self._martingale.pairs
         runs = [run_ for pair in self._evidence[:POWER_PAIRS] for run_ in pair]
         power = None if self._differs else detectable(runs, pairs, self.error_rate, exact=self._exact)
-        verdict: Verdict = "passes" if self.done and power is not None else "undecided"
+        verdict: Conclusion = "passes" if self.done and power is not None else "undecided"
         drafts = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict="differs" if self._differs else verdict,

@@ -35,23 +35,26 @@ class Comparison:
 
 
 def compare(baseline: Trace, lane: Trace) -> Comparison:
-    """Compare ``lane``'s output ids with those of ``baseline``."""
+    """Compare ``lane``'s output ids with those of ``baseline``; where a server gave none, the characters."""
     if not (baseline.settings.greedy and lane.settings.greedy):
         return _sampled(baseline, lane)
-    if not (baseline.token_ids and lane.token_ids):
-        return _texts(baseline, lane)
-    left, right = baseline.token_ids, lane.token_ids
+    ids = bool(baseline.token_ids and lane.token_ids)
+    left, right = ((t.token_ids if ids else t.text) for t in (baseline, lane))
     shorter = min(len(left), len(right))
     agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
-    whole = baseline.complete and lane.complete
-    if agreed == shorter and not whole:
-        return Comparison("partial", agreed, f"identical so far, over {_tokens(agreed)}")
-    if agreed == shorter and len(left) == len(right):
-        return Comparison("identical", agreed, f"identical output, checked at all {_tokens(agreed)}")
+    over = f"{agreed} {'token' if ids else 'character'}{'' if agreed == 1 else 's'}"
+    if agreed == shorter and not (baseline.complete and lane.complete):
+        return Comparison("partial", agreed, f"identical so far, over {over}")
+    if not ids:
+        same = left == right
+        text = f"identical text, all {over}" if same else f"texts differ from character {agreed + 1} on"
+        return Comparison("identical" if same else "partial", agreed, f"{text}; token ids are not known")
+    if left == right:
+        return Comparison("identical", agreed, f"identical output, checked at all {over}")
     # Engines differ in how many of the last places they use.
     ended = baseline if len(left) == shorter else lane
     if agreed == shorter and ended.rounds[-1].stop == "context":
-        return Comparison("partial", agreed, f"identical over {_tokens(agreed)}, where a lane's context was full")
+        return Comparison("partial", agreed, f"identical over {over}, where a lane's context was full")
     place = f"at token {agreed + 1}"
     if agreed < shorter:
         margins = [t.margin for t in (baseline.output[agreed], lane.output[agreed])]
@@ -75,18 +78,6 @@ def tie_margin(dtype: str) -> float:
     return TIE_MARGIN.get(dtype, TIE_MARGIN["float32"])
 
 
-def _texts(baseline: Trace, lane: Trace) -> Comparison:
-    """Where a server gave no token ids: by the characters."""
-    left, right = baseline.text, lane.text
-    shorter = min(len(left), len(right))
-    agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
-    if agreed == shorter and not (baseline.complete and lane.complete):
-        return Comparison("partial", agreed, f"identical so far, over {agreed} characters")
-    if left == right:
-        return Comparison("identical", agreed, f"identical text, all {agreed} characters; token ids are not known")
-    return Comparison("partial", agreed, f"texts differ from character {agreed + 1} on; token ids are not known")
-
-
 def _sampled(baseline: Trace, lane: Trace) -> Comparison:
     lossy = [t.settings.acceptance for t in (baseline, lane) if not t.settings.lossless]
     text = (
@@ -95,7 +86,3 @@ def _sampled(baseline: Trace, lane: Trace) -> Comparison:
         else "sampled, each lane drew its own text from the same distribution"
     )
     return Comparison("sampled", 0, text)
-
-
-def _tokens(count: int) -> str:
-    return f"{count} token" if count == 1 else f"{count} tokens"

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from specdemo.decoding.detokenizer import Detokenizer
+from specdemo.decoding.engines.eager import EagerRunner
+from specdemo.decoding.recorder import readings
+from specdemo.decoding.sampling import Sampler
 from specdemo.errors import SettingsError, TraceError
 from specdemo.losslessness.compare import Outcome, tie_margin
-from specdemo.losslessness.scoring import greedy_choices
+from specdemo.losslessness.scoring import TeacherForcing
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode
 from specdemo.runs.threads import decoding_threads
@@ -111,14 +115,18 @@ def check_greedy(pair: ModelPair, trace: Trace) -> GreedyCheck:
             "This trace has no token ids, only the text that a server sent; check a lane that has them."
         )
     with decoding_threads(pair):
-        best, margins = greedy_choices(pair, trace.prompt_ids, trace.token_ids, trace.settings)
-    tie = tie_margin(trace.dtype)
+        sampler = Sampler(trace.settings, pair.vocabulary, pair.device)
+        logits = TeacherForcing(EagerRunner(pair.target), sampler, trace.prompt_ids).logits(trace.token_ids)
+        margins = [reading.margin for reading in readings(logits, trace.token_ids)]
+        best = logits.argmax(-1).tolist()
+    tie, texts = tie_margin(trace.dtype), Detokenizer(pair.tokenizer, trace.prompt_ids)
     positions = []
-    for token, (best_id, best_text), margin in zip(trace.output, best, margins, strict=True):
+    for token, best_id, margin in zip(trace.output, best, margins, strict=True):
         assert token.id is not None, "there are ids"
         near = margin is not None and -margin <= tie
         outcome: Outcome = "identical" if token.id == best_id else "tie" if near else "diverged"
-        positions.append(Position(outcome, margin, token.id, token.text, best_id, best_text))
+        positions.append(Position(outcome, margin, token.id, token.text, best_id, texts.peek(best_id)))
+        texts.push(token.id)
     return GreedyCheck(tuple(positions), tie, trace.settings.lossless)
 
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.drafters.registry import SPECS
 from specdemo.decoding.engines.eager import EagerRunner
 from specdemo.decoding.lane import new_lane
-from specdemo.decoding.recorder import readings
 from specdemo.decoding.sampling import Sampler
 from specdemo.drafters import DRAFTERS
 from specdemo.losslessness.sequential_test import RunEvidence
@@ -105,17 +103,3 @@ class EvidenceCollector:
             before.append(token)
             drafter.commit(before)
         return rows
-
-
-def greedy_choices(
-    pair: ModelPair, prompt: Sequence[int], ids: Sequence[int], settings: Settings
-) -> tuple[list[tuple[int, str]], list[float | None]]:
-    """The target's best token (id, text) at each place of ``ids`` (n,), and the margin of the one emitted."""
-    sampler = Sampler(settings, pair.vocabulary, pair.device)
-    logits = TeacherForcing(EagerRunner(pair.target), sampler, prompt).logits(ids)
-    text = Detokenizer(pair.tokenizer, prompt)
-    best = []
-    for token, choice in zip(ids, logits.argmax(-1).tolist(), strict=True):
-        best.append((choice, text.peek(choice)))
-        text.push(token)
-    return best, [reading.margin for reading in readings(logits, ids)]

@@ -12,7 +12,6 @@ from threading import Event
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import PLAIN, SERVER, TREES, Contender, contenders_of
-from specdemo.analysis.racing import Race
 from specdemo.analysis.repetition import loops
 from specdemo.analysis.rows import Run
 from specdemo.decoding.drafters.early_exit import exit_layer_of
@@ -146,15 +145,14 @@ class _Advisor(Driver[AdviceReport]):
 
     def blocks(self) -> Iterator[Block]:
         """As of every driver; of a race that is decided every prompt is still run once."""
-        race = Race(self.report.contenders, self.report.error)
         waiting = deque(_mixed(self.report.kinds, len(self.prompts)))
         for block in count():
+            race = self.report.race
             if not waiting or (race.decided and race.blocks >= len(waiting)):
                 break
             running = [self.report.contenders[place] for place in race.running]
             yield waiting[0], block, turned(running, race.blocks)
-            if found := self.report.block_speedups([r for r in self.report.runs if r.repeat == block]):
-                race.add(found, self.report.kind_of(waiting[0]))
+            if self.report.race.blocks > race.blocks:
                 waiting.rotate(-1)
             else:  # its answers end with their first token, which has no speed
                 waiting.popleft()

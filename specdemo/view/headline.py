@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdemo.analysis.speedup import FEWEST, Speedup, compared, plain_elsewhere, speedup_of, speedup_over_repeats
+from specdemo.analysis.speedup import FEWEST, Speedup, compared, plain_of, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import claim, factor, pace, span, trend_of
 from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace
@@ -80,7 +80,7 @@ def _words(text: str, figure: str = "") -> dict[str, Any]:
 def _against_elsewhere(traces: Sequence[Trace], chosen: tuple[Trace, Trace], trend: str) -> str | None:
     """What the figure means where there is a plain lane of other weights too: the speed over both."""
     baseline, lane = chosen
-    other = plain_elsewhere(traces, lane)
+    other = plain_of(traces, lane, same_weights=False)
     if other is None or baseline.quantization != lane.quantization:
         return None
     own = {"faster": "over", "slower": "slower than", "even": "As fast as"}[trend]

@@ -56,6 +56,7 @@ HOPELESS = [
         replace(GOOD, speedup=0.6, v=6.0, quantization="int8"),
         "checking 6 tokens costs 6.0 single steps with int8 weights: even if all 5 drafted tokens were kept",
     ),
+    (replace(GOOD, speedup=0.6, v=6.0, quantization="int8"), "in bfloat16 checks so many for about a step."),
 ]
 
 
@@ -83,14 +84,6 @@ def test_a_shorter_draft_is_advised_from_what_was_measured_of_the_first_tokens()
     assert evidence.shorter == (1, pytest.approx(2 / 1.3))
     assert "γ = 1 promises 1.5×" in explain(plain_lane([0.1] * 11), lane(1, 8, 0.1, 0.02, 0.18))
     assert gather(plain_lane([0.1] * 11), lane(8, 8, 0.1, 0.005, 0.12)).shorter is None, "the long one is right"
-
-
-def test_a_costly_check_names_its_remedy() -> None:
-    """Guards the advice where kernels, not the pair, are what loses: γ 4, 1 kept, c 0.1, v 2.5."""
-    for weights, told in (("int8", True), (None, False)):
-        said = explain(plain_lane([0.1] * 11), replace(lane(1, 4, 0.1, 0.01, 0.25), quantization=weights))
-        assert "single steps" in said
-        assert ("in bfloat16 checks so many for about a step" in said) is told
 
 
 def test_every_lane_has_its_own_line_against_a_plain_lane_and_costs_of_the_usual_length() -> None:

@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 
@@ -160,7 +160,7 @@ def test_json_and_csv_say_the_same(report: SweepReport) -> None:
     assert record["best_gamma"] == report.best_gamma
     assert record["settings"]["max_new_tokens"] == 20
     for row, saved, line in zip(report.rows, record["rows"], lines, strict=True):
-        assert saved == row.as_dict()
+        assert saved == asdict(row)
         assert float(line["speedup"]) == row.speedup
         assert line["accepted_histogram"] == " ".join(map(str, row.accepted_histogram))
         assert (line["schema"], line["pair"], line["drafter"]) == ("2", "in memory", "model")
