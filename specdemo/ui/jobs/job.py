@@ -90,10 +90,7 @@ class Job(ABC):
     def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
         """Run it: a few states a second, the last one final. It ends within one round once ``stop`` is set.
 
-        Args:
-            pairs: those of ``self.pairs``, loaded.
-            thread: where models run, while the calling thread waits.
-            stop: ends the job.
+        The models, in ``pairs``, run in ``thread``, while the calling thread waits.
         """
 
 

@@ -67,9 +67,7 @@ class Ticket:
 class JobQueue:
     """Jobs take turns: first come first served, by turns of the addresses they come from.
 
-    Args:
-        limits: how many jobs may wait, and of one visitor, and how long each may run.
-        shared: whether strangers use the app, so that one job at a time has the models.
+    Where the app is ``shared`` with strangers one job at a time has the models.
     """
 
     def __init__(self, limits: Limits, *, shared: bool) -> None:

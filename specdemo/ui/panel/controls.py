@@ -26,27 +26,17 @@ UNQUEUED: dict[str, Any] = {"queue": False, **UNSEEN}  # moreover without waitin
 
 
 class Controls:
-    """The page's controls by the names of their parameters, and what else the panel holds.
+    """The page's controls by the names of their parameters, and what else the panel holds."""
 
-    Attributes:
-        card: says what the pair is, as HTML; the buttons Load and Stop loading.
-        wished: the method that was last wished for each lane.
-        note: says what is wrong in the panel.
-        starts: the button of each tab that starts it.
-        stop: ends everything that its visitor runs, on whichever tab it was started.
-        signals: of what they started.
-        ended: the events after which a job of any tab is over; the tabs add theirs.
-    """
-
-    card: tuple[gr.HTML, gr.Button, gr.Button]
-    wished: gr.State
-    note: gr.HTML
-    starts: dict[str, gr.Button]
-    stop: gr.Button
+    card: tuple[gr.HTML, gr.Button, gr.Button]  # says what the pair is; the buttons Load and Stop loading
+    wished: gr.State  # the method that was last wished for each lane
+    note: gr.HTML  # says what is wrong in the panel
+    starts: dict[str, gr.Button]  # the button of each tab that starts it
+    stop: gr.Button  # ends everything that its visitor runs, on whichever tab it was started
 
     def __init__(self) -> None:
         self.signals = StopSignals()
-        self.ended: list[Dependency] = []
+        self.ended: list[Dependency] = []  # events after which a job of any tab is over; the tabs add theirs
         self._fields = {each.name: each for each in parameters()}
         self._built: dict[str, Any] = {}
 

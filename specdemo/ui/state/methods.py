@@ -104,11 +104,8 @@ def method_choices(
 ) -> list[tuple[str, str]]:
     """(label, name) of the methods that a lane offers, those of the configured servers last.
 
-    Args:
-        parts: what the pair has besides its target; methods that need anything else are left out.
-        quantized: whether the target is quantised, so that its unquantised weights are a baseline.
-        optional: whether the lane may be off.
-        server: the server that is chosen in place of a pair; then only servers have methods.
+    ``parts`` are what the pair has besides its target; a ``quantized`` target has its unquantised weights as a
+    baseline; an ``optional`` lane may be off; with a ``server`` in the pair's place only servers have methods.
     """
     here = [
         (method.label, name)
@@ -124,7 +121,7 @@ def server_choices(chosen: str | None = None) -> list[tuple[str, str]]:
     return [
         (
             deployment.capitalize() if entry.id == chosen else f"{entry.label}: {deployment}",
-            f"{PREFIX}{entry.id}:{deployment}",
+            server_method(entry.id, deployment),
         )
         for entry in sorted(offered().values(), key=lambda entry: entry.id != chosen)
         for deployment, strategy in SERVER_STRATEGIES.items()
