@@ -28,6 +28,7 @@ LAYER_KEYS = (
     *("head_dim", "rope_parameters", "rope_scaling"),
 )
 """Taken over as they stand, where they stand."""
+FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm")
 THETA = 10_000.0
 """Base of the rotary positions where a file names none; the target's is never inherited."""
 AUX_LAYERS_KEY = "eagle_aux_hidden_state_layer_ids"
@@ -166,9 +167,7 @@ def read_config(data: Mapping[str, Any], name: str) -> Eagle3Config:
             f"{name} drafts {draft_vocabulary:,} tokens of a vocabulary of {vocabulary:,}; its config.json is "
             "wrong."
         )
-    flags = {
-        key: bool(data.get(key, nested.get(key))) for key in ("norm_before_residual", "norm_before_fc", "fc_norm")
-    }
+    flags = {flag: bool(data.get(flag, nested.get(flag))) for flag in FLAGS}
     if kind:  # files without the key were trained with it on, as vLLM reads them
         flags["norm_before_residual"] = data.get("norm_before_residual") is not False
     # Speculators, and SafeAI's files beside ``fc_norm``, give the key its meaning of EAGLE 3.1 and vLLM. Alone it
@@ -210,10 +209,8 @@ def safeai_config(config: Eagle3Config) -> dict[str, Any]:
         "target_hidden_size": config.target_width,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
-        "norm_before_residual": config.norm_before_residual,
-        "fc_norm": config.fc_norm,
+        **{flag: getattr(config, flag) for flag in FLAGS},
         "norm_output": config.feeds_norm if config.fc_norm else config.norm_before_head,
-        "norm_before_fc": config.norm_before_fc,
         **(at_the_top if 0 in config.aux_layers else {"eagle_config": nested}),
     }
 

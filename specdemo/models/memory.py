@@ -40,7 +40,7 @@ def measure(model: nn.Module) -> Footprint:
     """Count the bytes that a loaded model's parameters and buffers take, each tensor once."""
     tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}.values()
     return Footprint(
-        sum(inner.nbytes for tensor in tensors for inner in _inner_tensors(tensor)),
+        sum(map(_stored_bytes, tensors)),
         sum(tensor.nbytes for tensor in tensors),
     )
 
@@ -141,9 +141,9 @@ def _int4_group(width: int) -> int:
     return fitting[0] if fitting else width
 
 
-def _inner_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that a quantised tensor consists of, or the tensor itself."""
+def _stored_bytes(tensor: torch.Tensor) -> int:
+    """Of a tensor, or of those that a quantised one consists of."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None or type(tensor) in (torch.Tensor, nn.Parameter):
-        return [tensor]
-    return [inner for name in flatten()[0] for inner in _inner_tensors(getattr(tensor, name))]
+        return tensor.nbytes
+    return sum(_stored_bytes(getattr(tensor, name)) for name in flatten()[0])

@@ -16,10 +16,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 START_SECONDS, STOP_SECONDS = 120, 10
+OPTIONS: dict[str, tuple[tuple[str, ...], str | int]] = {
+    "model.path": (("-m", "--model"), ""),
+    "n_ctx": (("-c", "--ctx-size"), 1024),
+    "n_parallel": (("-np", "--parallel"), 1),
+    "port": (("--port",), 8080),
+    "speculative.draft.mparams.path": (("-md", "--spec-draft-model", "--model-draft"), ""),
+    "speculative.draft.n_max": (("--spec-draft-n-max",), 0),
+    "speculative.ngram_simple.size_n": (("--spec-ngram-simple-size-n",), 0),
+    "speculative.ngram_simple.size_m": (("--spec-ngram-simple-size-m",), 0),
+}
+"""Where xllamacpp's parameters have what a flag says, and what it is without; 0 and nothing leave theirs."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +83,11 @@ def llama_server(model: Path, *flags: str) -> AbstractContextManager[LlamaServer
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-m", "--model", required=True, help="GGUF file of the target")
-    parser.add_argument("-a", "--alias", help="the model's name")
-    parser.add_argument("-md", "--spec-draft-model", "--model-draft", help="GGUF file of a draft")
+    for place, (names, default) in OPTIONS.items():
+        parser.add_argument(*names, dest=place, default=default, type=type(default))
+    parser.add_argument("-a", "--alias", default="")
     parser.add_argument("--spec-type", default="none", help="such as draft-simple or ngram-simple")
-    parser.add_argument("--spec-draft-n-max", type=int, help="tokens drafted a round at most")
-    parser.add_argument("--spec-ngram-simple-size-n", type=int, help="length of the n-gram that is looked up")
-    parser.add_argument("--spec-ngram-simple-size-m", type=int, help="tokens copied from behind it")
-    parser.add_argument("-c", "--ctx-size", type=int, default=1024, help="positions of all slots together")
-    parser.add_argument("-np", "--parallel", type=int, default=1, help="slots")
     parser.add_argument("-t", "--threads", type=int, default=1)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
     parser.add_argument("--metrics", action="store_true", help="serve /metrics")
     parser.add_argument("--no-warmup", action="store_true")
     args = parser.parse_args()
@@ -98,24 +103,15 @@ def _server(args: argparse.Namespace) -> Any:
     import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
-    params.model.path = args.model
+    for place in OPTIONS:
+        if (value := getattr(args, place)) or place == "port":
+            *path, name = place.split(".")
+            setattr(reduce(getattr, path, params), name, value)
     if args.alias:
         params.model_alias = {args.alias}
-    params.n_ctx, params.n_parallel = args.ctx_size, args.parallel
-    params.hostnames, params.port = [args.host], args.port
-    params.endpoint_metrics, params.warmup = args.metrics, not args.no_warmup
-    kind = args.spec_type.upper().replace("-", "_")
-    speculative = params.speculative
-    speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{kind}")]
-    if args.spec_draft_model:
-        speculative.draft.mparams.path = args.spec_draft_model
-    if args.spec_draft_n_max:
-        speculative.draft.n_max = args.spec_draft_n_max
-    if args.spec_ngram_simple_size_n:
-        speculative.ngram_simple.size_n = args.spec_ngram_simple_size_n
-    if args.spec_ngram_simple_size_m:
-        speculative.ngram_simple.size_m = args.spec_ngram_simple_size_m
-    draft = speculative.draft
+    params.hostnames, params.endpoint_metrics, params.warmup = ["127.0.0.1"], args.metrics, not args.no_warmup
+    kind, draft = args.spec_type.upper().replace("-", "_"), params.speculative.draft
+    params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{kind}")]
     for threads in (params.cpuparams, params.cpuparams_batch, draft.cpuparams, draft.cpuparams_batch):
         threads.n_threads = args.threads
     return xllamacpp.Server(params)
