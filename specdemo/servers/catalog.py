@@ -25,7 +25,6 @@ PAIR_FIELDS = tuple(f.name for f in fields(ServerPair) if f.name not in ("api_ke
 OTHER_FIELDS = ("id", "label", "api_key_env", "note")
 """What a table of the file may hold: fields that ServerPair checks itself, and other texts."""
 SWITCH = {**dict.fromkeys(("1", "true", "on", "yes"), True), **dict.fromkeys(("0", "false", "off", "no"), False)}
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ID = re.compile(r"[A-Za-z0-9_.-]+")  # an id stands in links and in options of the command line
 MOST_NAMED = 8
 CLOSED = "the servers of this page are not described properly; whoever runs it finds the reason in its log."
@@ -200,7 +199,7 @@ def _entry(name: str, table: dict[str, Any]) -> ServerEntry:
 def _key(variable: str | None) -> str | None:
     if variable is None:
         return None
-    if not VARIABLE.fullmatch(variable):  # perhaps the key itself, so it is not repeated
+    if not variable.isidentifier():  # perhaps the key itself, so it is not repeated
         raise ServerError("api_key_env must be the name of an environment variable, such as MY_SERVER_KEY.")
     key = os.environ.get(variable)
     if not key:
