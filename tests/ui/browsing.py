@@ -36,7 +36,10 @@ def wait_for_tokens(page: Page, lane: int, count: int) -> None:
     page.wait_for_function(enough, arg=[lane, count], timeout=RUN_MS)
 
 
-def press_run_and_wait(page: Page, phase: str = "done") -> None:
+def press_run_and_wait(page: Page, phase: str = "done", *, tokens: int | None = None) -> None:
+    """Run a race, of this length if one is given, until it has ended so and the next can be run."""
+    if tokens is not None:
+        set_length(page, tokens)
     page.locator("#run").click()
     wait_for_phase(page, phase)
     expect(page.locator("#run")).to_be_enabled(timeout=RUN_MS)
@@ -74,6 +77,13 @@ def shown_tokens(page: Page, lane: int) -> list[list[str]]:
     """Kind and text of every token of a lane, as they stand on the page."""
     return page.locator(f"[data-lane='{lane}'] .t").evaluate_all(
         "es => es.map(e => [[...e.classList].find(c => c.startsWith('t-')).slice(2), e.textContent])"
+    )
+
+
+def seek(page: Page, seconds: float) -> None:
+    """Move the player's slider to a moment."""
+    page.locator("[data-role=seek]").evaluate(
+        "(e, at) => { e.value = at; e.dispatchEvent(new Event('input')); }", seconds
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from hypothesis import strategies as st
 
+from specdemo.ui.links.links import from_query
 from specdemo.ui.state.couplings import choices_left
 from specdemo.ui.state.state import Parameter, parameters
 
@@ -59,6 +60,11 @@ def states(draw: st.DrawFn) -> dict[str, Any]:
         if field.name == "autorun" and values["recording"]:
             values["autorun"] = False
     return values
+
+
+def read(query: str) -> tuple[dict[str, Any], list[str]]:
+    """The values and the notices of a link, as the server reads it."""
+    return from_query(dict(parse_qsl(query, keep_blank_values=True)))
 
 
 def query_of(values: Mapping[str, Any]) -> str:

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
 from browsing import shown_tokens, wait_for_phase
+from link_states import read
 from playwright.sync_api import Page, expect
 
 from specdemo import Recording, Trace
@@ -58,7 +58,7 @@ def test_a_saved_page_plays_offline(offline: Callable[[Path], Page], recording: 
 
 def test_a_link_gives_the_same_values() -> None:
     link = data("link.json")
-    values, notices = from_query(dict(parse_qsl(link["query"], keep_blank_values=True)))
+    values, notices = read(link["query"])
     expected = {**from_query({})[0], **link["values"]}
     # All tabs share one length and one γ since: those of the tab that the link opens count.
     assert expected.pop("batch.tokens") == 21

@@ -42,7 +42,12 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("sweep-run", {"sweep__repeats": 20, "sweep__source": "domains"}, "are the most"),
     ("sweep-run", {"sweep__source": "own", "sweep__own": "\n".join(["x"] * 100)}, "at most"),
     ("sweep-run", {"sweep__source": "own", "sweep__file": {"path": "/etc/passwd"}}, UNREADABLE),
+    ("sweep-run", {"sweep__from": 5, "sweep__to": 2}, "γ: goes from 5 to 2; put the smaller one first"),
+    ("sweep-run", {"sweep__to": 99}, "γ to: must be a whole number from 1 to 16, not 99"),
+    ("sweep-run", {"sweep__source": "own"}, "Prompt: there is none; write one a line"),
     ("batch-run", {"batch__rows": 10**6}, "Rows"),
+    ("batch-run", {"batch__rows": 1.5}, "Rows: must be a whole number from 1 to 16, not 1.5"),
+    ("batch-run", {"max__tokens": 1}, "Length: must be a whole number from 2"),
     ("batch-measure", {"batch__rows": 16, "batch__repeats": 20}, "are the most"),
     ("losslessness-start", {"losslessness__runs": 10**7}, "maximum"),
 ]
@@ -161,19 +166,22 @@ def test_calls_that_mean_harm(wire: Tab, endpoint: str, data: Any, expected: str
         check(said, expected)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "body", "expected"),
-    [
-        ("run", {}, "Give a JSON object with prompt"),
-        ("sweep", {"prompt": "x"}, "Give a JSON object with prompts"),
-        ("nope", {}, "no endpoint of this name"),
-    ],
-)
-def test_calls_by_name_that_lack_or_invent_names(wire: Tab, endpoint: str, body: Any, expected: str) -> None:
-    """The way of curl: what is missing or unknown is told, and is no failure of the server."""
-    answer = wire.http.post(f"{wire.api}/call/v2/{endpoint}", json=body)
-    assert answer.status_code in (404, 422)
-    check(answer.text, expected)
+def test_calls_by_name_that_lack_or_invent_names(wire: Tab) -> None:
+    """The way of curl: what is missing or unknown is told, with what each endpoint really takes."""
+    named = wire.http.get(f"{wire.api}/info").json()["named_endpoints"]
+    assert {f"/{name}" for name in TAKEN} == set(named)
+    for name, told in TAKEN.items():
+        assert all(p["parameter_name"] in told for p in named[f"/{name}"]["parameters"])
+    for endpoint, expected in (
+        ("run", TAKEN["run"]),
+        ("sweep", TAKEN["sweep"]),
+        ("nope", "no endpoint of this name"),
+    ):
+        answer = wire.http.post(
+            f"{wire.api}/call/v2/{endpoint}", json={"prompt": "x"} if endpoint == "sweep" else {}
+        )
+        assert answer.status_code in (404, 422)
+        check(answer.text, expected)
 
 
 @pytest.mark.parametrize(
@@ -199,11 +207,15 @@ def test_no_answer_repeats_what_was_sent(wire: Tab, path: str, body: Any) -> Non
 
 
 def test_requests_too_large_are_refused_where_they_come_in(wire: Tab) -> None:
-    """By the app as it is launched, with the bounds of a public page."""
-    for body in (b" " * (PUBLIC.body + 1), json.dumps({"data": ["x", [{}] * 3000]}).encode()):
-        answer = wire.http.post(f"{wire.api}/call/race", content=body, headers=JSON)
+    """By the app as it is launched, with the bounds of a public page; a file before it fills the disk."""
+    for path, sent in (
+        ("call/race", {"content": b" " * (PUBLIC.body + 1), "headers": JSON}),
+        ("call/race", {"json": {"data": ["x", [{}] * 3000]}}),
+        ("upload", {"files": {"files": ("x.json", b" " * (PUBLIC.upload + 1))}}),
+    ):
+        answer = wire.http.post(f"{wire.api}/{path}", **sent)
         assert answer.status_code == 413
-        check(answer.text, "This request")
+        check(answer.text, "")
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), FILES, ids=[f[0] for f in FILES])
@@ -232,13 +244,6 @@ def test_a_file_that_was_never_uploaded_is_neither_read_nor_removed(wire: Tab, p
     assert (ASSETS / "pairs.toml").exists()
 
 
-def test_a_file_too_large_is_refused_while_it_comes(wire: Tab) -> None:
-    """Before it fills the disk."""
-    big = wire.http.post(f"{wire.api}/upload", files={"files": ("x.json", b" " * (PUBLIC.upload + 1))})
-    assert big.status_code == 413
-    check(big.text, "exceed")
-
-
 def test_addresses_that_lead_nowhere(wire: Tab) -> None:
     """Neither the host's files nor its network."""
     files = ("/etc/passwd", "../../../etc/passwd", "app.py", "%2e%2e%2fapp.py", "http://127.0.0.1/")
@@ -254,12 +259,14 @@ def test_addresses_that_lead_nowhere(wire: Tab) -> None:
     ("event", "data"),
     [(99_999, []), (-1, []), (0, "text"), (None, None), ("\ud800", [])],
 )
-def test_events_that_there_are_not(wire: Tab, event: Any, data: Any) -> None:
-    """A sentence, whatever the number."""
+def test_events_that_there_are_not(wire: Tab, caplog: pytest.LogCaptureFixture, event: Any, data: Any) -> None:
+    """A sentence, whatever the number; what nobody foresaw stays in the host's log."""
     ended = wire.last(event, data)
     assert not ended.get("success")
     check(json.dumps(ended), "")
     assert "detail" in str(ended["output"]) or UNREADABLE in str(ended["output"])
+    logged = [record for record in caplog.records if record.exc_info and record.name == "specdemo.ui.api.guarded"]
+    assert logged or event != 99_999
 
 
 @pytest.mark.parametrize("value", ["\ud800", None, [], True])
@@ -275,12 +282,6 @@ def test_whatever_reads_a_choice_tells_what_is_none(wire: Tab, value: object) ->
             assert "class='refused'" in str(ended["output"]).replace('"', "'"), event
             continue
         check(json.dumps(ended), "not in the list" if value == "\ud800" else UNREADABLE)
-
-
-def test_what_nobody_foresaw_stays_in_the_log(wire: Tab, caplog: pytest.LogCaptureFixture) -> None:
-    """The stranger gets a sentence, the host the trace."""
-    check(json.dumps(wire.last(99_999, [])), "not one that the page sends")
-    assert [record for record in caplog.records if record.exc_info and record.name == "specdemo.ui.api.guarded"]
 
 
 def test_no_visitor_hears_of_another(url: str) -> None:
@@ -305,11 +306,3 @@ def upload(wire: Tab, content: bytes) -> str:
     answer = wire.http.post(f"{wire.api}/upload", files={"files": ("x.json", content, "application/json")})
     assert answer.status_code == 200, answer.text
     return answer.json()[0]
-
-
-def test_what_each_endpoint_takes_is_told_as_it_is(wire: Tab) -> None:
-    """The sentence for wrong names is written by hand; the endpoints are not."""
-    named = wire.http.get(f"{wire.api}/info").json()["named_endpoints"]
-    assert {f"/{name}" for name in TAKEN} == set(named)
-    for name, told in TAKEN.items():
-        assert all(p["parameter_name"] in told for p in named[f"/{name}"]["parameters"])

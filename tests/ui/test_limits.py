@@ -8,28 +8,12 @@ import pytest
 
 from specdemo.errors import SpecDemoError
 from specdemo.settings import Settings
-from specdemo.ui.jobs.limits import PRIVATE, PUBLIC, check_lanes, check_prompts, check_runs, limits
+from specdemo.ui.jobs.limits import PUBLIC, check_lanes, check_prompts, check_runs
 
 
 @pytest.fixture
 def public(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [({}, PRIVATE), ({"SPACE_ID": "a/b"}, PUBLIC), ({"SPECDEMO_PUBLIC": "1"}, PUBLIC),
-     ({"SPACE_ID": "a/b", "SPECDEMO_PUBLIC": "0"}, PRIVATE)],
-)  # fmt: skip
-def test_the_environment_decides(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: object
-) -> None:
-    """A Space is public unless it says otherwise."""
-    for name in ("SPACE_ID", "SPECDEMO_PUBLIC"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert limits() == expected
 
 
 PLAIN = Settings(strategy="autoregressive", max_new_tokens=PUBLIC.tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 import gradio as gr
 import pytest
@@ -14,7 +14,7 @@ from hub import Hub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_states import query_of as whole_query_of
-from link_states import texts
+from link_states import read, texts
 
 from specdemo.models.request import catalog
 from specdemo.runs.store import PairStore
@@ -27,11 +27,6 @@ CONTROLS = (gr.Dropdown, gr.Slider, gr.Number, gr.Textbox, gr.Checkbox, gr.Check
 
 
 LANES = ("plain", "draft", "none", "none")
-
-
-def read(query: str) -> tuple[dict[str, Any], list[str]]:
-    """As a server reads it."""
-    return from_query(dict(parse_qsl(query, keep_blank_values=True)))
 
 
 @settings(max_examples=150)

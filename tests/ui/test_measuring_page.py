@@ -101,7 +101,6 @@ def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Pat
     """Guards the messages, file contents as text, and that the tab is usable after them."""
     fill(page, "sweep", to=2, repeats=1, tokens=8)
     page.get_by_label("My own").check()
-    assert "Prompt: there is none; write one a line" in sweep_ended(page, "error")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "fine"}\n{"question": "<b>bold</b>"}\n', encoding="utf-8")
     page.locator("#sweep-file input[type=file]").set_input_files(bad)
@@ -113,13 +112,8 @@ def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Pat
     page.locator("#sweep-own textarea").fill("Once upon a time\n\nA farmer has 40 cows.")
     page.locator("#sweep-own textarea").press("Tab")
     assert "4 runs (2 prompts, 1 repeat)" in sweep_ended(page, "done")
-    fill(page, "sweep", to=99)
-    assert "γ to: must be a whole number from 1 to 16, not 99" in sweep_ended(page, "error")
-    fill(page, "sweep", **{"from": 5, "to": 2})
-    assert "γ: goes from 5 to 2; put the smaller one first" in sweep_ended(page, "error")
     choose(page, "lane2-method", "Plain: the target alone")
     expect(page.locator("#sweep-drafts")).to_contain_text("No lane drafts")
-    fill(page, "sweep", **{"from": 2, "to": 2})
     assert "set one to “Speculative: …” in the panel" in sweep_ended(page, "error")
 
 
@@ -201,13 +195,6 @@ def test_what_a_batch_cannot_do_is_said_and_stop_ends_it(page: Page) -> None:
     fill(page, "batch", rows=99)
     page.locator("#batch-run").click()
     assert "Rows: must be a whole number from 1 to 16, not 99" in ended(page, "batch", "error")
-    fill(page, "batch", rows=1.5)
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-status")).to_contain_text("Rows: must be a whole number from 1 to 16, not 1.5")
-    fill(page, "batch", rows=1, tokens=1)
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-status")).to_contain_text("Length: must be a whole number from 2 to 1,024")
-    ended(page, "batch", "error")
     fill(page, "batch", rows=16, tokens=1000)
     page.locator("#batch-run").click()
     page.wait_for_selector(".batch-cell .t", timeout=RUN_MS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from apps import launched
-from browsing import press_run_and_wait, set_length
+from browsing import press_run_and_wait
 from playwright.sync_api import Page, expect
 
 import specdemo
@@ -57,7 +57,6 @@ def test_it_runs_and_the_output_is_the_targets() -> None:
 def test_a_link_opens_it_and_the_panel_runs_it(open_page: Callable[..., Page]) -> None:
     page = open_page("method=frequent&gamma=3")
     expect(page.locator("#lane2-method input")).to_have_value("Speculative: most frequent token")
-    set_length(page, 16)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=16)
     expect(page.locator(".specdemo-race")).to_contain_text("Most frequent token")
     assert "method=frequent" in page.url

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from apps import launched
-from browsing import RUN_MS, choose, press_run_and_wait, set_length
+from browsing import RUN_MS, choose, press_run_and_wait
 from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
-
-from specdemo.models.request import ASSETS
 
 pytest_plugins = ["browser_fixtures"]
 
@@ -73,8 +70,7 @@ def test_a_pair_from_the_hub_is_checked_downloaded_stopped_resumed_and_run(page:
     expect(page.locator(".pair-card")).to_contain_text("Loading was stopped")
     hub.await_silence()  # else the run would join the load before it has ended
     hub.behave("org/big")
-    set_length(page, 12)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=12)
     assert any(path.endswith("/model.safetensors") and went_on for _, path, went_on in hub.requests)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
     assert "In memory" in card(page, "ready")
@@ -90,8 +86,7 @@ def test_a_slow_load_is_not_in_the_way_of_other_pairs(page: Page, hub: Hub, tmp_
     expect(page.locator(".pair-card")).to_contain_text("Downloading")
     choose(page, "pair", "builtin: ")
     assert "In memory" in card(page, "ready")
-    set_length(page, 4)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=4)
     assert "In memory" in card(page, "ready")
     hub.behave("org/slow")
     choose(page, "pair", "Custom")
@@ -116,19 +111,7 @@ def test_what_is_wrong_with_a_pair_stands_in_its_card(page: Page) -> None:
         expect(page.locator("[data-role=message]")).to_contain_text(message)
     choose(page, "pair", "builtin: ")
     card(page, "ready")
-    set_length(page, 4)
-    press_run_and_wait(page)
-
-
-def test_a_folder_is_a_target_alone(page: Page, tmp_path: Path) -> None:
-    """Guards a person's own model, in a path with a space and another script."""
-    folder = shutil.copytree(ASSETS / "builtin/target", tmp_path / "mein Modell 模型")
-    name_pair(page, str(folder))
-    assert "it is on this machine" in card(page, "possible")
-    expect(page.locator("#lane2-method input")).to_have_value("Speculative: prompt lookup")
-    set_length(page, 8)
-    press_run_and_wait(page)
-    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    press_run_and_wait(page, tokens=4)
 
 
 def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
@@ -138,8 +121,7 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     expect(page.locator(".pair-card")).to_contain_text(re.compile(r"int8 · \d+ MB, \d+\s?% saved"))
     page.get_by_role("tab", name="Lane 3").click()
     choose(page, "lane3-method", "Plain: unquantised target")
-    set_length(page, 24)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=24)
     expect(page.locator("[data-lane='2']")).to_contain_text("unquantised weights")
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", re.compile("identical|tie"))
     expect(page.locator("[data-role=why]")).to_contain_text(re.compile(r"int8 weights (make|leave) the target"))

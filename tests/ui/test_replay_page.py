@@ -13,6 +13,7 @@ import pytest
 from browsing import (
     download,
     press_run_and_wait,
+    seek,
     set_length,
     shown_tokens,
     wait_for_chart,
@@ -25,9 +26,8 @@ from playwright.sync_api import Page, expect
 from recorded import HOSTILE
 
 import specdemo
-from specdemo import Recording, Settings, Trace
+from specdemo import Recording, Trace
 from specdemo.analysis.wording import claim, factor, trend_of
-from specdemo.runs.record import record
 from specdemo.ui.jobs.session_recordings import RoundStreams
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.view.race_value import RaceView, replay_value
@@ -36,15 +36,6 @@ from specdemo.view.tables import figure_rows
 pytest_plugins = ["browser_fixtures"]
 
 PROMPT = "Book a table for two near the harbour on Friday evening."
-
-
-def race_traces(*lanes: Settings) -> tuple[specdemo.ModelPair, list[Trace]]:
-    """The traces of a real race of the builtin pair."""
-    pair = specdemo.load_pair()
-    race = specdemo.race(pair, PROMPT, lanes)
-    for _ in race:
-        pass
-    return pair, race.traces()
 
 
 def shown_figures(page: Page) -> list[list[str]]:
@@ -66,8 +57,8 @@ def clock(page: Page) -> float:
 
 def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path], Page], tmp_path: Path) -> None:
     """The promise to whoever gives a talk: same tokens, same final figures, chart and details, from disk alone."""
-    _, traces = race_traces(Settings(strategy="autoregressive", max_new_tokens=48), Settings(max_new_tokens=48))
-    specdemo.export_html(traces, tmp_path / "replay.html")
+    traces = shipped()[0].traces
+    specdemo.export_html(shipped()[0], tmp_path / "replay.html")
     page = offline(tmp_path / "replay.html")
     wait_for_tokens(page, 0, 3)
     assert page.locator(".specdemo-race").get_attribute("data-phase") == "running", (
@@ -107,9 +98,8 @@ def test_a_saved_file_plays_to_the_end_without_a_network(offline: Callable[[Path
 
 def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], Page], tmp_path: Path) -> None:
     """Guards play, pause, speed, steps and the slider; the clock is the lanes' own."""
-    _, traces = race_traces(Settings(strategy="autoregressive", max_new_tokens=24), Settings(max_new_tokens=24))
-    slow = [_stretched(trace, 3.0 / traces[0].rounds[-1].seconds) for trace in traces]
-    specdemo.export_html(slow, tmp_path / "replay.html")
+    traces = shipped()[0].traces
+    specdemo.export_html(shipped()[0], tmp_path / "replay.html")
     page = offline(tmp_path / "replay.html")
     page.keyboard.press(" ")
     play = page.locator("[data-action=play]")
@@ -118,27 +108,27 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
     wait_for_frames(page)
     assert clock(page) == paused, "the clock stands still while it is paused"
 
-    order = sorted((r.seconds, lane, r.index) for lane, t in enumerate(slow) for r in t.rounds)
-    page.locator("[data-role=seek]").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    order = sorted((r.seconds, lane, r.index) for lane, t in enumerate(traces) for r in t.rounds)
+    seek(page, 0)
     assert page.locator(".t").count() == 0
     for count in (1, 2, 3):
         page.keyboard.press("ArrowRight")
         assert clock(page) == pytest.approx(order[count - 1][0], abs=0.006)
         ends = [sum(1 for _, where, _ in order[:count] if where == lane) for lane in (0, 1)]
         for lane, rounds in enumerate(ends):
-            expected = [t.text for r in slow[lane].rounds[:rounds] for t in r.tokens]
+            expected = [t.text for r in traces[lane].rounds[:rounds] for t in r.tokens]
             assert [text for _, text in shown_tokens(page, lane)] == expected
     page.locator("[data-action=back]").click()
     assert clock(page) == pytest.approx(order[1][0], abs=0.006)
 
-    page.locator("[data-role=seek]").evaluate("e => { e.value = 2.9; e.dispatchEvent(new Event('input')); }")
-    plain, drafted = (speed_until(trace, 2.9) for trace in slow)
+    seek(page, 0.4)
+    plain, drafted = (speed_until(trace, 0.4) for trace in traces)
     expect(page.locator("[data-role=comparison]")).to_have_text(
-        claim(trend_of(drafted / plain), "Speculative", "Plain")
+        claim(trend_of(drafted / plain), "EAGLE-3 head", "Plain")
     )
     if trend_of(drafted / plain) == "faster":
         expect(page.locator("[data-role=speedup]")).to_have_text(factor(drafted / plain))
-    page.locator("[data-role=seek]").evaluate("e => { e.value = 0.5; e.dispatchEvent(new Event('input')); }")
+    seek(page, 0.2)
 
     page.locator("[data-role=speed]").select_option("2")
     before, began = clock(page), page.evaluate("performance.now()")
@@ -150,24 +140,25 @@ def test_a_replay_keeps_lane_time_and_can_be_steered(offline: Callable[[Path], P
     page.locator("[data-role=speed]").select_option("8")
     play.click()
     wait_for_phase(page, "done")
-    assert clock(page) == pytest.approx(slow[0].rounds[-1].seconds, abs=0.006)
+    assert clock(page) == pytest.approx(traces[0].rounds[-1].seconds, abs=0.006)
     page.locator("[data-action=slow]").click()  # from the beginning again
     expect(page.locator("[data-role=speed]")).to_have_value("0.25")
     wait_for_phase(page, "running")
     page.locator("[data-role=speed]").select_option("8")
     wait_for_phase(page, "done")
-    assert [text for _, text in shown_tokens(page, 1)] == [t.text for t in slow[1].tokens]
+    assert [text for _, text in shown_tokens(page, 1)] == [t.text for t in traces[1].tokens]
 
 
 def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Path) -> None:
     """Guards whoever opens a file that was made of somebody else's run."""
-    pair, traces = race_traces(Settings(drafter="prompt_lookup", max_new_tokens=len(HOSTILE) + 1))
+    shown = shipped()[1]
     texts = iter(HOSTILE)
     rounds = [
-        replace(r, tokens=tuple(replace(t, text=next(texts, "!")) for t in r.tokens)) for r in traces[0].rounds
+        replace(r, tokens=tuple(replace(t, text=next(texts, "!")) for t in r.tokens))
+        for r in shown.traces[2].rounds
     ]
-    trace = replace(traces[0], rounds=tuple(rounds), pair=HOSTILE[2])
-    recording = record(pair, HOSTILE[0], [trace], HOSTILE[2])
+    trace = replace(shown.traces[2], rounds=tuple(rounds), pair=HOSTILE[2])
+    recording = replace(shown, title=HOSTILE[2], prompt=HOSTILE[0], traces=(trace,))
     pieces = tuple(HOSTILE[i % len(HOSTILE)] for i in range(len(trace.prompt_ids)))
     recording = replace(recording, prompt_pieces=pieces, versions={HOSTILE[0]: HOSTILE[2]}, date=HOSTILE[3])
     specdemo.export_html(recording, tmp_path / "hostile.html")
@@ -183,6 +174,13 @@ def test_hostile_texts_stay_texts(offline: Callable[[Path], Page], tmp_path: Pat
     page.locator("[data-role=facts] summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, "a phone need not scroll sideways"
     expect(page.locator("[data-action=play]")).to_be_visible()
+    value = replay_value(recording)
+    value |= {"run": "hostile", "why": HOSTILE[2], "rounds": list(map(json.loads, value["rounds"]))}
+    value["lanes"][0]["title"] = '<a href="https://a.example">b</a>'
+    page.evaluate("v => SpecDemoPlayer.mount(document.querySelector('.race-root')).update(v)", value)
+    expect(page.locator("[data-role=timeline] .ytick").last).to_contain_text("<a href=")  # Plotly reads tags
+    expect(page.locator("[data-role=why]")).to_contain_text(HOSTILE[2])
+    assert page.locator(".specdemo-race a, .specdemo-race img").count() == 0
 
 
 # --- in the app -----------------------------------------------------------------------------------------------
@@ -197,8 +195,7 @@ def open_file(page: Page, name: str, content: bytes) -> None:
 def test_a_run_is_saved_in_four_ways_and_opened_again(page: Page) -> None:
     """The whole way of a recording: run, save, open, replay; the four files tell of the same run."""
     assert page.locator("#save-json").count() == 0
-    set_length(page, 24)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=24)
     ran = [shown_tokens(page, lane) for lane in (0, 1)]
     figures = shown_figures(page)
     saved = download(page, "#save-json")
@@ -231,8 +228,7 @@ def test_a_run_that_has_ended_is_seen_again(page: Page) -> None:
     """Guards what a race of two seconds leaves: the player, a round taken apart, one moment marked everywhere."""
     expect(page.locator(".race-below, [data-lane='0'] [data-stat=tau]")).to_be_hidden()
     page.locator("#prompt textarea").fill(PROMPT)
-    set_length(page, 48)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=48)
     ran, figures = [shown_tokens(page, lane) for lane in (0, 1)], shown_figures(page)
     expect(page.locator("[data-role=apart] .apart-step")).to_have_count(3)
     drafted = [text.strip() for kind, text in ran[1] if kind in ("accepted", "rejected")]
@@ -266,8 +262,7 @@ def test_a_run_that_has_ended_is_seen_again(page: Page) -> None:
 
     page.reload()
     wait_until_read(page)
-    set_length(page, 8)
-    press_run_and_wait(page)
+    press_run_and_wait(page, tokens=8)
     expect(page.locator("[data-role=player]")).to_be_visible()
     expect(page.locator("[data-role=apart]")).to_be_hidden()
 
@@ -359,10 +354,3 @@ def speed_until(trace: Trace, seconds: float) -> float:
     """Tokens per second after the first, of the rounds that had ended by then."""
     rounds = [r for r in trace.rounds if r.seconds <= seconds]
     return sum(len(r.emitted) for r in rounds[1:]) / (rounds[-1].seconds - rounds[0].seconds)
-
-
-def _stretched(trace: Trace, factor: float) -> Trace:
-    """The same trace on a slower machine."""
-    phases = ("seconds", "draft_seconds", "verify_seconds", "other_seconds")
-    rounds = tuple(replace(r, **{name: factor * getattr(r, name) for name in phases}) for r in trace.rounds)
-    return replace(trace, rounds=rounds)

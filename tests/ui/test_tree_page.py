@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from browsing import wait_for_frames, wait_for_phase
+from browsing import seek, wait_for_frames, wait_for_phase
 from playwright.sync_api import Page, expect
 from toys import endless_pair, prompt_ids
 
@@ -66,7 +66,7 @@ def test_a_round_can_be_opened_as_a_picture(offline: Callable[[Path], Page], tmp
         back.click()
         wait_for_frames(page)
     assert page.evaluate("window.drawn") == 1, "a step back draws the round that is now the last, and no other"
-    page.locator("[data-role=seek]").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    seek(page, 0)
     expect(card.locator(".tree-text")).to_have_text("None of the rounds so far drafted a tree.")
     expect(card.locator(".tree-node")).to_have_count(0)
     card.get_by_role("button", name="Close").click()

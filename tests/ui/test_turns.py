@@ -256,20 +256,21 @@ def lane_on(server: str | None) -> LaneRequest:
     return LaneRequest(plain, None if server else request_pair())
 
 
-@pytest.fixture
-def near_and_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configured servers that are never asked, one of them on this machine."""
-    file = tmp_path / "servers.toml"
-    file.write_text(
-        '[[server]]\nid = "near"\nmodel = "toy"\nbaseline_url = "http://127.0.0.1:9"\n'
-        '[[server]]\nid = "far"\nmodel = "toy"\nbaseline_url = "http://192.0.2.7:9"\n'
-    )
-    monkeypatch.setenv(FILE, str(file))
-
-
 @pytest.fixture(params=[False, True])
-def start(near_and_far: None, request: pytest.FixtureRequest) -> Iterator[Callable[..., Iterator[JobState]]]:
-    """Starts a held race by the servers of its lanes, None for this machine; the builtin pair is in memory."""
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Iterator[JobState]]]:
+    """Starts a held race by the servers of its lanes, None for this machine; the builtin pair is in memory.
+
+    The servers, which are never asked, are on this machine (near) and on another (far).
+    """
+    file = tmp_path / "servers.toml"
+    hosts = {"near": "127.0.0.1", "far": "192.0.2.7"}
+    named = (
+        f'[[server]]\nid = "{name}"\nmodel = "toy"\nbaseline_url = "http://{hosts[name]}:9"\n' for name in hosts
+    )
+    file.write_text("".join(named))
+    monkeypatch.setenv(FILE, str(file))
     store, numbers = Loads(), count(1)
     store.loads[request_pair()] = Load(request_pair())
     store.loads[request_pair()].future.set_result(None)
