@@ -74,7 +74,7 @@ TYPES: dict[str, TypeAdapter[Any]] = {
     "switch": TypeAdapter(bool),
 }
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
+SCRIPTS = ("streams.js", "notices.js", "links.js", "panel.js", "tabs.js", "stage.js", "talk.js")
 """In the order in which they must be loaded."""
 ON_A_SERVER = "autorun waits for you: this link runs on a server; press Run."
 NO_PROMPT = "This recording does not say its prompt: the panel keeps the one that it has."

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from hypothesis import strategies as st
 
-from specdemo.ui.links.links import from_query
+from specdemo.ui.links import from_query
 from specdemo.ui.state.couplings import choices_left
 from specdemo.ui.state.state import Parameter, parameters
 
