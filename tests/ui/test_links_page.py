@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -271,22 +272,22 @@ def test_prompts_of_any_length_run_and_stay(
 def test_no_request_fails_in_silence(page: Page) -> None:
     """Neither an event that waits in Gradio's queue nor one that does not, whoever refuses it."""
     large = {"status": 413, "content_type": "text/html", "body": "<h1>Request Entity Too Large</h1>"}
+
+    def refuse(answer: dict[str, Any] | None, route: Route) -> None:
+        route.fulfill(**answer) if answer else route.abort()
+
     for answer, sentence in (
         (large, "This is too large to be sent"),
         ({"status": 429, "json": {"detail": "Slow <b>down</b>."}}, "Slow <b>down</b>."),
         (None, "Connection lost"),
     ):
-
-        def refuse(route: Route, answer: dict[str, Any] | None = answer) -> None:
-            route.fulfill(**answer) if answer else route.abort()
-
-        page.route(re.compile(r"/queue/join\b"), refuse)
+        page.route(re.compile(r"/queue/join\b"), partial(refuse, answer))
         page.locator("#run").click()
         expect(page.locator("#race .race-message")).to_contain_text(sentence)
         expect(page.locator("#run")).to_be_enabled()
         expect(page.get_by_text(sentence).filter(visible=True)).to_have_count(1)
         expect(page.locator(".toast-body").filter(visible=True)).to_have_count(0)
-        page.route(re.compile("/run/predict$"), refuse)
+        page.route(re.compile("/run/predict$"), partial(refuse, answer))
         page.locator("#run").click()
         expect(page.locator(".link-notices")).to_contain_text(sentence)
         page.unroute_all()
