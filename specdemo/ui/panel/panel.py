@@ -15,7 +15,7 @@ from specdemo.models.request import CatalogEntry, catalog
 from specdemo.runs.prompts import by_domain
 from specdemo.settings import MAX_TREE_NODES, Settings
 from specdemo.ui.panel.controls import UNQUEUED, Controls, updates
-from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, OFFERED, RULE, nearest_offered
+from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, RULE, nearest_offered
 from specdemo.ui.state.methods import FIRST_LANES, server_of, wish_of
 from specdemo.ui.state.request import OPTIONS, shown_options
 from specdemo.ui.state.state import METHOD_PARAMETERS, of_lanes, pairs, parameter_of, precision_of
@@ -164,15 +164,16 @@ def connect_couplings(controls: Controls) -> None:
 
     By hand only: a link says for itself what goes with its pair and its kind of check.
     """
-    names = ("pair", "target", "draft", "target-weights", DRAFTER)
-    pair, target, draft, weights, _ = controls.named(names)
+    names = ("pair", "target", "draft", "target-weights")
+    pair, target, draft, weights = controls.named(names)
     wished = controls.wished
     # Leaving the draft's field empty changes nothing in it, but says that there is no draft model.
     drafts = [draft.input, draft.blur, draft.submit, weights.input]
     for events, read, brought, brings in (
-        ([pair.input], names, BROUGHT["pair"], (*precision_of(pair.value), "chat", *OFFERED)),
-        (drafts, names, nearest_offered, OFFERED),
-        ([target.input], names, nearest_offered, (DRAFTER,)),
+        ([pair.input], names, BROUGHT["pair"], (*precision_of(pair.value), "chat", *METHOD_PARAMETERS)),
+        (drafts, names, nearest_offered, METHOD_PARAMETERS),
+        # Apart: the page sends what a tab holds that was never opened a moment late, which Gradio may refuse.
+        ([pair.input, target.input, draft.input], (*names, DRAFTER), nearest_offered, (DRAFTER,)),
         ([controls[MODE].input], (MODE, RULE), BROUGHT[MODE], (RULE,)),
     ):
 

@@ -45,8 +45,8 @@ def nearest_offered(values: Values) -> dict[str, str]:
     wishes = wishes if server is None else methods_on(server, wishes)
     able = {name: [value for _, value in choices_left(name, values) or ()] for name in OFFERED}
     methods = {name: nearest_method(w, able[name]) for name, w in zip(METHOD_PARAMETERS, wishes, strict=True)}
-    kept = values[DRAFTER] in able[DRAFTER]
-    return {**methods, DRAFTER: values[DRAFTER] if kept else first_choice(_parts(values)).name}
+    drafter = values.get(DRAFTER)
+    return {**methods, DRAFTER: drafter if drafter in able[DRAFTER] else first_choice(_parts(values)).name}
 
 
 def _of_pair(values: Values) -> dict[str, Any]:
