@@ -98,7 +98,7 @@ def stream_advice(
     return _Advisor(pair, given, report, stop or Event()).steps(WARM_UP_TOKENS, [*firsts.values()])
 
 
-advise = to_its_end(stream_advice)
+advise = to_its_end("advise", stream_advice)
 
 
 def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str] | None = None) -> list[str]:

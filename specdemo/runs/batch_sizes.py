@@ -63,7 +63,7 @@ def stream_batch_sizes(
     )
 
 
-batch_sizes = to_its_end(stream_batch_sizes)
+batch_sizes = to_its_end("batch_sizes", stream_batch_sizes)
 
 
 class _Batches(Driver[SizeReport]):

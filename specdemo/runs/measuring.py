@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import signature
 from threading import Event
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -47,14 +48,20 @@ class Progress(Generic[Found]):
     report: Found
 
 
-def to_its_end(measurement: Callable[Given, Iterator[Progress[Found]]]) -> Callable[Given, Found]:
-    """The same measurement, which gives its last report alone."""
+def to_its_end(name: str, measurement: Callable[Given, Iterator[Progress[Found]]]) -> Callable[Given, Found]:
+    """The same measurement, called ``name``, which gives its last report alone."""
 
     @wraps(measurement)
     def measured(*args: Given.args, **options: Given.kwargs) -> Found:
-        *_, last = measurement(*args, **options)
-        return last.report
+        steps = [*measurement(*args, **options)]
+        if not steps:
+            raise SettingsError("stop", "it was set before anything was measured; clear it.")
+        return steps[-1].report
 
+    measured.__name__ = measured.__qualname__ = name
+    stream_signature = signature(measurement)
+    found = str(stream_signature.return_annotation).removeprefix("Iterator[Progress[").removesuffix("]]")
+    vars(measured)["__signature__"] = stream_signature.replace(return_annotation=found)  # what help() shows
     return measured
 
 

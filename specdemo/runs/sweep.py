@@ -64,4 +64,4 @@ def stream_sweep(
     return Driver(pair, given, report, stop or Event()).steps(WARM_UP_TOKENS, (PLAIN, tried[-1]))
 
 
-sweep = to_its_end(stream_sweep)
+sweep = to_its_end("sweep", stream_sweep)
