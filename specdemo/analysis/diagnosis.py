@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.reasons import explain
-from specdemo.analysis.speedup import is_plain, place_of, plain_of
+from specdemo.analysis.reasons import gather, remarks, sentence
+from specdemo.analysis.speedup import FEWEST, is_plain, place_of, plain_of, speedup_of
 from specdemo.analysis.wording import factor
 from specdemo.server_record import IN_TURN
 from specdemo.trace import Trace
 
+TOO_FEW = "too little was decoded to say why."
 SHRUNK = 0.995
 """A share of a plain batch's rows below which the earlier ends of drafted rows show in the figures."""
 
@@ -24,11 +25,14 @@ def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -
     Args:
         traces: of the lanes.
         titles: how the page calls them; every line begins with its lane's where there are several.
+
+    Returns:
+        None where no lane drafts, and nothing is to be said of weights.
     """
     lines: dict[str, list[int]] = {}  # what is said of several lanes is said once
     for number, trace in enumerate(traces):
-        if not is_plain(trace) and (line := _line(traces, trace)):
-            lines.setdefault(line, []).append(number)
+        if not is_plain(trace):
+            lines.setdefault(_line(traces, trace), []).append(number)
     several = sum(map(len, lines.values())) > 1
     said = [
         f"{', '.join(titles[n] for n in numbers)}: {line}"
@@ -39,8 +43,16 @@ def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -
     return "\n".join(filter(None, [*said, explain_quantization(traces)])) or None
 
 
-def _line(traces: Sequence[Trace], lane: Trace) -> str | None:
-    """The reason of one lane that drafts; None where the measurements do not suffice."""
+def explain(baseline: Trace, lane: Trace, name: str = "plain") -> str:
+    """Why a lane is fast or slow against a plain one, which is called ``name``, and remarks on its drafter."""
+    found = speedup_of(baseline, lane)
+    few = any((trace.metrics().emitted or 0) < FEWEST for trace in (baseline, lane))
+    evidence = gather(baseline, lane, found) if found and not few else None
+    return " ".join([sentence(evidence, name), *remarks(lane)]) if evidence else TOO_FEW
+
+
+def _line(traces: Sequence[Trace], lane: Trace) -> str:
+    """The reason of one lane that drafts, or what is missing for one."""
     baseline = plain_of(traces, lane)
     if baseline is not None:
         return explain(baseline, lane, _name(traces, baseline))

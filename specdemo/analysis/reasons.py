@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
+from typing import TYPE_CHECKING
 
-from specdemo.analysis.wording import factor, pace, trend_of
+from specdemo.analysis.wording import LEVEL, factor, pace, trend_of
 from specdemo.drafters import DRAFTERS
 from specdemo.metrics import Metrics, counts_of
+from specdemo.models.request import catalog
 from specdemo.theory import expected_speedup, verify_cost
 from specdemo.trace import Trace
+
+if TYPE_CHECKING:
+    from specdemo.analysis.speedup import Speedup
 
 BETTER = 1.05
 """A smaller γ is only advised if it promises that much more; below it a round keeps hardly anything."""
@@ -23,7 +28,7 @@ left without drafts, of rejections outside a head's vocabulary."""
 HEALTHY, LEAST_HELD = (0.40, 0.20, 0.10), 8
 """Share of rounds that keep a head's first, second and third drafted token and all before it, greedily in chains:
 thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors), and
-rounds of a lane from which on it is held against them."""
+rounds of a lane from which on it is held against them, and another γ is advised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,15 @@ class Evidence:
 
     Attributes:
         speedup: its decode speed over the baseline's.
+        bounds: the interval of that speed-up, if there is one.
+        doubt: whether the headline doubts it.
         tau, rate: mean acceptance length and acceptance rate; None where a server does not say.
         drafting: share of the rounds in which anything was drafted.
         gamma, longest: drafted tokens a round, in the mean and in most rounds.
         c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps; of a tree those
             of drafting and of checking it whole.
         predicted: the speed-up that acceptance and costs lead to.
-        overhead: share of the time outside model forwards.
+        overhead, plain_overhead: share of the time outside model forwards, and that of the baseline's.
         quantization: of the target's weights.
         head: whether a head drafted, which comes in one size.
         shorter: a smaller γ and the speed-up it promises, if that is clearly more.
@@ -47,6 +54,8 @@ class Evidence:
     """
 
     speedup: float
+    bounds: tuple[float, float] | None = None
+    doubt: bool = False
     tau: float | None = None
     rate: float | None = None
     drafting: float = 1.0
@@ -56,6 +65,7 @@ class Evidence:
     v: float = 1.0
     predicted: float = 1.0
     overhead: float = 0.0
+    plain_overhead: float = 0.0
     quantization: str | None = None
     head: bool = False
     shorter: tuple[int, float] | None = None
@@ -66,6 +76,23 @@ class Evidence:
     def pays(self) -> bool:
         """As the headline says."""
         return trend_of(self.speedup) == "faster"
+
+    @property
+    def open(self) -> bool:
+        """Whether the headline cannot tell the two lanes apart."""
+        low, high = self.bounds or (1.0, 1.0)
+        return low < 1 < high and trend_of(self.speedup) != "even"
+
+    @property
+    def expected(self) -> float:
+        """The prediction, with the time outside the models."""
+        return self.predicted * (1 - self.overhead) / (1 - self.plain_overhead)
+
+    @property
+    def explained(self) -> bool:
+        """Whether that is within the interval; speeds that differ by no more than ``LEVEL`` are the same."""
+        low, high = self.bounds or (self.speedup, self.speedup)
+        return min(low, self.speedup / (1 + LEVEL)) <= self.expected <= max(high, self.speedup * (1 + LEVEL))
 
     @property
     def hopeless(self) -> bool:
@@ -86,64 +113,78 @@ class Evidence:
 
 REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
     (
+        lambda e: not e.drafting,
+        "{pace}: nothing was drafted, so every round was a plain step.",
+    ),
+    (
         lambda e: e.rate is None,
-        "by the client's clock; the server does not say what it drafted and kept.",
+        "{pace} by the client's clock; the server does not say what it drafted and kept.",
+    ),
+    (
+        lambda e: e.doubt or e.v < LEAST_CHECK,
+        "the times of this run were not steady, so it cannot say why; {kept}.",
+    ),
+    (
+        lambda e: e.open,
+        "cannot be told apart from {name} by one run; {kept}.",
     ),
     (
         lambda e: e.server and not e.pays and e.drafting > FEW_DRAFTS,
-        "because a round takes as long as {e.needed:.1f} plain steps, and {kept}: it pays from τ "
+        "{pace} because a round takes as long as {e.needed:.1f} plain steps, and {kept}: it pays from τ "
         "{e.needed:.1f} on. Try {other_draft}.",
     ),
     (
         lambda e: e.server and e.pays,
-        "because {kept}, and a round takes as long as {e.needed:.1f} plain steps.",
+        "{pace} because {kept}, and a round takes as long as {e.needed:.1f} plain steps.",
     ),
     (
         lambda e: e.saved != "",
-        "{because} a round keeps {e.tau:.2f} tokens and takes {e.needed:.2f} plain steps: {e.c:.2f} for drafting "
-        "(a tree of {e.longest} tokens), {e.v:.2f} for checking. {e.saved}{smaller_tree}",
+        "{pace} because a round keeps {e.tau:.2f} tokens and takes {e.needed:.2f} plain steps: {e.c:.2f} for "
+        "drafting (a tree of {e.longest} tokens), {e.v:.2f} for checking. {e.saved}{smaller_tree}",
     ),
     (
-        lambda e: e.v < LEAST_CHECK or (e.hopeless and e.pays),
-        "where {kept}. The step times do not fit together: checking {count} tokens took {e.v:.2f} single steps, "
-        "so this run cannot say why; repeat it.",
+        lambda e: not e.server and not e.explained,
+        "{pace}, where {kept}; {costs}. That would give {expected}, so it is not the whole reason: run it again.",
     ),
     (
         lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD and not e.hopeless,
-        "because {e.overhead:.0%} of the time goes outside the models; {costs}, and {kept}, which would give "
-        "{predicted}.",
+        "{pace} because {e.overhead:.0%} of the time goes outside the models; {costs}, and {kept}, which would "
+        "give {predicted}.",
     ),
     (
         lambda e: not e.pays and e.drafting <= FEW_DRAFTS and not e.hopeless,
-        "because tokens were drafted in only {e.drafting:.0%} of the rounds; the others are plain steps. {kept}.",
+        "{pace} because tokens were drafted in only {e.drafting:.0%} of the rounds; the others are plain steps. "
+        "{kept}.",
     ),
     (
         lambda e: not e.pays and e.drafts_dearly and (e.hopeless or e.c >= COSTLY_DRAFT),
-        "because {draft}{even_if_all}; {kept}. Try {smaller}{or_shorter}.",
+        "{pace} because {draft}{even_if_all}; {kept}. Try {smaller}{or_shorter}.",
     ),
     (
         lambda e: not e.pays and (e.hopeless or e.v >= COSTLY_CHECK),
-        "because checking {count} tokens costs {e.v:.1f} single steps{weights}{even_if_all}; {kept}{try_shorter}."
-        "{remedy}",
+        "{pace} because checking {count} tokens costs {e.v:.1f} single steps{weights}{even_if_all}; {kept}"
+        "{try_shorter}.{remedy}",
     ),
     (
         lambda e: not e.pays and (e.tau or 0.0) <= e.needed,
-        "because only {kept}, and at these costs a round pays from τ {e.needed:.1f} on: {costs}{try_shorter}.",
+        "{pace} because only {kept}, and at these costs a round pays from τ {e.needed:.1f} on: {costs}"
+        "{try_shorter}.",
     ),
     (
         lambda e: True,
-        "{because} {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}.",
+        "{pace} because {kept}; {costs}.{seldom} These costs predict {expected}{try_shorter}.",
     ),
 )
-"""(condition, what follows the speed-up): the first that holds is given; special ones come before general ones."""
+"""(condition, sentence): the first that holds is given. Where the headline is not sure, none says because."""
 
 
-def sentence(e: Evidence) -> str:
-    """The reason that holds, filled in."""
+def sentence(e: Evidence, name: str = "plain") -> str:
+    """The reason that holds, filled in; ``name`` is what it calls the baseline."""
     draft, count = f"a draft step costs {e.c:.0%} of a target step", e.longest + 1
     fewer, promise = (f"γ = {e.shorter[0]}", factor(e.shorter[1])) if e.shorter else ("", "")
     phrases = {
-        "because": "because" if e.speedup >= 1 else "even though",
+        "name": name,
+        "pace": pace(e.speedup, name),
         "kept": f"{e.rate or 0:.0%} of drafted tokens were kept (τ {e.tau or 0:.1f})",
         "count": count,
         "draft": draft,
@@ -153,6 +194,7 @@ def sentence(e: Evidence) -> str:
         if e.hopeless
         else "",
         "predicted": factor(e.predicted),
+        "expected": factor(e.expected),
         "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
         "smaller": "a head with a smaller draft vocabulary" if e.head else "a smaller draft",
         "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",
@@ -177,38 +219,25 @@ def impossible_check(v: float | None) -> str:
     return f"Checking several tokens took {v:.2f} of a plain step, which no target can do"
 
 
-def explain(baseline: Trace, lane: Trace, name: str = "plain") -> str | None:
-    """The reason of one lane, for people, and remarks; None where the measurements do not suffice.
-
-    Args:
-        baseline: a plain lane.
-        lane: what is judged.
-        name: what the sentence calls the baseline.
-    """
-    found = gather(baseline, lane)
-    if found is None:
-        return None
-    return " ".join([f"{pace(found.speedup, name)} {sentence(found)}", *remarks(lane)])
-
-
-def gather(baseline: Trace, lane: Trace) -> Evidence | None:
-    """What the table looks at; None without speeds, and of a lane here without costs or enough rounds."""
-    slow, figures = baseline.metrics().tokens_per_second, lane.metrics(baseline)
-    if not slow or not figures.tokens_per_second:
-        return None
-    speedup, tau, rate = figures.tokens_per_second / slow, figures.mean_acceptance_length, figures.acceptance_rate
-    on_server = bool(baseline.server or lane.server)
+def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
+    """What the table looks at; None of a lane here without costs or enough rounds. ``found``: its speed-up."""
+    figures, counted = lane.metrics(baseline), counts_of(lane.rounds)
+    bounds = None if found.low is None or found.high is None else (found.low, found.high)
+    told = Evidence(found.ratio, bounds, found.doubt is not None, server=bool(baseline.server or lane.server))
+    tau, rate = figures.mean_acceptance_length, figures.acceptance_rate
+    if figures.proposed == 0:
+        return replace(told, drafting=0.0)
     if tau is None or rate is None or not figures.rounds or figures.rounds < LEAST_ROUNDS:
-        return Evidence(speedup, server=True) if on_server else None
-    if on_server:
+        return told if told.server else None
+    told = replace(told, tau=tau, rate=rate)
+    if told.server:
         counts = lane.server.counts if lane.server else None
-        drafting = (counts.steps or 0) / figures.rounds if counts else 1.0
-        return Evidence(speedup, tau, rate, drafting, server=True)
+        return replace(told, drafting=(counts.steps or 0) / figures.rounds if counts else 1.0)
     if figures.tree_nodes is not None:
         steps = counts_of(baseline.rounds)
         step = fsum(s.seconds for s in steps) / len(steps) * figures.rounds
         c, v = ((seconds or 0.0) / step for seconds in (figures.draft_seconds, figures.verify_seconds))
-        return Evidence(speedup, tau, rate, longest=round(figures.tree_nodes), c=c, v=v, saved=saved(figures))
+        return replace(told, longest=round(figures.tree_nodes), c=c, v=v, saved=saved(figures))
     costs = (figures.draft_cost, figures.verify_cost)
     if costs[0] is None or costs[1] is None:
         return None
@@ -220,23 +249,21 @@ def gather(baseline: Trace, lane: Trace) -> Evidence | None:
         return expected_speedup(tau, drafted, c, verify_cost(drafted, longest, v))
 
     predicted, shorter = predict(tau, gamma), None
-    if gamma > 0.9 * longest and not lane.settings.adaptive_gamma:
+    if gamma > 0.9 * longest and not lane.settings.adaptive_gamma and figures.rounds >= LEAST_HELD:
         kept = figures.per_position
         promises = [(predict(1 + sum(kept[:g]), g), g) for g in range(1, len(kept))]
         best, fewer = max(promises, default=(0.0, 0))
-        shorter = (fewer, best) if best >= BETTER * max(predicted, speedup) else None
-    rounds = counts_of(lane.rounds)
-    return Evidence(
-        speedup=speedup,
-        tau=tau,
-        rate=rate,
-        drafting=sum(1 for r in rounds if r.drafted) / len(rounds),
+        shorter = (fewer, best) if best >= BETTER * max(predicted, found.ratio) else None
+    return replace(
+        told,
+        drafting=sum(1 for r in counted if r.drafted) / len(counted),
         gamma=gamma,
         longest=longest,
         c=c,
         v=v,
         predicted=predicted,
         overhead=figures.other_share or 0.0,
+        plain_overhead=baseline.metrics().other_share or 0.0,
         quantization=lane.quantization,
         head=drafted_by_head(lane),
         shorter=shorter,
@@ -304,10 +331,9 @@ def _unhealthy(lane: Trace, figures: Metrics) -> str:
     kept = [round(share, 2) for share in figures.per_position]  # as it is said
     for place, (share, least) in enumerate(zip(kept, HEALTHY, strict=False), start=1):
         if share < least:
+            own = ", or it was trained too little or for another model, or otherwise than its config.json says"
             return (
                 f"The head's drafted token {place} was kept in {share:.0%} of the rounds, and trained heads keep "
-                f"it in {least:.0%} or more: this text is harder than most or unlike those it learned from, it "
-                "was trained too little or for another model, or its config.json names other hidden states of the "
-                "target or another norm_before_residual than it was trained with."
+                f"{least:.0%} or more: this text is unlike what it learned{'' if lane.pair in catalog() else own}."
             )
     return ""

@@ -22,11 +22,11 @@ def span(low: float, high: float) -> str:
 
 
 def pace(speedup: float, baseline: str) -> str:
-    """``2.1× over plain``, ``as fast as plain`` or ``35 % slower than plain``."""
+    """``2.1× as fast as plain``, ``as fast as plain`` or ``35% slower than plain``."""
     trend = trend_of(speedup)
-    if trend == "faster":
-        return f"{factor(speedup)} over {baseline}"
-    return f"as fast as {baseline}" if trend == "even" else f"{1 - speedup:.0%} slower than {baseline}"
+    if trend == "slower":
+        return f"{1 - speedup:.0%} slower than {baseline}"
+    return f"{factor(speedup) if trend == 'faster' else ''} as fast as {baseline}".lstrip()
 
 
 def trend_of(speedup: float) -> str:
@@ -35,10 +35,14 @@ def trend_of(speedup: float) -> str:
 
 
 def claim(trend: str, lane: str, baseline: str) -> str:
-    """What the page says of a lane's speed beside the figure of it: ``faster than Plain: EAGLE-3 head``."""
-    if (baseline, lane) == ("Plain", "Speculative"):
-        return "As fast as plain" if trend == "even" else f"{trend} with speculation"
-    return f"{lane} is as fast as {baseline}" if trend == "even" else f"{trend} than {baseline}: {lane}"
+    """What stands behind a lane's name and its figure, ``as fast as plain``; an even one has no figure."""
+    said = f"slower than {inside(baseline)}" if trend == "slower" else f"as fast as {inside(baseline)}"
+    return f"{lane} is {said}" if trend == "even" else said
+
+
+def inside(title: str) -> str:
+    """A lane's title within a sentence: other names than ``Plain`` are written as they are."""
+    return title.replace("Plain", "plain", 1) if title.startswith("Plain") else title
 
 
 def listed(things: Iterable[object], word: str = "and") -> str:

@@ -34,8 +34,11 @@ class Comparison:
     text: str
 
 
-def compare(baseline: Trace, lane: Trace) -> Comparison:
-    """Compare ``lane``'s output ids with those of ``baseline``; where a server gave none, the characters."""
+def compare(baseline: Trace, lane: Trace, name: str = "plain") -> Comparison:
+    """Compare ``lane``'s output ids with those of ``baseline``; where a server gave none, the characters.
+
+    ``name``: what the text calls the baseline.
+    """
     if not (baseline.settings.greedy and lane.settings.greedy):
         return _sampled(baseline, lane)
     ids = bool(baseline.token_ids and lane.token_ids)
@@ -44,17 +47,17 @@ def compare(baseline: Trace, lane: Trace) -> Comparison:
     agreed = next((i for i in range(shorter) if left[i] != right[i]), shorter)
     over = f"{agreed} {'token' if ids else 'character'}{'' if agreed == 1 else 's'}"
     if agreed == shorter and not (baseline.complete and lane.complete):
-        return Comparison("partial", agreed, f"identical so far, over {over}")
+        return Comparison("partial", agreed, f"identical to {name} so far, over {over}")
     if not ids:
         same = left == right
         text = f"identical text, all {over}" if same else f"texts differ from character {agreed + 1} on"
         return Comparison("identical" if same else "partial", agreed, f"{text}; token ids are not known")
     if left == right:
-        return Comparison("identical", agreed, f"identical output, checked at all {over}")
+        return Comparison("identical", agreed, f"identical to {name}, checked at all {over}")
     # Engines differ in how many of the last places they use.
     ended = baseline if len(left) == shorter else lane
     if agreed == shorter and ended.rounds[-1].stop == "context":
-        return Comparison("partial", agreed, f"identical over {over}, where a lane's context was full")
+        return Comparison("partial", agreed, f"identical to {name} over {over}, where a lane's context was full")
     place = f"at token {agreed + 1}"
     if agreed < shorter:
         margins = [t.margin for t in (baseline.output[agreed], lane.output[agreed])]

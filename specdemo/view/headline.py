@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.analysis.speedup import FEWEST, Speedup, compared, plain_of, speedup_of, speedup_over_repeats
-from specdemo.analysis.wording import claim, factor, pace, span, trend_of
+from specdemo.analysis.wording import claim, factor, inside, listed, pace, span, trend_of
 from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace
 from specdemo.view.lane_headers import lane_names
-from specdemo.view.progress_text import counted
 
+STEADY = 12
+"""Rounds, with fewer of which the speed of a run that was stopped, or goes on, is noise."""
 GRAVITY = ("identical", "partial", "sampled", "tie", "diverged")
 """Kinds of verdicts, from the lightest."""
 PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
@@ -20,7 +21,9 @@ PROMPTS = "prompts differ: use the chat template in both lanes, or in neither"
 def headline(
     traces: Sequence[Trace], headers: Sequence[dict[str, Any]], repeats: Sequence[Sequence[float]] = ()
 ) -> dict[str, Any]:
-    """What the page says first, as texts: ``figure``, ``trend``, ``text``, ``detail`` and ``doubt``.
+    """What the page says first, as texts: ``lane``, ``figure``, ``trend``, ``text``, ``detail`` and ``doubt``.
+
+    Where there is a figure, ``lane`` is whose it is.
 
     Args:
         traces: of the lanes, each with at least its first round.
@@ -28,66 +31,68 @@ def headline(
         repeats: tokens a second of each lane, for each time that the race was run again.
     """
     if any(t.server is not None and t.server.incomplete for t in traces):
-        return _words("no speed-up: an answer broke off")
+        return _words("No speed-up: an answer broke off")
     speeds = [t.metrics().tokens_per_second for t in traces]
-    known = [speed for speed in speeds if speed is not None]
-    short = any(not t.complete and (t.metrics().emitted or 0) < FEWEST for t in traces)
-    if short or len(known) < len(traces):
-        why = "Stopped too early for a speed" if short else "Too few tokens for a speed"
-        return _words(f"{why}{'-up' if len(traces) > 1 else ''}")
-    chosen = compared(traces)
+    known, chosen = [speed for speed in speeds if speed is not None], compared(traces)
+    if len(known) < len(traces) or (not repeats and any(map(_too_few, chosen or traces))):
+        return _words(f"Too few tokens for a speed{'-up' if len(traces) > 1 else ''}")
     if chosen is None:
         return _words("tokens per second", f"{known[0]:.{1 if known[0] < 99.95 else 0}f}")
     first, second = map(traces.index, chosen)
     shown = known[second] / known[first]
     one = speedup_of(*chosen) or Speedup(shown)
     found = speedup_over_repeats([each[second] / each[first] for each in repeats]) if repeats else one
-    fewest = min(t.metrics().emitted or 0 for t in chosen)
-    decoded = counted(fewest, "token was", "tokens were")
-    few = f"Only {decoded} decoded: too few to be sure." if fewest < FEWEST else None
     trend = trend_of(found.ratio)
     figure = {"faster": factor(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
     names = lane_names(headers, second, first)
-    text = _against_elsewhere(traces, chosen, trend) or claim(trend, *names)
+    text = _against_elsewhere(traces, chosen, trend, names[0]) or claim(trend, *names)
     if len(traces) > 2 and known[second] == max(s for n, s in enumerate(known) if n != first):
         text = f"{text}, the fastest of {len(traces) - 1} others"
-    if trend != "even" and (few or found.open):  # said, but not in large type
-        text = f"{figure} {text}" if few else f"{' and '.join(names)} cannot be told apart: {factor(found.ratio)}"
+    if trend != "even" and found.open and found.low is not None and found.high is not None:
+        between = f"between {factor(found.low)} and {factor(found.high)}"
+        text = f"{names[0]} and {inside(names[1])} cannot be told apart: {between}"
         figure, trend = "", "even"
     detail = ""
     if found.runs > 1 and found.low is not None and found.high is not None:
         detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {factor(shown)}"
     return {
+        "lane": names[0] if figure else "",
         "figure": figure,
         "trend": trend,
         "text": text,
         "detail": detail,
-        "doubt": found.doubt or few,
+        "doubt": found.doubt,
     }
 
 
 def headline_text(said: dict[str, Any]) -> str:
     """The same as a sentence."""
-    text = " ".join(filter(None, (said["figure"], said["text"])))
+    text = " ".join(filter(None, (said["lane"] and f"{said['lane']}:", said["figure"], said["text"])))
     detail = f" ({said['detail']})" if said["detail"] else ""
-    return " ".join(filter(None, (f"{text[0].upper()}{text[1:]}{detail}.", said["doubt"])))
+    return " ".join(filter(None, (f"{text}{detail}.", said["doubt"])))
+
+
+def _too_few(trace: Trace) -> bool:
+    figures = trace.metrics()
+    emitted = figures.emitted or 0
+    return emitted < FEWEST or (not trace.complete and (figures.rounds or emitted) < STEADY)
 
 
 def _words(text: str, figure: str = "") -> dict[str, Any]:
-    return {"figure": figure, "trend": "even", "text": text, "detail": "", "doubt": None}
+    return {"lane": "", "figure": figure, "trend": "even", "text": text, "detail": "", "doubt": None}
 
 
-def _against_elsewhere(traces: Sequence[Trace], chosen: tuple[Trace, Trace], trend: str) -> str | None:
+def _against_elsewhere(traces: Sequence[Trace], chosen: tuple[Trace, Trace], trend: str, name: str) -> str | None:
     """What the figure means where there is a plain lane of other weights too: the speed over both."""
     baseline, lane = chosen
     other = plain_of(traces, lane, same_weights=False)
     if other is None or baseline.quantization != lane.quantization:
         return None
-    own = {"faster": "over", "slower": "slower than", "even": "As fast as"}[trend]
     over_other = speedup_of(other, lane)
     if over_other is None:
         return None
-    return f"{own} {_weights(lane)} plain, {pace(over_other.ratio, f'{_weights(other)} plain')}"
+    own = claim(trend, name, f"{_weights(lane)} plain")
+    return f"{own}, {pace(over_other.ratio, f'{_weights(other)} plain')}"
 
 
 def _weights(trace: Trace) -> str:
@@ -98,23 +103,24 @@ def verdict(traces: Sequence[Trace], titles: list[str]) -> dict[str, str]:
     """The verdict on all lanes; each is compared with the first lane of the same weights and prompt.
 
     Quantised weights are another model, and a server may put a prompt into another template. Where the comparisons
-    differ, the text names each with its lane, and the gravest is the verdict's kind.
+    differ, the text names each with its lanes, and the gravest is the verdict's kind.
     """
-    judged, against = {}, {}
+    judged = {}
     for number, (title, trace) in enumerate(zip(titles, traces, strict=True)):
         first = next(t for t in traces[: number + 1] if _comparable(t, trace))
         if first is not trace:
-            judged[title] = compare(first, trace)
-            if first is not traces[0]:
-                against[title] = f" (against {titles[traces.index(first)]})"
+            judged[title] = compare(first, trace, inside(titles[traces.index(first)]))
     if not judged:
         weights = len({t.quantization for t in traces}) > 1
         differs = "weights differ; add a plain lane with the same weights" if weights else PROMPTS
-        return {"kind": "partial", "text": f"not compared: the lanes' {differs}"}
+        return {"kind": "partial", "text": f"Not compared: the lanes' {differs}"}
     kind = max((j.outcome for j in judged.values()), key=GRAVITY.index)
-    texts = list(dict.fromkeys(j.text for j in judged.values()))
+    alike: dict[str, list[str]] = {}
+    for title, found in judged.items():
+        alike.setdefault(found.text, []).append(title)
+    texts = [text[0].upper() + text[1:] for text in alike]
     if len(texts) > 1 or len(judged) < len(traces) - 1:
-        texts = [f"{title}: {j.text}{against.get(title, '')}" for title, j in judged.items()]
+        texts = [f"{listed(lanes)}: {text}" for text, lanes in alike.items()]
         texts += [
             f"{title}: not compared with {titles[0]}, since their {PROMPTS}"
             for title, trace in zip(titles, traces, strict=True)

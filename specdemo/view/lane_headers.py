@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdemo.analysis.wording import claim
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS
+from specdemo.drafters import DRAFTERS
 from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
 from specdemo.servers.catalog import label_of, shares_machine
 from specdemo.settings import Settings
@@ -58,7 +58,7 @@ def _add_claims(headers: Sequence[dict[str, Any]], lanes: Sequence[Settings]) ->
         baseline = own[n] or 0
         names = lane_names(headers, n, baseline)
         said = {trend: claim(trend, *names) for trend in ("faster", "slower", "even")}
-        headers[n]["claims"] = {"baseline": baseline, **said}
+        headers[n]["claims"] = {"baseline": baseline, "lane": names[0], **said}
 
 
 def lane_names(headers: Sequence[dict[str, Any]], *places: int) -> list[str]:
@@ -143,11 +143,11 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
     spec = DRAFTERS[settings.drafter]
     gamma = "adaptive γ" if settings.adaptive_gamma else _gamma(settings)
     if settings.strategy == "assisted":
-        by = "" if settings.drafter == DEFAULT_DRAFTER else f"{spec.label}, "
-        title, detail = "transformers", f"{by}{'its own γ' if settings.adaptive_gamma else gamma}"
+        own = "its own γ" if settings.adaptive_gamma else gamma
+        title, detail = "transformers", f"{spec.label}, {own}"
     else:
         layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
-        title = "Speculative" if settings.drafter == DEFAULT_DRAFTER else spec.label[:1].upper() + spec.label[1:]
+        title = spec.label[:1].upper() + spec.label[1:]
         detail = f"{layers}{gamma}, {_rule(settings)}"
     marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless}
     return {"title": title, "detail": detail, **marks}
@@ -170,8 +170,7 @@ def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) 
         "tokens_per_second": figures.tokens_per_second,
         "seconds": figures.seconds,
         "tokens": None if figures.emitted is None else figures.emitted + 1,
-        "passes": None if figures.rounds is None else figures.rounds + 1,
-        "tau": figures.mean_acceptance_length,
+        "tau": figures.rounds and figures.emitted and [figures.emitted, figures.rounds],
         "acceptance_rate": figures.acceptance_rate,
     }
 

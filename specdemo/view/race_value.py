@@ -16,7 +16,7 @@ from specdemo.rounds import Round, Token
 from specdemo.server_record import LEVELS, ServerRecord
 from specdemo.settings import Settings
 from specdemo.trace import Trace
-from specdemo.view.headline import headline, verdict
+from specdemo.view.headline import PROMPTS, headline, verdict
 from specdemo.view.lane_headers import complete_header, engine_note, lane_headers, trace_headers
 from specdemo.view.tables import figure_rows
 
@@ -91,12 +91,12 @@ class RaceView:
                 header["detail"] += f", {note}"
         self.headline = headline(traces, self.lanes, repeats) | {"run": self.run}
         titles = [header["title"] for header in self.lanes]
-        if len(traces) < 2:
-            return
-        self.verdict = verdict(traces, titles)
+        self.verdict = verdict(traces, titles) if len(traces) > 1 else None
         broken = any(t.server is not None and t.server.incomplete for t in traces)
         local = {t.prompt_ids for t in traces if t.server is None}
-        if len(local) < 2 and not broken:  # speeds of different texts, or of half an answer, explain nothing
+        if len(local) > 1:
+            self.why = f"The lanes' {PROMPTS}."
+        elif not broken:  # the speed of half an answer explains nothing
             self.why = explain_race(traces, titles)
 
 
@@ -134,7 +134,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "prompt": (recording.prompt or "")[:SHOWN_PROMPT],
         "lanes": [header["title"] for header in headers],
         "figure": said["figure"],
-        "text": said["text"],
+        "text": f"{said['text']}: {said['lane']}" if said["lane"] else said["text"],
         "doubt": said["doubt"] is not None,
         "trend": said["trend"],
     }

@@ -11,6 +11,7 @@ import pytest
 from made_traces import PLAIN, lane_of
 
 from specdemo import Settings, Trace
+from specdemo.analysis.diagnosis import explain_race
 from specdemo.analysis.speedup import Speedup, compared, interval, speedup_of, speedup_over_repeats, usual_speedup
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.server_record import ServerRecord
@@ -126,23 +127,33 @@ def said(traces: list[Trace], repeats: tuple[tuple[float, ...], ...] = ()) -> st
 def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
     """Guards its words: even results, slower ones, several runs, several plain lanes, and a run cut short."""
     plain, fast = lanes([0.01] * 48, [0.0132] * 12)
-    assert said([plain, fast]) == "2.3× faster with speculation."
+    assert said([plain, fast]) == "Draft model: 2.3× as fast as plain."
     (even,) = lanes([0.01] * 48, [0.037] * 12)[1:]
-    assert said([plain, even]) == "As fast as plain."
+    assert said([plain, even]) == "Draft model is as fast as plain."
     (slow,) = lanes([0.01] * 48, [0.05] * 12)[1:]
-    assert said([plain, slow]) == "26% slower with speculation."
+    assert said([plain, slow]) == "Draft model: 26% slower than plain."
     assert said([plain, fast], tuple((10.0, speed) for speed in (19.0, 21.0, 23.0, 20.0, 22.0))) == (
-        "2.1× faster with speculation (1.9 to 2.3, 5 runs; the one shown: 2.3×)."
+        "Draft model: 2.1× as fast as plain (1.9 to 2.3, 5 runs; the one shown: 2.3×)."
     )
     quantised = [replace(t, quantization="int8") for t in lanes([0.02] * 48, [0.0132] * 12)]
-    assert said([plain, *quantised]).startswith("4.7× over int8 plain, 2.3× over unquantised plain")
-    assert "faster than Plain with unquantised weights: Speculative with int8 weights" in said(
-        [plain, quantised[1]]
+    assert said([plain, *quantised]).startswith(
+        "Draft model with int8 weights: 4.7× as fast as int8 plain, 2.3× as fast as unquantised plain"
+    )
+    assert said([plain, quantised[1]]).startswith(
+        "Draft model with int8 weights: 2.3× as fast as plain with unquantised weights"
     )
     assert compared([fast, plain]) == (plain, fast)
-    short = lane_of(PLAIN, [(["target"], (0.0, 0.01, 0.0))] * 5)
-    cut = [short, fast]
-    assert headline(cut, trace_headers(cut))["text"] == "Stopped too early for a speed-up"
+
+
+def test_a_run_that_was_stopped_early_or_is_short_has_no_speed_up() -> None:
+    """Guards 7.5× after a second, from three rounds of six tokens, and figures of a few tokens."""
+    (plain, fast), (short, few) = lanes([0.01] * 48, [0.0132] * 12), lanes([0.01] * 8, [0.0132] * 2)
+    quick = lane_of(Settings(gamma=5), [([*["accepted"] * 5, "bonus"], (0.0, 0.005, 0.0))] * 3)
+    for stopped in ([short, fast], [plain, quick]):
+        found = headline(stopped, trace_headers(stopped))
+        assert (found["figure"], found["text"]) == ("", "Too few tokens for a speed-up")
+    assert said([short, few]) == "Too few tokens for a speed-up."
+    assert said([short, few], ((10.0, 20.0),) * 5).startswith("Draft model: 2.0×"), "five runs more are enough"
 
 
 def test_the_headline_is_of_the_fastest_lane_wherever_it_stands() -> None:
@@ -159,18 +170,15 @@ def test_the_headline_is_of_the_fastest_lane_wherever_it_stands() -> None:
 
 
 def test_what_is_not_sure_is_not_said_in_large_type() -> None:
-    """Guards a figure of a few tokens, and one whose interval holds both a gain and a loss."""
-    few = lanes([0.01] * 8, [0.0132] * 2)
-    assert "2.3× faster with speculation" in said(few)
-    assert "Only 8 tokens were decoded" in said(few)
+    """Guards a figure whose interval holds both a gain and a loss, in the headline and in the reason."""
     unsure = lanes([*[0.01] * 24, *[0.05] * 12, *[0.01] * 12], [*[0.02] * 6, *[0.1] * 3, *[0.03] * 3])
     found = speedup_of(*unsure)
     assert found.open, (found.low, found.high)
-    assert "Speculative and Plain cannot be told apart: " in said(unsure)
+    assert "Draft model and plain cannot be told apart: between " in said(unsure)
+    assert "because" not in explain_race(unsure)
     quantised = [unsure[0], replace(unsure[1], quantization="int8")]
-    assert "Speculative with int8 weights and Plain with unquantised weights cannot be told apart" in said(
+    assert "Draft model with int8 weights and plain with unquantised weights cannot be told apart" in said(
         quantised
     )
-    for traces in (few, unsure):
-        found = headline(ended(traces), trace_headers(traces))
-        assert (found["figure"], found["trend"]) == ("", "even")
+    found = headline(ended(unsure), trace_headers(unsure))
+    assert (found["lane"], found["figure"], found["trend"]) == ("", "", "even")

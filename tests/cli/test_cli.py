@@ -225,7 +225,7 @@ def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.C
     assert recording.title == "Three"
     assert [t.settings.gamma for t in recording.traces] == [5, 2, 4]
     assert recording.traces[0].token_ids == recording.traces[1].token_ids
-    for title in ("Plain", "Speculative", "Prompt lookup", "identical output"):
+    for title in ("Plain", "Draft model", "Prompt lookup", "Identical to plain"):
         assert title in output
     assert Path(tables["tokens-csv"]).read_bytes().decode() == specdemo.tokens_csv(recording.traces)
     assert Path(tables["rounds-csv"]).read_bytes().decode() == specdemo.rounds_csv(recording.traces)

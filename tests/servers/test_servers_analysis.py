@@ -53,11 +53,11 @@ NONE_KEPT, FEW = Counts(60, 240, 0, 4, (60, 0, 0, 0, 0)), Counts(10, 40, 5, 4)
 @pytest.mark.parametrize(
     ("seconds", "counts", "reason"),
     [
-        (3.1, COUNTS, "2.0× over plain because 50% of drafted tokens were kept (τ 3.0), and a round takes"),
+        (3.1, COUNTS, "2.0× as fast as plain because 50% of drafted tokens were kept (τ 3.0), and a round takes"),
         (7.1, COUNTS, "14% slower than plain because a round takes as long as 3.5 plain steps"),
         (7.1, NONE_KEPT, "14% slower than plain because a round takes as long as 1.2 plain steps, and 0% of"),
         (6.1, FEW, "As fast as plain because tokens were drafted in only 18% of the rounds"),
-        (3.1, None, "2.0× over plain by the client's clock; the server does not say"),
+        (3.1, None, "2.0× as fast as plain by the client's clock; the server does not say"),
     ],
 )
 def test_a_servers_speed_is_explained_from_acceptance_and_the_clock(
@@ -74,7 +74,7 @@ def test_a_lane_elsewhere_is_not_compared_with_one_here() -> None:
     fast = served(DRAFTED, 61, 1.1, COUNTS)
     assert "of machines and speculation together" in explain_race([local(HERE, 61), fast])
     both = explain_race([local(HERE, 61), served(PLAIN, 61, 6.1), fast])
-    assert both.startswith("6.0× over plain on gpu because")
+    assert both.startswith("6.0× as fast as plain on gpu because")
 
 
 def test_totals_give_what_they_can_and_no_more() -> None:

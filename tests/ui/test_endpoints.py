@@ -73,7 +73,7 @@ def test_a_run_is_the_run_of_the_library(client: Client) -> None:
 def test_a_race_says_speedups_verdict_and_why_and_the_page_could_open_it(client: Client) -> None:
     """The default lanes are plain and speculative; with rounds there is the whole recording."""
     answer = client.predict(PROMPT, api_name="/race", rounds=True)
-    assert [lane["title"] for lane in answer["lanes"]] == ["Plain", "Speculative"]
+    assert [lane["title"] for lane in answer["lanes"]] == ["Plain", "Draft model"]
     assert answer["speedups"][0] == 1
     speeds = [lane["metrics"]["tokens_per_second"] for lane in answer["lanes"]]
     assert answer["speedups"][1] == pytest.approx(speeds[1] / speeds[0])

@@ -167,7 +167,7 @@ def test_a_batch_shows_every_row_twice_and_its_figures(page: Page) -> None:
         notes = rows.nth(number).locator(".batch-note").all_inner_texts()
         assert all(re.search(r"12 tokens · [\d,]+ tok/s · full length at \d+\.\d\d s", note) for note in notes)
     expect(page.locator('[data-role="batch-verdict"]')).to_contain_text(
-        "all 3 rows: identical output, checked at all 36 tokens"
+        "all 3 rows: identical to plain, checked at all 36 tokens"
     )
     assert re.fullmatch(r"\d+\.\d\d×", page.locator('[data-role="batch-speedup"]').inner_text())
     expect(page.locator('[data-role="batch-why"]')).to_contain_text("a round keeps")

@@ -142,7 +142,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     runs = page.locator("#history button")
     expect(runs).to_have_count(2)
     expect(runs.first).to_contain_text("<b>Once</b> upon")
-    expect(runs.nth(1)).to_contain_text("Speculative · Prompt lookup")
+    expect(runs.nth(1)).to_contain_text("Draft model · Prompt lookup")
     runs.nth(1).click()
     expect(page.locator("[data-role=prompt-text]")).to_contain_text("Make JSON")
     expect(runs.nth(1)).to_have_attribute("aria-current", "true")

@@ -142,7 +142,7 @@ def _verdict(plain: list[Trace], drafted: list[Trace]) -> dict[str, str]:
         rows = f"all {len(judged)} rows: " if len(judged) > 1 and worst.outcome != "sampled" else ""
         tokens = sum(j.position for j in judged)
         text = (
-            f"identical output, checked at all {tokens:,} tokens" if worst.outcome == "identical" else worst.text
+            f"identical to plain, checked at all {tokens:,} tokens" if worst.outcome == "identical" else worst.text
         )
         return {"kind": worst.outcome, "text": rows + text}
     return {"kind": worst.outcome, "text": f"row {judged.index(worst) + 1}: {worst.text}"}

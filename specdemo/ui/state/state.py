@@ -182,7 +182,7 @@ class Batch(BaseModel):
     """The tab *Batch*."""
 
     rows: int = _control(8, f"Rows, up to {MOST_ROWS}", least=1, most=MOST_ROWS)
-    repeats: int = _control(3, "Repeats, for sizes", least=1, most=MOST_REPEATS)
+    repeats: int = _control(3, "Repeats of every size", least=1, most=MOST_REPEATS)
     prompts: str = _control(DOMAINS, "Prompts", element="source", choices=lambda: SOURCES)
     domains: list[str] = _control(lambda: list(by_domain()), "Domains", choices=lambda: _listed(*by_domain())())
     own: str = _control("")
@@ -342,5 +342,6 @@ def in_page_words(message: str) -> str:
         return f"{found['before']}{WORDS[field]}: " if field in WORDS else found[0]
 
     # What holds for no lane in particular begins with its reason.
-    text = FIELD.sub(named, message, count=1).removeprefix("lanes: ")
-    return text if text.startswith("γ") else text[:1].upper() + text[1:]  # a capital γ is another letter
+    text = FIELD.sub(named, message, count=1)
+    # Other small letters begin a model's name, or are a γ.
+    return re.sub("^(lanes: )?([a-z])(?=[a-z]*(?(1)|:) )", lambda found: found[2].upper(), text)

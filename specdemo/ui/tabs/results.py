@@ -84,6 +84,7 @@ class Results:
     plots: list[gr.Plot]
     table: gr.HTML
     code: dict[str, gr.Code]
+    engines: gr.Tabs | None  # with the code
     known: gr.State
     files: gr.Row
     csv: gr.DownloadButton
@@ -92,6 +93,7 @@ class Results:
     def outputs(self) -> list[Any]:
         """All of them, for an event."""
         shown = [self.area, self.headline, self.chart, self.figures, *self.plots, self.table, *self.code.values()]
+        shown += [self.engines] if self.engines else []
         return [*shown, self.known, self.files, self.csv, self.json]
 
     def shown(self, report: Any) -> Updates:
@@ -100,6 +102,8 @@ class Results:
         large = f"<strong{' data-slow' if slow else ''}>{figure}</strong>" if figure else ""
         over_gamma = report.server is None  # a server has one γ, of which there is no figure
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
+        lines = {engine: report.code(engine) for engine in self.code}
+        able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
             self.headline: f"{large}<p>{escape(sentence)}</p>",
@@ -109,7 +113,8 @@ class Results:
             self.figures: gr.update(visible=over_gamma and bool(self.plots)),
             **{plot: draw(report) for plot, (_, _, draw) in drawn},
             **({self.chart: forest(report)} if self.code else {}),
-            **{component: report.code(engine) for engine, component in self.code.items()},
+            **{component: lines[engine] for engine, component in self.code.items()},
+            **({self.engines: gr.Tabs(selected=able[0])} if self.engines and able else {}),
         }
 
     def saved(self, report: Report, folder: Path) -> Updates:
@@ -158,25 +163,27 @@ def create_results(kind: type[Report]) -> Results:
                     plots.append(gr.Plot(show_label=False, container=False, elem_id=f"{prefix}-{name}"))
                     gr.HTML(f"<p>{CAPTIONS[name]}</p>", padding=False)
         table = gr.HTML(value=None, padding=False, elem_id=f"{prefix}-table", elem_classes="measured-table")
-        code = _create_code(prefix) if advised else {}
+        code, engines = _create_code(prefix) if advised else ({}, None)
         with gr.Row(visible=False, elem_classes="measured-files") as files:
             csv = gr.DownloadButton("Save as CSV", size="sm", min_width=120, elem_id=f"{prefix}-csv")
             json = gr.DownloadButton("Save as JSON", size="sm", min_width=120, elem_id=f"{prefix}-json")
         with gr.Accordion("What the columns mean", open=False, elem_id=f"{prefix}-columns"):
             meanings = (f"<dt>{escape(name)}</dt><dd>{escape(tip)}</dd>" for name, tip, _ in columns(SHOWN[kind]))
             gr.HTML(f"<dl>{''.join(meanings)}</dl>", padding=False)
-    return Results(kind, area, headline, chart, row, plots, table, code, gr.State(False), files, csv, json)
+    return Results(
+        kind, area, headline, chart, row, plots, table, code, engines, gr.State(False), files, csv, json
+    )
 
 
-def _create_code(prefix: str) -> dict[str, gr.Code]:
-    """Lines to take away, by engine."""
+def _create_code(prefix: str) -> tuple[dict[str, gr.Code], gr.Tabs]:
+    """Lines to take away, by engine, and the tabs that hold them."""
     code = {}
-    with gr.Accordion("Lines to take away", open=True, elem_id=f"{prefix}-code"), gr.Tabs():
+    with gr.Accordion("Lines to take away", open=True, elem_id=f"{prefix}-code"), gr.Tabs() as engines:
         for engine, name in FRAMEWORKS.items():
-            with gr.Tab(name):
+            with gr.Tab(name, id=engine):
                 language: Literal["python", "shell"] = "python" if engine == "transformers" else "shell"
                 code[engine] = gr.Code(language=language, show_label=False, interactive=False, lines=3)
-    return code
+    return code, engines
 
 
 def create_offer() -> Offer:

@@ -3,9 +3,9 @@
  * While lanes run, the speed-up is computed here from what they have emitted; when they have ended, the value's headline
  * says it.
  *
- * @typedef {{baseline: number, faster: string, slower: string, even: string}} Claims  of a lane: which other it is
- *   compared with, and what is said of its speed
- * @typedef {{run: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
+ * @typedef {{baseline: number, lane: string, faster: string, slower: string, even: string}} Claims  of a lane: which
+ *   other it is compared with, its name, and what is said of its speed
+ * @typedef {{run: string, lane: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
  * @typedef {{run: ?string, phase: string, message: string, headline: ?Headline}} Repeated
  */
 
@@ -28,8 +28,8 @@ const heroes = new Set();
 
 /** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
 function live(lanes) {
-  const { tokens, seconds } = settled;
-  const known = ({ tally }) => tally.speed !== null && tally.emitted >= tokens && tally.seconds >= seconds;
+  const { tokens, rounds, seconds } = settled;
+  const known = ({ tally }) => tally.speed !== null && tally.emitted >= tokens && tally.rounds > rounds && tally.seconds >= seconds;
   if (!lanes.length || !lanes.every(known)) return null;
   const compared = lanes.filter(({ spec }) => spec.claims);
   if (!compared.length) return { figure: formatSpeed(lanes[0].tally.speed), text: "tokens per second", trend: "even" };
@@ -37,13 +37,15 @@ function live(lanes) {
   const ratio = tally.speed / lanes[spec.claims.baseline].tally.speed;
   const trend = ratio > 1 + level ? "faster" : ratio < 1 / (1 + level) ? "slower" : "even";
   const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];
-  return { figure, text: spec.claims[trend], trend };
+  return { lane: figure && spec.claims.lane, figure, text: spec.claims[trend], trend };
 }
 
 class Hero {
   constructor(frame) {
     const hero = make("div", "race-hero", frame);
-    this.speedup = make("div", "race-speedup", hero, null, { "data-role": "speedup", title: HERO_FORMULA });
+    const figure = make("div", "race-figure", hero);
+    this.lane = make("div", "race-whose", figure, null, { "data-role": "whose" });
+    this.speedup = make("div", "race-speedup", figure, null, { "data-role": "speedup", title: HERO_FORMULA });
     const claim = make("div", "race-claim", hero);
     const line = make("p", "race-comparison", claim);
     this.comparison = make("span", "", line, null, { "data-role": "comparison" });
@@ -65,6 +67,7 @@ class Hero {
     const said = over ? value?.headline : null;
     const repeated = said ? repetitions.get(said.run) : null;
     const result = repeated?.headline || said || (value && !over ? live(lanes) : null);
+    setText(this.lane, result?.lane ? `${result.lane}:` : "");
     setText(this.speedup, result?.figure || "");
     setData(this.speedup, "trend", result?.trend);
     setData(this.speedup, "doubt", result?.doubt && "yes");

@@ -8,12 +8,11 @@
  *   `reported`: the figures that the server gave at the end, some of which cannot be counted here
  */
 
-/** Of each figure under a lane's name: its key, label, formula, and how it is written. */
+/** Of each figure under a lane's name: its key, label, formula, and how it is written. Those that stand there divide. */
 const STATS = [
   ["seconds", "time", "seconds of this lane's own work; the clock stands still while another lane runs", (s) => `${s.toFixed(2)} s`],
-  ["tokens", "tokens", "tokens of the output so far", String],
-  ["passes", "passes", "forwards of the target, the prefill included", String],
-  ["tau", "tokens per pass (τ)", "tokens after the first / target forwards after the prefill", (tau) => tau.toFixed(2)],
+  ["tokens", "tokens", "tokens of the output so far; the first comes from the prompt's own pass", String],
+  ["tau", "tokens / passes (τ)", "tokens after the first / passes of the target after the prompt's own", ([tokens, passes]) => `${tokens} / ${passes} = ${(tokens / passes).toFixed(2)}`],
   ["acceptance_rate", "accepted", "Σ accepted / Σ drafted tokens", (share) => `${Math.round(100 * share)} %`],
   ["gamma", "mean γ", "Σ drafted tokens / rounds", (gamma) => gamma.toFixed(1)],
 ];
@@ -21,11 +20,11 @@ const RATE_FORMULA = "tokens after the first / (lane time − prefill)";
 const WHY_WAITS = {
   loading: "Follows when the run ends.", running: "Follows when the run ends.",
   stopped: "The run ended too early to say.", error: "Nothing was measured.",
-  done: "No lane drafts, or there were too few rounds to say why.",
+  done: "No lane drafts, so there is nothing to explain.",
 };
 const NOTHING = "–";
 /** The beginning of a reason, in bold: its lane, if there are several, and how fast it was against what. */
-const LEAD = /^([^:.]{1,60}: )?([\d.,]+× over|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by| even| with|$)/;
+const LEAD = /^([^:.]{1,60}: )?([\d.,]+× as fast as|\d+% slower than|[Aa]s fast as) [^.,:;]*?(?= because| by|[,:.]|$)/;
 
 const { OVER, count, make, setText, setData, setLead, mounting } = window.SpecDemoDom;
 const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
@@ -47,15 +46,14 @@ function figuresOf({ rounds, first, emitted, drafted, accepted, clock, seconds, 
     tokens_per_second: emitted && seconds > 0 && !pieces ? emitted / seconds : null,
     seconds: clock,
     tokens: rounds && !pieces ? first + emitted : null,
-    passes: rounds && !streamed ? rounds : null,
-    tau: decoded && !streamed ? emitted / (rounds - 1) : null,
+    tau: decoded && !streamed ? [emitted, rounds - 1] : null,
     acceptance_rate: drafted && !streamed ? accepted / drafted : null,
     gamma: decoded ? drafted / (rounds - 1) : null,
     ...reported,
   };
 }
 
-/** Whether a lane has this figure: of one that drafts nothing, passes are tokens, and τ is 1. */
+/** Whether a lane has this figure: of one that drafts nothing τ is 1. */
 function hasStat(key, spec) {
   if (key === "gamma") return Boolean(spec.adaptive);
   return spec.gamma > 0 || key === "seconds" || key === "tokens";
@@ -129,7 +127,7 @@ class Lane {
     const ratio = this.tally.speed && first.tally.speed && this.tally.speed / first.tally.speed;
     const figures = { ...this.tally.figures, ratio };
     for (const key in this.stats) {
-      setText(this.stats[key], typeof figures[key] === "number" ? FORMATS[key](figures[key]) : NOTHING);
+      setText(this.stats[key], figures[key] || figures[key] === 0 ? FORMATS[key](figures[key]) : NOTHING);
     }
     setData(this.card, "running", running && !this.tally.stop && "yes");
     setData(this.text.area, "end", this.tally.stop);
@@ -175,8 +173,10 @@ class View {
     this.lanes.forEach((lane) => lane.text.flush());
     const phase = value ? value.phase : "idle";
     setData(this.frame, "phase", phase);
-    this.below.hidden = phase === "idle";
-    this.legend.hidden = !specs.some((spec) => spec.gamma > 0);
+    const empty = phase === "error" && !rounds.length; // nothing is left to be seen of such a run
+    this.laneRow.hidden = empty;
+    this.below.hidden = phase === "idle" || empty;
+    this.legend.hidden = empty || !specs.some((spec) => spec.gamma > 0);
     this.refreshLanes(phase);
     this.hero.show(value, phase, this.lanes);
     this.showWhy(value?.why, phase, value?.seenAgain);
@@ -238,7 +238,7 @@ class View {
   /** The reasons, a line each. */
   showWhy(why, phase, seenAgain) {
     setData(this.why, "empty", !why && "yes");
-    const text = why || (seenAgain ? "Stands at the end of the run." : WHY_WAITS[phase]) || "";
+    const text = why || (seenAgain ? "Shown when the replay reaches its end." : WHY_WAITS[phase]) || "";
     if (this.reasons === text) return;
     this.reasons = text;
     this.why.replaceChildren(...text.split("\n").map((line) => {
