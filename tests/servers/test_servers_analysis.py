@@ -137,4 +137,5 @@ def test_a_replay_shows_what_is_known_of_the_server() -> None:
     facts = dict(value["replay"]["facts"])
     assert "12 ms there and back" in facts["Plain"]
     assert "totals from the server's own record. it said so." in facts["Speculative"]
+    assert "gamma 5" not in facts["Speculative"], "the server has a γ of its own"
     assert '"verify_seconds"' not in "".join(value["rounds"])

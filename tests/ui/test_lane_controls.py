@@ -13,6 +13,7 @@ from specdemo.settings import ACCEPTANCE_RULES, DRAFTERS, STRATEGIES
 from specdemo.trace import Trace
 from specdemo.ui.state.methods import NO_LANE, UNQUANTIZED, local_methods, method_choices
 from specdemo.ui.state.request import OPTIONS
+from specdemo.ui.state.state import in_page_words
 from specdemo.ui.tabs.batch import batch_job, sizes_job
 from specdemo.ui.tabs.losslessness import check_job
 from specdemo.ui.tabs.sweep import USED, setting_job, used
@@ -140,6 +141,20 @@ def test_a_pair_offers_what_it_can_do(pair: tuple[set[str], bool], offered: list
     for optional in (False, True):
         choices = method_choices(parts=parts, quantized=quantized, optional=optional)
         assert [name for _, name in choices] == [NO_LANE] * optional + offered
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Lane 2, gamma: must be 1.", "Lane 2, γ: must be 1."),
+        ("lanes: no lane drafts.", "No lane drafts."),
+        ("budget: is empty.", "Budget: is empty."),
+        ("gpt2: its config.json is wrong.", "gpt2: its config.json is wrong."),
+        ("distilgpt2 has no tokenizer files.", "distilgpt2 has no tokenizer files."),
+    ],
+)
+def test_messages_name_fields_as_the_page_does_and_models_as_they_are_written(message: str, said: str) -> None:
+    assert in_page_words(message) == said
 
 
 def test_the_engine_is_of_all_lanes_and_is_told_where_it_was_chosen() -> None:

@@ -342,6 +342,10 @@ def test_a_talk_starts_by_itself_and_is_driven_by_keys(visit: Callable[[str], Pa
             """() => [document.documentElement, document.getElementById('race')].every(e =>
                 e.scrollHeight <= e.clientHeight + 1 && e.scrollWidth <= e.clientWidth)"""
         ), f"scrolls at {width}×{height}"
+        page.evaluate("SpecDemoNotices.show(['autorun starts nothing: press Run.'])")
+        notice, keys = page.locator(".link-notices").bounding_box(), page.locator(".talk-keys").bounding_box()
+        assert notice["y"] + notice["height"] <= keys["y"], "a notice covers the keys"
+        page.locator(".link-notices button").click()
     page.keyboard.press(" ")
     expect(page.locator("[data-role=recorded]")).to_contain_text("Paused; decoding goes on")
     held = tokens(page)

@@ -136,6 +136,8 @@ def test_the_advisor_recommends_and_hands_over_lines_and_files(page: Page) -> No
     expect(page.locator("#sweep-results")).to_be_hidden()
     code = re.compile("from transformers import|transformers has no EAGLE-3 head")  # whichever is fastest here
     expect(page.locator("#advice-code")).to_contain_text(code)
+    opened = page.locator("#advice-code .cm-content").filter(visible=True)
+    expect(opened).to_contain_text(re.compile("from transformers import|vllm serve"))
     for ending, start in (("json", "{"), ("csv", "method")):
         assert download(page, f"#advice-{ending}").decode().startswith(start)
     page.get_by_label("Every γ of one method").check()

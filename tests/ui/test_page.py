@@ -126,6 +126,7 @@ def test_bad_input_shows_its_message_and_run_stays_usable(page: Page) -> None:
         page.locator("#prompt textarea").fill(prompt)
         press_run_and_wait(page, "error")
         expect(page.locator("[data-role=message]")).to_contain_text(message)
+        expect(page.locator(".race-lanes, .race-below").filter(visible=True)).to_have_count(0)
     page.locator("#example-data").click()
     press_run_and_wait(page, tokens=24)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")

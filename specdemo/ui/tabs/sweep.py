@@ -68,7 +68,8 @@ def setting_plan(request: PanelRequest, job: MeasureJob) -> str:
         rule, prompts = ACCEPTANCE_RULES[job.lane.settings.acceptance], counted(len(job.prompts), "prompt")
         return f"Tries every method on {prompts}, {rule}, for about {job.budget:g}\u00a0s."
     runs, tokens = counted(sum(work.times for work in job.work), "run"), job.lane.settings.max_new_tokens
-    text = f"{runs} of at most {counted(tokens, 'token')}, plain and with every γ."
+    drafted = "with every γ" if job.gammas else "speculative"
+    text = f"{runs} of at most {counted(tokens, 'token')}, plain and {drafted}."
     return f"{drafts_as(request.drafting_lane(), job.lane.settings)} {text}"
 
 
