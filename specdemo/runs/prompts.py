@@ -94,7 +94,7 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
 def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, str]]:
     place = name and f" in {name}"
     if not prompts:
-        raise PromptError(f"is missing{place}; write one on each line.")
+        raise PromptError(f"there is none{place}; write one a line.")
     if len(prompts) > MOST_PROMPTS:
         raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS}.")
     return prompts

@@ -199,7 +199,7 @@ def chosen_prompts(
     typed = [(line, "") for line in prompt_lines(tab.own)] if tab.own and tab.own.strip() else []
     uploaded = read_with_kinds(Path(file)) if file else []
     if not typed and not uploaded:
-        raise PromptError("is missing; write one on each line, or choose a file.")
+        raise PromptError("there is none; write one a line, or choose a file.")
     if len(typed) + len(uploaded) > MOST_PROMPTS:
         raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
     return [*typed, *uploaded]
