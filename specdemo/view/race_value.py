@@ -23,7 +23,7 @@ from specdemo.view.tables import figure_rows
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
 TOKEN_FIELDS = ("id", "text", "kind", "position", "p", "q", "acceptance", "parent")
-ITS_OWN = ("drafter", "gamma", "adaptive_gamma", "tree_nodes", "p_min", "accept_top_k", "lookup_ngram", "exit_layer")
+OWN = ("drafter", "gamma", "adaptive_gamma", "tree_nodes", "p_min", "accept_top_k", "lookup_ngram", "exit_layer")
 """Settings that a server does not follow."""
 SHOWN_PROMPT = 200
 """Characters of a prompt in a list of runs."""
@@ -176,7 +176,7 @@ def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     """What a reader needs to repeat the run: pairs of a name and a text."""
     facts = []
     for title, trace in zip(titles, recording.traces, strict=True):
-        said = {n: v for n, v in asdict(trace.settings).items() if trace.server is None or n not in ITS_OWN}
+        said = {n: v for n, v in asdict(trace.settings).items() if trace.server is None or n not in OWN}
         settings = ", ".join(f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in said.items())
         weights = f", {trace.quantization} weights" if trace.quantization else ""
         here = f"{trace.pair}, {trace.dtype}{weights}: {settings}"
