@@ -19,15 +19,14 @@ SHRUNK = 0.995
 def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -> str | None:
     """Why each lane was fast or slow against plain decoding, and what quantised weights cost or gave: a line each.
 
+    None where no lane drafts, and nothing is to be said of weights.
+
     A lane is judged against a plain one of the same weights in the same place, which its line names, since others
     are another model, or another machine. Only such a lane's steps are what c, v and a prediction count in.
 
     Args:
         traces: of the lanes.
         titles: how the page calls them; every line begins with its lane's where there are several.
-
-    Returns:
-        None where no lane drafts, and nothing is to be said of weights.
     """
     lines: dict[str, list[int]] = {}  # what is said of several lanes is said once
     for number, trace in enumerate(traces):

@@ -36,16 +36,14 @@ class Evidence:
     """What was measured of a lane, and the speed-up that follows from it.
 
     Attributes:
-        speedup: its decode speed over the baseline's.
-        bounds: the interval of that speed-up, if there is one.
-        doubt: whether the headline doubts it.
+        found: its decode speed over the baseline's, as the headline has it.
         tau, rate: mean acceptance length and acceptance rate; None where a server does not say.
         drafting: share of the rounds in which anything was drafted.
         gamma, longest: drafted tokens a round, in the mean and in most rounds.
         c, v: cost of a draft step and of checking ``longest`` + 1 tokens, in single target steps; of a tree those
             of drafting and of checking it whole.
-        predicted: the speed-up that acceptance and costs lead to.
-        overhead, plain_overhead: share of the time outside model forwards, and that of the baseline's.
+        predicted: the speed-up that acceptance and costs lead to, with what goes outside the models.
+        overhead: share of the time outside model forwards.
         quantization: of the target's weights.
         head: whether a head drafted, which comes in one size.
         shorter: a smaller γ and the speed-up it promises, if that is clearly more.
@@ -53,9 +51,7 @@ class Evidence:
         saved: of a lane of trees what second guesses added, as a sentence.
     """
 
-    speedup: float
-    bounds: tuple[float, float] | None = None
-    doubt: bool = False
+    found: Speedup
     tau: float | None = None
     rate: float | None = None
     drafting: float = 1.0
@@ -65,7 +61,6 @@ class Evidence:
     v: float = 1.0
     predicted: float = 1.0
     overhead: float = 0.0
-    plain_overhead: float = 0.0
     quantization: str | None = None
     head: bool = False
     shorter: tuple[int, float] | None = None
@@ -75,24 +70,14 @@ class Evidence:
     @property
     def pays(self) -> bool:
         """As the headline says."""
-        return trend_of(self.speedup) == "faster"
-
-    @property
-    def open(self) -> bool:
-        """Whether the headline cannot tell the two lanes apart."""
-        low, high = self.bounds or (1.0, 1.0)
-        return low < 1 < high and trend_of(self.speedup) != "even"
-
-    @property
-    def expected(self) -> float:
-        """The prediction, with the time outside the models."""
-        return self.predicted * (1 - self.overhead) / (1 - self.plain_overhead)
+        return trend_of(self.found.ratio) == "faster"
 
     @property
     def explained(self) -> bool:
-        """Whether that is within the interval; speeds that differ by no more than ``LEVEL`` are the same."""
-        low, high = self.bounds or (self.speedup, self.speedup)
-        return min(low, self.speedup / (1 + LEVEL)) <= self.expected <= max(high, self.speedup * (1 + LEVEL))
+        """Whether the prediction is within the interval; speeds within ``LEVEL`` of each other are the same."""
+        found, same = self.found, 1 + LEVEL
+        low, high = (end or found.ratio for end in (found.low, found.high))
+        return min(low, found.ratio / same) <= self.predicted <= max(high, found.ratio * same)
 
     @property
     def hopeless(self) -> bool:
@@ -108,7 +93,7 @@ class Evidence:
     def needed(self) -> float:
         """The τ from which on a round pays: its cost in plain steps, measured, or of a chain by its parts."""
         measured = self.server or self.saved
-        return (self.tau or 0.0) / self.speedup if measured else self.gamma * self.c + self.v
+        return (self.tau or 0.0) / self.found.ratio if measured else self.gamma * self.c + self.v
 
 
 REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
@@ -121,11 +106,11 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
         "{pace} by the client's clock; the server does not say what it drafted and kept.",
     ),
     (
-        lambda e: e.doubt or e.v < LEAST_CHECK,
+        lambda e: bool(e.found.doubt) or e.v < LEAST_CHECK,
         "the times of this run were not steady, so it cannot say why; {kept}.",
     ),
     (
-        lambda e: e.open,
+        lambda e: e.found.open and trend_of(e.found.ratio) != "even",
         "cannot be told apart from {name} by one run; {kept}.",
     ),
     (
@@ -144,12 +129,12 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
     ),
     (
         lambda e: not e.server and not e.explained,
-        "{pace}, where {kept}; {costs}. That would give {expected}, so it is not the whole reason: run it again.",
+        "{pace}, where {kept}; {costs}. That would give {predicted}, so it is not the whole reason: run it again.",
     ),
     (
         lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD and not e.hopeless,
         "{pace} because {e.overhead:.0%} of the time goes outside the models; {costs}, and {kept}, which would "
-        "give {predicted}.",
+        "give {alone}.",
     ),
     (
         lambda e: not e.pays and e.drafting <= FEW_DRAFTS and not e.hopeless,
@@ -172,7 +157,7 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
     ),
     (
         lambda e: True,
-        "{pace} because {kept}; {costs}.{seldom} These costs predict {expected}{try_shorter}.",
+        "{pace} because {kept}; {costs}.{seldom} These costs predict {predicted}{try_shorter}.",
     ),
 )
 """(condition, sentence): the first that holds is given. Where the headline is not sure, none says because."""
@@ -184,7 +169,7 @@ def sentence(e: Evidence, name: str = "plain") -> str:
     fewer, promise = (f"γ = {e.shorter[0]}", factor(e.shorter[1])) if e.shorter else ("", "")
     phrases = {
         "name": name,
-        "pace": pace(e.speedup, name),
+        "pace": pace(e.found.ratio, name),
         "kept": f"{e.rate or 0:.0%} of drafted tokens were kept (τ {e.tau or 0:.1f})",
         "count": count,
         "draft": draft,
@@ -194,7 +179,7 @@ def sentence(e: Evidence, name: str = "plain") -> str:
         if e.hopeless
         else "",
         "predicted": factor(e.predicted),
-        "expected": factor(e.expected),
+        "alone": factor(e.predicted / (1 - e.overhead)),
         "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
         "smaller": "a head with a smaller draft vocabulary" if e.head else "a smaller draft",
         "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",
@@ -222,8 +207,7 @@ def impossible_check(v: float | None) -> str:
 def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
     """What the table looks at; None of a lane here without costs or enough rounds. ``found``: its speed-up."""
     figures, counted = lane.metrics(baseline), counts_of(lane.rounds)
-    bounds = None if found.low is None or found.high is None else (found.low, found.high)
-    told = Evidence(found.ratio, bounds, found.doubt is not None, server=bool(baseline.server or lane.server))
+    told = Evidence(found, server=bool(baseline.server or lane.server))
     tau, rate = figures.mean_acceptance_length, figures.acceptance_rate
     if figures.proposed == 0:
         return replace(told, drafting=0.0)
@@ -243,10 +227,11 @@ def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
         return None
     c, v = costs[0], costs[1]
     longest, gamma = figures.usual_draft or 0, (figures.proposed or 0) / figures.rounds
+    models, plain = (1 - (each.other_share or 0.0) for each in (figures, baseline.metrics()))
 
     def predict(tau: float, drafted: float) -> float:
         # A drafter may propose less than γ, or nothing: checking fewer tokens costs less, in proportion.
-        return expected_speedup(tau, drafted, c, verify_cost(drafted, longest, v))
+        return models / plain * expected_speedup(tau, drafted, c, verify_cost(drafted, longest, v))
 
     predicted, shorter = predict(tau, gamma), None
     if gamma > 0.9 * longest and not lane.settings.adaptive_gamma and figures.rounds >= LEAST_HELD:
@@ -262,8 +247,7 @@ def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
         c=c,
         v=v,
         predicted=predicted,
-        overhead=figures.other_share or 0.0,
-        plain_overhead=baseline.metrics().other_share or 0.0,
+        overhead=1 - models,
         quantization=lane.quantization,
         head=drafted_by_head(lane),
         shorter=shorter,
@@ -304,22 +288,13 @@ def _paused(lane: Trace, figures: Metrics) -> str:
 
 
 def _narrow(lane: Trace, figures: Metrics) -> str:
-    share = outside_vocabulary(lane) or 0.0
-    said = f"In {share:.0%} of the rejected rounds the target's token was outside the draft vocabulary."
-    return said if share >= NARROW else ""
-
-
-def outside_vocabulary(lane: Trace) -> float | None:
-    """Of the rounds that ended with a rejection, the share whose own token of the target the head cannot draft.
-
-    The head gives such a token no probability at all. None where nothing was rejected, or where top-k or top-p
-    may have cut tokens off as well.
-    """
+    """Of rejections whose own token of the target the head cannot draft: it gives such a token no probability."""
     settings = lane.settings
-    if not settings.greedy and (settings.top_k or settings.top_p < 1):
-        return None
-    corrected = [t.q for t in lane.output if t.kind == "corrected" and t.q is not None]
-    return sum(q == 0.0 for q in corrected) / len(corrected) if corrected else None
+    cut = not settings.greedy and (settings.top_k or settings.top_p < 1)  # which takes off tokens as well
+    corrected = [t.q for t in lane.output if t.kind == "corrected" and t.q is not None and not cut]
+    share = sum(q == 0.0 for q in corrected) / max(len(corrected), 1)
+    said = f"In {share:.0%} of the rejected rounds the target's token is none that this head can draft."
+    return said if share >= NARROW else ""
 
 
 def _unhealthy(lane: Trace, figures: Metrics) -> str:
