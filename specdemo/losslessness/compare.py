@@ -35,7 +35,7 @@ class Comparison:
 
 
 def compare(baseline: Trace, lane: Trace, name: str = "plain") -> Comparison:
-    """Compare ``lane``'s output ids with those of ``baseline``, the ``name``; where a server gave none, the texts."""
+    """Compare ``lane``'s output ids with those of ``baseline``, the ``name``; where there are none, the texts."""
     if not (baseline.settings.greedy and lane.settings.greedy):
         return _sampled(baseline, lane)
     ids = bool(baseline.token_ids and lane.token_ids)
