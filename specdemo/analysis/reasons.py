@@ -129,7 +129,7 @@ REASONS: tuple[tuple[Callable[[Evidence], bool], str], ...] = (
     ),
     (
         lambda e: not e.server and not e.explained,
-        "{pace}, where {kept}; {costs}. That would give {predicted}, so it is not the whole reason: run it again.",
+        "{pace}, where {kept}; {costs}. That would give {predicted}, so it is not the whole reason.",
     ),
     (
         lambda e: not e.pays and e.overhead >= MUCH_OVERHEAD and not e.hopeless,

@@ -65,7 +65,7 @@ def test_a_pair_offers_servers_beside_its_own_ways_and_a_server_only_servers(two
     assert names(optional=False)[-3:] == served
     assert names(optional=True, server="big") == [NO_LANE, *served]
     labels = dict(method_choices(parts={"draft"}, quantized=False, optional=False, server="lone-wolf"))
-    assert list(labels) == ["Draft model", "Big one: plain", "Big one: speculative"]
+    assert list(labels) == ["Speculative", "Big one: plain", "Big one: speculative"]
 
 
 def test_a_servers_lane_is_settings_that_servers_follow(two: Path) -> None:
