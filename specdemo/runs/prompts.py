@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -15,6 +16,8 @@ from specdemo.models.request import ASSETS, read_toml
 LARGEST_FILE = 1_000_000
 MOST_PROMPTS = 200
 LONGEST_KIND = 40
+BETWEEN = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE), re.compile(r"\n[ \t]*\n")
+"""What stands between prompts of several lines: a line ``---``; in a text without one, a blank line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,18 @@ def by_domain() -> dict[str, list[Example]]:
 
 
 def prompt_lines(text: str) -> list[str]:
-    """One prompt a line; empty lines are none. PromptError of no prompt, and of too many."""
+    """The prompts of a text, which :data:`BETWEEN` separates, or else one a line.
+
+    PromptError of no prompt, and of too many.
+    """
     return [prompt for prompt, _ in _counted(_lines(text))]
 
 
 def read_with_kinds(path: Path) -> list[tuple[str, str]]:
     """The prompts of a file with their kinds, which are empty where none is named.
 
-    A prompt is a line each in ``.txt``; in ``.jsonl`` each line's field "prompt" or "text", and its kind the field
-    "kind".
+    In ``.txt`` they stand as :func:`prompt_lines` says; in ``.jsonl`` in each line's field "prompt" or "text", and
+    their kinds in the field "kind".
 
     Raises:
         PromptError: the file is of another kind, too large, not UTF-8, or a line has no prompt; says which.
@@ -69,7 +75,10 @@ def read_with_kinds(path: Path) -> list[tuple[str, str]]:
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
-    return [(line.strip(), "") for line in text.splitlines() if line.strip()]
+    text = text.replace("\r\n", "\n").strip()
+    between = next((rule for rule in BETWEEN if rule.search(text)), None)
+    parts = between.split(text) if between else text.splitlines()
+    return [(part.strip(), "") for part in parts if part.strip()]
 
 
 def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
@@ -94,7 +103,7 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
 def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, str]]:
     place = name and f" in {name}"
     if not prompts:
-        raise PromptError(f"there is none{place}; write one a line.")
+        raise PromptError(f"there is none{place}; write one.")
     if len(prompts) > MOST_PROMPTS:
         raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS}.")
     return prompts

@@ -116,6 +116,7 @@ def table() -> dict[str, Any]:
     begins = {each.name: each.default for each in known}
     fields = [
         {"name": p.name, "kind": p.kind, "default": p.default, "element": p.element, "choices": list(p.choices)}
+        | {"field": p.path[-1]}
         for p in known
     ]
     texts: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ from specdemo.runs import measuring
 from specdemo.runs.advise import stream_advice
 from specdemo.runs.batch_sizes import stream_batch_sizes
 from specdemo.runs.measuring import turned
-from specdemo.runs.prompts import LARGEST_FILE, read_with_kinds
+from specdemo.runs.prompts import LARGEST_FILE, prompt_lines, read_with_kinds
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.settings import Settings
 from specdemo.ui.jobs.job import JobState, LaneRequest, until_the_end
@@ -278,11 +278,26 @@ def test_on_the_page_other_visitors_runs_come_in_between(monkeypatch: pytest.Mon
 
 
 def test_prompts_and_their_kinds_are_read_from_lines_and_json_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("\ufeffone\n\n  two \r\nthree", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("\ufeff\n\none\n  two \r\nthree\n\n", encoding="utf-8")
     text = '{"prompt": "a\u2028b", "kind": "code"}\n\n{"text": "c\\nd", "id": 3}\n{"text": "e", "kind": null}\n'
     (tmp_path / "b.jsonl").write_text(text, encoding="utf-8")
     assert read_with_kinds(tmp_path / "a.txt") == [("one", ""), ("two", ""), ("three", "")]
     assert read_with_kinds(tmp_path / "b.jsonl") == [("a\u2028b", "code"), ("c\nd", ""), ("e", "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompts"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("\n\na\nb\r\n \t\r\n\r\nc\n", ["a\nb", "c"]),
+        ("a\n\nb\n --- \nc\n", ["a\n\nb", "c"]),
+        ("def f():\n    pass\n---", ["def f():\n    pass"]),
+        ("a---b\n----\n", ["a---b", "----"]),
+    ],
+)
+def test_prompts_have_several_lines_where_something_separates_them(text: str, prompts: list[str]) -> None:
+    """Guards a poem or a function as one prompt: a line of three dashes, else a blank line, else one a line."""
+    assert prompt_lines(text) == prompts
 
 
 @pytest.mark.parametrize(

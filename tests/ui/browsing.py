@@ -16,7 +16,15 @@ def wait_until_read(page: Page) -> None:
     page.wait_for_function("window.SpecDemoLinks.wasRead()", timeout=RUN_MS)
 
 
+def open_more(page: Page, of: str = "run") -> None:
+    """Open what is under *More* of the run, or of a lane."""
+    button = page.locator(f"#{of}-more > button")
+    if "open" not in (button.get_attribute("class") or "").split():
+        button.click()
+
+
 def set_length(page: Page, tokens: int) -> None:
+    open_more(page)
     fill(page.locator("#max-tokens input[type=number]"), tokens)
 
 

@@ -44,7 +44,7 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("sweep-run", {"sweep__source": "own", "sweep__file": {"path": "/etc/passwd"}}, UNREADABLE),
     ("sweep-run", {"sweep__from": 5, "sweep__to": 2}, "γ: goes from 5 to 2; put the smaller one first"),
     ("sweep-run", {"sweep__to": 99}, "γ to: must be a whole number from 1 to 16, not 99"),
-    ("sweep-run", {"sweep__source": "own"}, "Prompt: there is none; write one a line"),
+    ("sweep-run", {"sweep__source": "own"}, "Prompt: there is none; write one"),
     ("batch-run", {"batch__rows": 10**6}, "Rows"),
     ("batch-run", {"batch__rows": 1.5}, "Rows: must be a whole number from 1 to 16, not 1.5"),
     ("batch-run", {"max__tokens": 1}, "Length: must be a whole number from 2"),

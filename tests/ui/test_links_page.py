@@ -16,6 +16,7 @@ from browsing import (
     choose,
     drivable,
     fill,
+    open_more,
     press_run_and_wait,
     seek,
     set_length,
@@ -135,7 +136,7 @@ def test_a_page_asks_once_for_its_card_and_once_for_each_change(
     wait_until_read(page)
     expect(page.locator("#pair-card")).to_contain_text("In memory")
     assert sent == ["join"], "the pair's card"
-    page.locator("#sampling button").first.click()
+    open_more(page)
     for field, value in (("#lane2-gamma", 3), ("#temperature", 0.8)):
         sent.clear()
         with page.expect_response("**/run/predict"):
@@ -163,13 +164,13 @@ def test_every_control_comes_back_from_its_link(visit: Callable[[str], Page]) ->
     page.reload()
     page.locator("#prompt textarea").wait_for(timeout=RUN_MS)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    open_more(page, "lane2")
     expect(page.locator("#lane2-acceptance input")).to_have_value("exact match · lossless")
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("2")
     page.get_by_role("tab", name="Lane 3").click()
     expect(page.locator("#lane3-lookup-ngram input[type=number]")).to_have_value(str(values["lane3.lookup-ngram"]))
-    page.locator("#precision button").first.click()
+    open_more(page)
     expect(page.locator("#dtype input")).to_have_value("float32")
-    page.locator("#sampling button").first.click()
     expect(page.locator("#chat input")).not_to_be_checked()
     wait_for_query(page, query.replace("&tab=losslessness", ""))
 
@@ -203,8 +204,9 @@ def test_what_is_changed_by_hand_is_in_the_address_and_in_the_copied_link(visit:
     expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("5")
     page.locator("#lane2-gamma input[type=number]").fill("3")
     page.locator("#prompt textarea").fill("tea & biscuits")
-    page.locator("#sampling button").first.click()
+    open_more(page)
     page.locator("#temperature input[type=number]").fill("0.8")
+    open_more(page, "lane2")
     expect(page.locator("#lane2-acceptance input")).to_have_value("rejection sampling · lossless")
     # What goes with a temperature or a pair need not be written.
     wait_for_query(page, "prompt=tea%20%26%20biscuits&temperature=0.8&gamma=3")
@@ -463,7 +465,7 @@ def test_what_is_pressed_while_the_stream_of_events_ends_is_answered(
     page.wait_for_function("!!window.late", timeout=RUN_MS)
     wait_until_read(page)
     with page.expect_response("**/queue/join*"):
-        page.locator("#recording-1").click()
+        page.evaluate("document.getElementById('recording-1').click()")  # as a link does
     wait_for_frames(page)
     page.evaluate("late()")
     expect(page.locator("[data-role=player] strong")).to_have_text(shipped()[0].title)

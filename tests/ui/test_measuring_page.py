@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browsing import RUN_MS, choose, download, fill_numbers, set_length
+from browsing import RUN_MS, choose, download, fill_numbers, open_more, set_length
 from playwright.sync_api import Locator, Page, expect
 
 from specdemo import Certificate
@@ -51,6 +51,7 @@ def points(page: Page, figure: str) -> list[list[float]]:
 
 def test_a_sweep_shows_its_advice_figures_table_and_files(page: Page) -> None:
     """The whole way from the button to the files; guards every seam, and that what is shown is what is saved."""
+    open_more(page, "lane2")
     choose(page, "lane2-tree-nodes", "12 tokens")
     fill(page, "sweep", to=3, repeats=1, tokens=16)
     expect(page.locator("#sweep-drafts")).to_contain_text("Drafts as lane 2 of the panel does: EAGLE-3 head")
@@ -100,7 +101,10 @@ def test_a_sweep_that_is_stopped_keeps_what_it_measured(page: Page) -> None:
 def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Path) -> None:
     """Guards the messages, file contents as text, and that the tab is usable after them."""
     fill(page, "sweep", to=2, repeats=1, tokens=8)
+    colour = page.locator("#sweep-drafts p").evaluate("e => getComputedStyle(e).color")
     page.get_by_label("My own").check()
+    expect(page.locator("#sweep-drafts")).to_have_text("Prompt: there is none; write one, or choose a file.")
+    expect(page.locator("#sweep-drafts p")).to_have_css("color", colour)  # nothing is wrong with what nobody wrote
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "fine"}\n{"question": "<b>bold</b>"}\n', encoding="utf-8")
     page.locator("#sweep-file input[type=file]").set_input_files(bad)
@@ -109,7 +113,7 @@ def test_own_prompts_are_read_or_refused_with_a_reason(page: Page, tmp_path: Pat
     page.locator(
         "#sweep-file button[aria-label='Remove this file'], #sweep-file [aria-label='Clear']"
     ).first.click()
-    page.locator("#sweep-own textarea").fill("Once upon a time\n\nA farmer has 40 cows.")
+    page.locator("#sweep-own textarea").fill("Once upon a time\nthere was\n\nA farmer has 40 cows.")
     page.locator("#sweep-own textarea").press("Tab")
     assert "4 runs (2 prompts, 1 repeat)" in sweep_ended(page, "done")
     choose(page, "lane2-method", "Plain: the target alone")

@@ -12,6 +12,7 @@ from browsing import (
     choose,
     download,
     fill,
+    open_more,
     press_run_and_wait,
     set_length,
     wait_for_chart,
@@ -159,8 +160,9 @@ def test_an_answer_ends_by_itself(page: Page, true_ends: object, monkeypatch: py
 
 def test_a_lossy_rule_is_called_lossy_and_sampling_is_called_sampled(page: Page) -> None:
     """Temperature above 0 turns exact match into rejection sampling by itself."""
-    page.locator("#sampling button").first.click()
+    open_more(page)
     fill(page.locator("#temperature input[type=number]"), "0.8")
+    open_more(page, "lane2")
     expect(page.locator("#lane2-acceptance input")).to_have_value(re.compile("rejection sampling"))
     press_run_and_wait(page, tokens=24)
     expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "sampled")
@@ -179,6 +181,7 @@ def choose_method(page: Page, lane: int, name: str) -> None:
 def test_four_lanes_race_and_a_copied_token_points_at_its_source(page: Page) -> None:
     """Every kind of lane in one race; prompt lookup marks in the prompt what it copied."""
     page.locator("#prompt textarea").fill("the red fox and the red fox and the red fox and the red")
+    page.locator("#add-lane").click()
     choose_method(page, 1, "Speculative: early exit")
     expect(page.locator("#lane1-exit-layer")).to_be_visible()
     choose_method(page, 3, "Speculative: prompt lookup")

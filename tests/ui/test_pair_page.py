@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from apps import launched
-from browsing import RUN_MS, choose, press_run_and_wait
+from browsing import RUN_MS, choose, open_more, press_run_and_wait
 from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
@@ -116,10 +116,10 @@ def test_what_is_wrong_with_a_pair_stands_in_its_card(page: Page) -> None:
 
 def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     """Quantisation told truthfully: bytes saved, speed lost, and no verdict between different weights."""
-    page.locator("#precision button").first.click()
+    open_more(page)
     choose(page, "target-quantization", "int8")
     expect(page.locator(".pair-card")).to_contain_text(re.compile(r"int8 · \d+ MB, \d+\s?% saved"))
-    page.get_by_role("tab", name="Lane 3").click()
+    page.locator("#add-lane").click()
     choose(page, "lane3-method", "Plain: unquantised target")
     press_run_and_wait(page, tokens=24)
     expect(page.locator("[data-lane='2']")).to_contain_text("unquantised weights")

@@ -7,10 +7,21 @@ from pathlib import Path
 from threading import Event
 
 import axe_playwright_python
-from browsing import RUN_MS, choose, fill, press_run_and_wait, set_length, wait_for_phase
+from browsing import (
+    RUN_MS,
+    choose,
+    fill,
+    open_more,
+    press_run_and_wait,
+    set_length,
+    wait_for_frames,
+    wait_for_phase,
+    wait_until_read,
+)
 from playwright.sync_api import Page, expect
 
 from specdemo.runs.prompts import examples
+from specdemo.ui.state.state import TABS, parameters
 
 pytest_plugins = ["browser_fixtures"]
 
@@ -31,6 +42,104 @@ def findings(page: Page, dark: bool = False) -> list[str]:
         grave = [v for v in violations if v["impact"] in ("serious", "critical")]
         found += [f"{theme}, {v['id']}: {v['nodes'][0]['target']}" for v in grave]
     return found
+
+
+CONTROLS = (
+    "a, button, input, select, textarea, summary, [role=tab], [role=slider], [role=combobox], [role=checkbox]"
+)
+VISIBLE = """(controls) => [...document.querySelectorAll(controls)]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }))
+  .map((e) => e.id || e.closest("[id]").id)"""
+"""What a person can press, fill in or choose. None of Gradio's controls here holds two such elements."""
+LANES = range(1, 5)
+LINKS = (
+    "pair=custom&sweep.prompts=own&batch.prompts=own&"
+    + "&".join(f"lane{n}.method=lookup&lane{n}.acceptance=top_k" for n in LANES),
+    "sweep.view=methods&sweep.prompts=domains&" + "&".join(f"lane{n}.method=early_exit" for n in LANES),
+)
+"""Between them, pages on which every parameter means something; the control of one that does not is not there."""
+
+
+def test_the_first_window_has_twenty_controls_and_runs_from_the_keyboard(
+    open_page: Callable[..., Page], brake: Event
+) -> None:
+    """Guards what a newcomer sees before and after the first run, Stop, Run's place, and the keys that run."""
+    page = open_page("length=24", viewport={"width": 1440, "height": 900})
+    expect(page.locator("#pair-card")).to_contain_text("In memory")
+    seen = page.evaluate(VISIBLE, CONTROLS)
+    assert len(seen) <= 20, seen
+    about = page.locator("[data-role=about]")
+    expect(about).to_contain_text("A language model writes one token")
+    aimed = page.locator("#run").bounding_box()
+    page.locator("#prompt textarea").fill("Once upon a time\n" * 30)
+    page.keyboard.press("Tab")
+    expect(page.locator("#run")).to_be_focused()
+    page.locator("#prompt textarea").press("Control+Enter")
+    wait_for_phase(page, "running")
+    expect(page.locator("#stop")).to_be_visible()
+    assert page.locator("#run").bounding_box() == aimed
+    brake.set()
+    wait_for_phase(page, "done")
+    expect(page.locator("#stop")).to_be_hidden()
+    expect(about).to_be_hidden()
+    expect(page.locator("#gallery")).to_be_visible()
+    shown = page.locator("[data-role=show-rejected]")
+    expect(shown).to_be_visible(visible=page.locator("[data-lane='1'] .t-rejected").count() > 0)
+    slider = page.locator("[data-role=gamma]")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#lane2-gamma input")).to_have_value("5")  # nothing runs until it is let go, or Enter
+    page.keyboard.press("Enter")
+    expect(page.locator("#lane2-gamma input")).to_have_value("7")
+    expect(page.locator("[data-lane='1'] .race-detail")).to_contain_text("γ 7")
+    wait_for_phase(page, "done")
+    expect(page.locator("#run")).to_be_enabled()
+    slider.evaluate("e => { e.value = 2; e.dispatchEvent(new Event('pointerup')); }")
+    expect(page.locator("[data-lane='1'] .race-detail")).to_contain_text("γ 2")
+    wait_for_phase(page, "done")
+    page.reload()
+    wait_until_read(page)
+    expect(about).to_be_hidden()
+
+
+def test_every_setting_is_two_presses_away_and_more_says_what_differs(open_page: Callable[..., Page]) -> None:
+    """Guards a control that a tab, a lane or *More* hides; the lines beside *More*; and the lanes' tabs."""
+    missing = {p.name: p.element for p in parameters() if p.element}
+    for link in LINKS:
+        page = open_page(link)
+        for name, element in list(missing.items()):
+            control, part = page.locator(f"#{element}"), element.partition("-")[0]
+            tab, lane = (
+                page.locator(f"#stage [data-tab-id={part}]"),
+                page.locator(f"#lanes [data-tab-id='{part[-1]}']"),
+            )
+            more = page.locator(f"#{part if part.startswith('lane') else 'run'}-more > button")
+            for press in [tab] if part in TABS else [lane, more] if part.startswith("lane") else [more]:
+                if not control.is_visible():
+                    press.click()
+                    wait_for_frames(page)
+            if control.is_visible():
+                del missing[name]
+    assert missing == {}
+    page = open_page(
+        "temperature=0.8&length=64&chat=0&acceptance=top_k&accept-top-k=3&exit-layer=2&losslessness.runs=50"
+    )
+    expect(page.locator("#lanes [role=tab]").first).to_be_hidden()
+    said = "e => getComputedStyle(e, '::after').content"
+    label = page.locator("#lane2-more > button > span").first
+    expect(label).to_have_attribute(
+        "data-differs", "acceptance top k, accept top k 3"
+    )  # no layer: the method does not read it
+    assert label.evaluate(said) == '" · acceptance top k, accept top k 3"'
+    label = page.locator("#run-more > button > span").first
+    expect(label).to_have_attribute("data-differs", "length 64, temperature 0.8, no chat")
+    page.locator("#add-lane").click()
+    choose(page, "lane3-method", "Speculative: prompt lookup")
+    expect(page.locator(".race-lane h3").nth(2)).to_have_text("Prompt lookup")
+    expect(page.locator("#lane3-lookup-ngram")).to_be_visible()
+    choose(page, "lane3-method", "None")
+    expect(page.locator(".race-lane")).to_have_count(2)
 
 
 def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> None:
@@ -62,6 +171,7 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
     expect(starts).to_have_text(["Check"])
     fill(page.locator("#lane2-gamma input[type=number]"), 9)
     expect(page.locator("#losslessness-plan")).to_contain_text("γ 9 is lane 2’s. 400 runs of at most 12 tokens")
+    open_more(page, "lane2")
     tree, adaptive = page.locator("#lane2-tree-nodes"), page.locator("#lane2-adaptive")
     expect(tree).to_have_attribute("data-unused", "The check drafts chains of this γ.")
     expect(adaptive).to_have_attribute("data-unused", "The check keeps γ as it is.")
@@ -96,8 +206,7 @@ def test_a_phone_has_the_prompt_and_run_first_and_a_talk_view_for_fingers(open_p
     expect(phone.locator("#settings")).to_be_hidden()
     wait_for_phase(phone, "done")
     expect(phone.locator("[data-role=comparison]")).to_be_in_viewport()
-    for button in ("#run", "#stop"):
-        expect(phone.locator(button)).to_be_in_viewport()
+    expect(phone.locator("#run")).to_be_in_viewport()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     phone.locator("#enter-talk").tap()
     for name in ("Run", "Play again", "Leave"):
@@ -114,6 +223,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     """Guards lanes before a run, the caption, the notice of changes, runs to look back at, and their settings."""
     choose(page, "lane2-method", "Speculative: prompt lookup")
     expect(page.locator(".race-lane h3").nth(1)).to_have_text("Prompt lookup")  # before anything ran
+    page.locator("#add-lane").click()
     page.get_by_role("tab", name="Lane 1").click()
     choose(page, "lane1-method", "Speculative: draft model")
     fill(page.locator("#lane1-gamma input[type=number]"), 7)

@@ -309,7 +309,9 @@ def same_data(html: str, recording: Recording) -> bool:
 
 
 def test_the_gallery_replays_what_is_shipped(page: Page) -> None:
-    """Guards the first thing a visitor can press; each is labelled with the hardware it was recorded on."""
+    """Guards what the first run brings; each is labelled with the hardware it was recorded on."""
+    expect(page.locator("#gallery")).to_be_hidden()
+    press_run_and_wait(page, tokens=4)
     for number, recording in enumerate(shipped(), start=1):
         button = page.locator(f"#recording-{number}")
         expect(button).to_contain_text(f"recorded on {recording.hardware.label}")
@@ -324,6 +326,9 @@ def test_the_gallery_replays_what_is_shipped(page: Page) -> None:
 
 def test_a_bad_file_gives_one_message_and_leaves_the_page_usable(page: Page, brake: Event) -> None:
     """Guards against files that are something else, forged, or open while a run is under way."""
+    brake.set()
+    press_run_and_wait(page, tokens=4)
+    brake.clear()
     message = page.locator("#recording-message p")
     forged = json.loads(shipped()[0].to_json())
     forged["traces"][0]["rounds"][1]["seconds"] = -1

@@ -119,6 +119,7 @@ def check_recording(page: Page) -> None:
 def test_a_server_races_a_lane_here(page: Page) -> None:
     """Server's ways stand beside those of a pair; each lane says where it ran."""
     set_length(page, TOKENS)
+    page.locator("#add-lane").click()
     page.get_by_role("tab", name="Lane 1").click()
     choose(page, "lane1-method", "Big one: plain")
     press_run_and_wait(page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -25,16 +26,14 @@ TREES = [
     *((f"{n} tokens", str(n)) for n in (4, 6, 8, 12, 16, 24, 32, 48, 64)),
 ]
 TYPED = f"Any number from 2 to {MAX_TREE_NODES} can be typed."
-LANE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
+Row = tuple[str, str, Any, dict[str, Any]]
+FIRST: tuple[Row, ...] = (
     ("lane-how", "method", gr.Dropdown, {}),
-    ("lane-gamma", "gamma", gr.Slider, {}),
+    ("lane-gamma", "gamma", gr.Number, {}),  # no limits: Gradio would end a run with an error of its own
+)
+MORE: tuple[Row, ...] = (
     ("lane-gamma", "adaptive_gamma", gr.Checkbox, {"container": False}),
-    (
-        "lane-gamma",
-        "tree_nodes",
-        gr.Dropdown,
-        {"choices": TREES, "info": TYPED, "allow_custom_value": True},
-    ),
+    ("lane-gamma", "tree_nodes", gr.Dropdown, {"choices": TREES, "info": TYPED, "allow_custom_value": True}),
     ("lane-how", "acceptance", gr.Dropdown, {}),
     ("lane-how", "accept_top_k", gr.Number, {"precision": 0}),
     ("lane-how", "lookup_ngram", gr.Slider, {}),
@@ -43,6 +42,8 @@ LANE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
 """A lane's controls: the column, which a tab that does not use it dims as a whole by its class; how they look."""
 # What is shown follows the values, whoever sets them; the browser does that by itself.
 SHOW_OPTIONS = "(...read) => window.SpecDemoPanel.options(...read)"
+PROMPT_LINES = 9
+"""The prompt has one height, so that Run stays where it is."""
 SHOW_PAIR = """
 (pair) => [pair === "custom", !pair.startsWith("server:")].map((visible) => ({ __type__: "update", visible }))
 """
@@ -55,19 +56,21 @@ WARM = """
 
 def create_panel(controls: Controls) -> None:
     """Build the panel in the current layout and wire what only concerns itself."""
-    prompt = controls.build("prompt", gr.Textbox, lines=3, max_lines=10)
-    _example_chips(prompt)
+    with gr.Row(elem_classes="chips"):
+        look: dict[str, Any] = {"size": "sm", "min_width": 40, "elem_classes": "chip"}
+        chips = {name: gr.Button(name, elem_id=f"example-{name}", **look) for name in by_domain()}
+    prompt = controls.build("prompt", gr.Textbox, lines=PROMPT_LINES, max_lines=PROMPT_LINES)
+    for domain, chip in chips.items():
+        chip.click(partial(_next_example, domain), prompt, prompt, **UNQUEUED)
+    create_run_row(controls)
     sheet = gr.Button("Settings: models, lanes, length, sampling", size="sm", elem_id="settings-toggle")
     sheet.click(None, None, None, js="() => { window.SpecDemoPanel.toggleSettings(); }", **UNQUEUED)
     with gr.Column(elem_id="settings"):
-        create_pair_controls(controls)
-        with gr.Tabs(selected=2, elem_id="lanes"):
-            for number, method in enumerate(FIRST_LANES, start=1):
-                with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
-                    _create_lane(controls, number, method)
-        controls.build("length", gr.Slider)
-        controls.build("ignore-eos", gr.Checkbox)
-        with gr.Accordion("Sampling", open=False, elem_id="sampling"):
+        custom = create_pair_controls(controls)
+        create_lanes(controls)
+        with gr.Accordion("More of the run", open=False, elem_id="run-more", elem_classes="more"):
+            controls.build("length", gr.Slider)
+            controls.build("ignore-eos", gr.Checkbox)
             temperature = controls.build("temperature", gr.Slider, step=0.05)
             with gr.Row(elem_classes="pairwise"):
                 controls.build("top-k", gr.Number, precision=0, min_width=110)
@@ -76,38 +79,27 @@ def create_panel(controls: Controls) -> None:
             controls.build("chat", gr.Checkbox)
             eager = "CUDA graphs need a GPU; what cannot have them runs eagerly, and its lane says so."
             controls.build("engine", gr.Dropdown, info=eager)
-    controls.note = gr.HTML(value=None, padding=False, elem_id="panel-note")
-    create_run_row(controls)
+            precision = _create_precision(controls)
     controls.wished = gr.State(list(FIRST_LANES))
+    pair = controls["pair"]
+    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **UNQUEUED)
     # Only what a person does triggers these couplings: a link has a value for every control.
     rules = controls.named(of_lanes("acceptance"))
     temperature.input(None, [temperature, *rules], rules, js=WARM, **UNQUEUED)
 
 
-def _example_chips(prompt: gr.Textbox) -> None:
-    """One small button a domain; pressing it again gives the domain's next prompt."""
-
-    def next_example(domain: str, current: str) -> str:
-        prompts = [e.prompt.strip() for e in by_domain()[domain]]
-        place = prompts.index(current.strip()) + 1 if current.strip() in prompts else 0
-        return prompts[place % len(prompts)]
-
-    with gr.Row(elem_classes="chips"):
-        for domain in by_domain():
-            gr.Button(domain, size="sm", min_width=40, elem_classes="chip", elem_id=f"example-{domain}").click(
-                lambda current, domain=domain: next_example(domain, current or ""),
-                prompt,
-                prompt,
-                **UNQUEUED,
-            )
+def _next_example(domain: str, current: str | None) -> str:
+    """A domain's first prompt, or the one after the current."""
+    prompts, now = [e.prompt.strip() for e in by_domain()[domain]], (current or "").strip()
+    return prompts[(prompts.index(now) + 1 if now in prompts else 0) % len(prompts)]
 
 
-def create_pair_controls(controls: Controls) -> None:
-    """Build the controls in the current layout; the fields for names are shown for a custom pair only."""
+def create_pair_controls(controls: Controls) -> gr.Column:
+    """Build the controls in the current layout; returns the fields for names, which a custom pair has."""
     room = free_memory(best_device())
     sized = {entry.id: _sized(entry, room) for entry in catalog().values()}
     choices = [(sized.get(name, label), name) for name, label in pairs().items()]
-    pair = controls.build("pair", gr.Dropdown, choices=choices)
+    controls.build("pair", gr.Dropdown, choices=choices)
     with gr.Column(visible=False, elem_id="custom-pair") as custom:
         controls.build("target", gr.Textbox, placeholder="Qwen/Qwen3-4B", max_lines=1)
         controls.build("draft", gr.Textbox, placeholder="Qwen/Qwen3-0.6B", max_lines=1)
@@ -115,15 +107,20 @@ def create_pair_controls(controls: Controls) -> None:
     with gr.Row(elem_classes="actions"):
         load = gr.Button("Load", size="sm", visible=False, elem_id="load", min_width=120)
         cancel = gr.Button("Stop loading", size="sm", visible=False, elem_id="cancel-load", min_width=120)
-    with gr.Accordion("Precision and device", open=False, elem_id="precision") as precision:
+    controls.card = card, load, cancel
+    return custom
+
+
+def _create_precision(controls: Controls) -> gr.Column:
+    """Build the controls in the current layout; returns them, which a server has no use for."""
+    with gr.Column(elem_id="precision") as precision:
         for row in (("target-weights", "draft-weights"), ("dtype", "device")):
             with gr.Row(elem_classes="pairwise"):
                 for name in row:
                     controls.build(name, gr.Dropdown, min_width=110)
         if hint := bfloat16_hint():
             gr.HTML(f"<p>{hint}</p>", padding=False, elem_id="bfloat16-hint")
-    pair.change(None, pair, [custom, precision], js=SHOW_PAIR, **UNQUEUED)
-    controls.card = card, load, cancel
+    return precision
 
 
 def _sized(entry: CatalogEntry, room: int) -> str:
@@ -145,18 +142,37 @@ def bfloat16_hint() -> str | None:
     )
 
 
+def create_lanes(controls: Controls) -> None:
+    """Build the lanes in the current layout: the first that drafts, and the others by *+ lane*."""
+    with gr.Column(elem_id="lanes-box"):
+        add = gr.Button("+ lane", size="sm", elem_id="add-lane", elem_classes="text-button")
+        with gr.Tabs(selected=2, elem_id="lanes") as tabs:
+            for number, method in enumerate(FIRST_LANES, start=1):
+                with gr.Tab(f"Lane {number}", id=number, elem_classes="lane-tab"):
+                    _create_lane(controls, number, method)
+    add.click(None, None, tabs, js="() => window.SpecDemoPanel.addLane()", **UNQUEUED)
+
+
 def _create_lane(controls: Controls, number: int, method: str) -> None:
     """Build the controls of a lane, from 1, in the current layout; shown are those that its first method reads."""
-    shown = ("method", *shown_options(method, Settings().acceptance))
+    read = shown_options(method, Settings().acceptance)
     lane: dict[str, Any] = {}
-    for column, controls_of in groupby(LANE, key=itemgetter(0)):
-        with gr.Column(elem_classes=f"lane-part {column}"):
-            for _, field, kind, look in controls_of:
-                name = parameter_of(f"lane{number}", field)
-                lane[field] = controls.build(name, kind, visible=field in shown, **look)
-    read = [lane[field] for field in ("method", "acceptance", "tree_nodes")]
-    options = [lane[field] for field in OPTIONS]
-    gr.on([each.change for each in read], None, read, options, js=SHOW_OPTIONS, **UNQUEUED)
+
+    def build(rows: Sequence[Row]) -> None:
+        for column, controls_of in groupby(rows, key=itemgetter(0)):
+            with gr.Column(elem_classes=f"lane-part {column}"):
+                for _, field, kind, look in controls_of:
+                    name, shown = parameter_of(f"lane{number}", field), field in ("method", *read)
+                    lane[field] = controls.build(name, kind, visible=shown, **look)
+
+    build(FIRST)
+    # Who goes to another lane than the one that stands here at first has come for its options.
+    look: dict[str, Any] = {"open": number != 2, "elem_id": f"lane{number}-more", "elem_classes": "more"}
+    with gr.Accordion("More of this lane", visible=len(read) > 1, **look) as more:
+        build(MORE)
+    changed = [lane[field] for field in ("method", "acceptance", "tree_nodes")]
+    outputs = [*(lane[field] for field in OPTIONS), more]
+    gr.on([each.change for each in changed], None, changed, outputs, js=SHOW_OPTIONS, **UNQUEUED)
 
 
 def connect_couplings(controls: Controls) -> None:
@@ -228,6 +244,7 @@ def create_run_row(controls: Controls) -> None:
                 gr.Button(label, size="sm", elem_id=element, elem_classes="text-button", min_width=60)
                 for label, element in (("Copy link", "copy-link"), ("Talk view", "enter-talk"))
             )
+        controls.note = gr.HTML(value=None, padding=False, elem_id="panel-note")
     controls.stop.click(halt, None, None, js=STOPPING, **UNQUEUED)
     copy.click(None, None, None, js="() => { window.SpecDemoLinks.copy(); }", **UNQUEUED)
     talk.click(None, None, None, js="() => { window.SpecDemoTalk.enter(); }", **UNQUEUED)

@@ -9,7 +9,7 @@ from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.eagle3_config import named_like_head
 from specdemo.models.request import PairRequest, catalog, request_pair
 from specdemo.servers.catalog import offered
-from specdemo.settings import TREE_RULES, Settings
+from specdemo.settings import MAX_GAMMA, TREE_RULES, Settings
 from specdemo.ui.jobs.job import LaneRequest
 from specdemo.ui.state.methods import (
     NO_LANE,
@@ -149,7 +149,7 @@ def lane_table() -> dict[str, Any]:
         name: {"reads": _read_by(method), "note": NOTES.get(method.drafter.name, "") if method.drafter else ""}
         for name, method in local_methods().items()
     }
-    return {"options": OPTIONS, "rules": OF_RULES, "methods": methods}
+    return {"options": OPTIONS, "rules": OF_RULES, "methods": methods, "most": MAX_GAMMA}
 
 
 def _read_by(method: Method | None) -> list[str]:

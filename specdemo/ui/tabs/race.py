@@ -19,6 +19,7 @@ from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
 from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
+from specdemo.ui.state.state import of_lanes
 from specdemo.ui.tabs.recordings_panel import RecordingsPanel
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.assets import plotly_js, race_scripts
@@ -36,6 +37,8 @@ receive();
 REPEATED = """
 watch("value", () => { if (props.value) window.SpecDemoHeadline.repeated(props.value); });
 """
+OTHER_GAMMA = "() => window.SpecDemoPanel.gammas(Number(document.querySelector('[data-role=gamma]').value))"
+RUN = "() => { document.getElementById('run').click(); }"
 
 
 def race_head() -> str:
@@ -75,7 +78,8 @@ def create_race_tab(
     repeated = gr.HTML(
         value=None, html_template="", js_on_load=REPEATED, visible="hidden", elem_id="race-repeated"
     )
-    again = gr.Button("Repeat ×5", visible="hidden", elem_id="race-repeat")  # pressed by the view
+    # Pressed by the view.
+    again, gamma = (gr.Button(visible="hidden", elem_id=f"race-{name}") for name in ("repeat", "again-gamma"))
     last = gr.State()  # what ran last, as (its job, the name of its run in the view)
 
     def keep(session: str, recording: Recording) -> None:
@@ -132,5 +136,7 @@ def create_race_tab(
     ]
     outputs = [view, repeated, last]
     connect(runner, controls, "race", starts, outputs, more=[panel.saves, panel.history], end=end)
+    gammas = controls.named(of_lanes("gamma"))
+    gamma.click(None, None, gammas, js=OTHER_GAMMA, **UNQUEUED).then(None, None, None, js=RUN, **UNQUEUED)
     controls.stop.click(leave, controls.pair(), None, **UNQUEUED)  # a run also waits for its pair
     return panel.use, recordings, view, idle

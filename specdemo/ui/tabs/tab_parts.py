@@ -173,7 +173,7 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
     source = controls.build(f"{tab}.prompts", gr.Radio)
     domains = controls.build(f"{tab}.domains", gr.CheckboxGroup, visible=source.value == DOMAINS)
     with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as own:
-        label = "One prompt a line, here or in a .txt file; .jsonl with “prompt” or “text” in each line"
+        label = "One prompt a line; longer ones with a blank line or --- between them. Or a file: .txt, .jsonl"
         controls.build(f"{tab}.own", gr.Textbox, label=label, lines=5, max_lines=12, scale=2)
         file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
     source.change(None, source, [domains, own], js=SHOW_SOURCE, **UNQUEUED)
@@ -199,7 +199,7 @@ def chosen_prompts(
     typed = [(line, "") for line in prompt_lines(tab.own)] if tab.own and tab.own.strip() else []
     uploaded = read_with_kinds(Path(file)) if file else []
     if not typed and not uploaded:
-        raise PromptError("there is none; write one a line, or choose a file.")
+        raise PromptError("there is none; write one, or choose a file.")
     if len(typed) + len(uploaded) > MOST_PROMPTS:
         raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
     return [*typed, *uploaded]

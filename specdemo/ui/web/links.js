@@ -8,7 +8,7 @@
  *
  * `SpecDemoLinkTable` holds the parameters by which the server reads links. The contents of a link are untrusted.
  *
- * @typedef {{name: string, kind: string, default: *, element: string, choices: string[]}} Field
+ * @typedef {{name: string, kind: string, default: *, element: string, choices: string[], field: string}} Field
  */
 
 const { confirm, make, setText } = window.SpecDemoDom;
@@ -52,16 +52,22 @@ function encode(field, value) {
   return field.kind === "choice" ? String(value) : String(Number(Number(value).toFixed(4)));
 }
 
-/** The query for values by name, and the names of the texts that it leaves out as too long. */
-function toQuery(values, most = longest) {
-  const parts = new Map();
+/** The values that are not those with which the page begins, as texts by name. */
+function differing(values = { ...held, ...extra }) {
+  const texts = new Map();
   const begins = byName((field) => field.default);
   for (const field of fields) {
     const text = encode(field, values[field.name]);
     const usual = begins[field.name];
-    if (text !== null && (usual === null || text !== encode(field, usual))) parts.set(field.name, encodeURIComponent(text));
+    if (text !== null && (usual === null || text !== encode(field, usual))) texts.set(field.name, text);
     Object.assign(begins, brought[field.name]?.[text] ?? brought[field.name]?.["*"]);
   }
+  return texts;
+}
+
+/** The query for values by name, and the names of the texts that it leaves out as too long. */
+function toQuery(values, most = longest) {
+  const parts = new Map([...differing(values)].map(([name, text]) => [name, encodeURIComponent(text)]));
   const left = [];
   const length = () => [...parts].reduce((sum, [name, text]) => sum + name.length + text.length + 2, 0);
   while (length() > most) {
@@ -131,13 +137,13 @@ function write() {
   if (window.parent !== window) window.parent.postMessage({ queryString: "", hash }, SPACE);
 }
 
-/** Says above the buttons what does not fit into it. */
+/** Says under the buttons what does not fit into it. */
 function tellLeft(names) {
   const row = document.getElementById("text-buttons");
   const line = row.parentElement.querySelector(".link-left") || make("p", "link-left", null, null, { role: "status" });
   const text = names.map((name) => `The ${LONG[name]} is too long for a link, which leaves it out.`).join(" ");
   setText(line, text);
-  if (text) row.parentElement.prepend(line); // above Run, which must not move while somebody aims at it
+  if (text) row.after(line); // under Run, which must not move while somebody aims at it
   else line.remove();
 }
 
@@ -200,7 +206,7 @@ async function copy() {
 
 /** Controls do not take what a person does while a link is on its way, which says what they hold. */
 function keepStill(waiting) {
-  for (const element of document.querySelectorAll(`${fields.filter((f) => f.element).map((f) => "#" + f.element)}, .chip`)) {
+  for (const element of document.querySelectorAll(`${fields.filter((f) => f.element).map((f) => "#" + f.element)}, .chip, #add-lane`)) {
     element.inert = waiting;
   }
 }
@@ -267,4 +273,6 @@ document.addEventListener("click", (event) => {
 /** Whether the controls have the values of the link. */
 const wasRead = () => held !== null;
 
-window.SpecDemoLinks = { opened, begin, toQuery, race, changed, set, ready, wasRead, decided, copy, address };
+window.SpecDemoLinks = {
+  opened, begin, differing, toQuery, race, changed, set, ready, wasRead, decided, copy, address, value: (name) => held?.[name],
+};

@@ -1,6 +1,14 @@
-/* The panel: what of it the open tab does not use, on small screens the sheet with the settings, and the keyboard. */
+/*
+ * The panel: what of it the open tab does not use, what stands under *More*, its lanes, on small screens the sheet with the
+ * settings, and the keyboard.
+ */
 
 const page = document.documentElement;
+const { setData } = window.SpecDemoDom;
+const { fields, lanes: { options: names, rules, methods } } = window.SpecDemoLinkTable;
+const LANES = ["lane1", "lane2", "lane3", "lane4"];
+/** The fields of what is not under *More*. */
+const FIRST = ["prompt", "pair", "target", "draft", "method", "gamma"];
 /** Where the panel stands above the stage; the same width as in page.css. */
 const SMALL = matchMedia("(max-width: 860px)");
 const TREE = '[id$="-tree-nodes"]';
@@ -27,22 +35,61 @@ function dim() {
     const unused = UNUSED.findLast(([tab, elements, , state]) => tab === page.dataset.tab && element.matches(elements)
       && (!state || document.querySelector(state)));
     element.inert = Boolean(unused);
-    window.SpecDemoDom.setData(element, "unused", unused?.[2]);
+    setData(element, "unused", unused?.[2]);
   }
+  tell();
 }
 
-for (const kind of ["change", "click"]) {
+/**
+ * Says beside each *More* what under it is not as the page begins, in the words of links, and shows the tabs of the lanes once
+ * others than lane 2 are not.
+ */
+function tell() {
+  const [lines, changed] = [{}, window.SpecDemoLinks.differing()];
+  for (const { name, field, kind, element } of fields) {
+    const lane = LANES.find((each) => element.startsWith(each));
+    const there = lane ? isRead(field, of(lane, "method"), of(lane, "acceptance")) : element && !name.includes(".");
+    if (!there || FIRST.includes(field) || !changed.has(name)) continue;
+    const words = kind === "switch" ? [["no ", ""][changed.get(name)], name] : [name, " ", changed.get(name)];
+    (lines[lane || "run"] ||= []).push(words.join("").replace(/^lane\d\./, "").replace(/[-_]/g, " "));
+  }
+  for (const more of document.querySelectorAll("#panel .more")) {
+    setData(more.querySelector("button > span"), "differs", lines[more.id.split("-")[0]]?.join(", "));
+  }
+  if (["lane1.method", "lane3.method", "lane4.method"].some((name) => changed.has(name))) page.dataset.lanes = "all";
+}
+
+/** Shows the tabs of the lanes, and the first lane that is off at first. */
+function addLane() {
+  page.dataset.lanes = "all";
+  return { __type__: "update", selected: 3 };
+}
+
+for (const kind of ["change", "click", "specdemo-link"]) {
   document.addEventListener(kind, () => requestAnimationFrame(dim));
 }
 
-/** Updates of a lane's options: those that its method and acceptance rule read are shown. @returns {object[]} */
+/** What a lane's control holds. */
+const of = (lane, field) => window.SpecDemoLinks.value(fields.find((f) => f.field === field && f.element.startsWith(lane)).name);
+
+/** Whether a lane of this method and acceptance rule reads an option. */
+function isRead(option, method, acceptance) {
+  return Boolean(methods[method]?.reads.includes(option)) && (!rules[option] || rules[option].includes(acceptance));
+}
+
+/** Updates of a lane's options and of their *More*: those that its method and rule read are shown. @returns {object[]} */
 function options(method, acceptance, tree) {
-  const { options: names, rules, methods } = window.SpecDemoLinkTable.lanes;
-  const { reads, note } = methods[method] || { reads: [], note: "" };
-  const shown = (name) => reads.includes(name) && (!rules[name] || rules[name].includes(acceptance));
-  const isTree = shown("tree_nodes") && tree !== "0";
-  const more = { gamma: { info: note || null, label: isTree ? "γ, depth of the draft tree" : "γ, tokens drafted per round" } };
-  return names.map((name) => ({ __type__: "update", visible: shown(name), ...more[name] }));
+  const shown = names.filter((name) => isRead(name, method, acceptance));
+  const label = shown.includes("tree_nodes") && tree !== "0" ? "γ, depth of the draft tree" : "γ, tokens drafted per round";
+  const more = { gamma: { info: methods[method]?.note || null, label } };
+  const updates = names.map((name) => ({ __type__: "update", visible: shown.includes(name), ...more[name] }));
+  return [...updates, { __type__: "update", visible: shown.some((name) => name !== "gamma") }];
+}
+
+/** Updates of every lane's γ: the first lane that drafts with one of its own gets this one. */
+function gammas(gamma) {
+  const drafts = LANES.find((lane) => isRead("gamma", of(lane, "method")) && !of(lane, "adaptive_gamma"));
+  return LANES.map((lane) => (lane === drafts ? gamma : { __type__: "update" }));
 }
 
 /** Opens or closes the settings, which a small screen keeps in a sheet. */
@@ -87,6 +134,15 @@ new MutationObserver(() => {
   free?.focus({ preventScroll: true });
 }).observe(document, { subtree: true, attributes: true, attributeFilter: ["disabled"] });
 
+// Ctrl and Enter run what the open tab runs, and so does Enter alone in a field for a number, as in any form.
+document.addEventListener("keydown", (event) => {
+  const { key, target } = event;
+  if (key !== "Enter" || event.repeat || !(event.ctrlKey || event.metaKey || target.matches?.("input[type=number]"))) return;
+  event.preventDefault();
+  event.stopPropagation();
+  document.querySelector(`${ROW} .on-${page.dataset.tab}`).click();
+}, true);
+
 // Enter that is held down presses again and again: Run, and then the Stop that took over.
 document.addEventListener("keydown", (event) => {
   if (event.repeat && event.key === "Enter" && event.target.closest?.(ROW)) event.preventDefault();
@@ -102,4 +158,4 @@ document.addEventListener("keydown", (event) => {
   target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
 }, true);
 
-window.SpecDemoPanel = { dim, options, toggleSettings, used };
+window.SpecDemoPanel = { addLane, dim, options, gammas, toggleSettings, used };

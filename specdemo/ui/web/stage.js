@@ -1,15 +1,56 @@
 /*
  * The stage of the race: fetches the rounds as they come and hands them to the player, and says above the lanes what was
- * asked. Under it, the runs of this visit.
+ * asked, or to a newcomer what this is. Under it, the runs of this visit.
  *
  * @typedef {{run: string, phase: string, count: number, replaces: ?string, replay: ?object,
- *   question: ?{prompt: string, facts: string[]}}} Sent  a value without its rounds; `count` says how many there are
+ *   lanes: LaneSpec[], question: ?{prompt: string, facts: string[]}}} Sent  a value without its rounds; `count` says how
+ *   many there are
  */
 
 /** Milliseconds until a request that failed is sent again. */
 const AGAIN = 1000;
 const CHANGED = "The settings were changed since this run.";
-const { button, make, setText, mounting } = window.SpecDemoDom;
+const ABOUT = "A language model writes one token, a word or a piece of one, at a time, and each takes a pass through the whole "
+  + "model. In speculative decoding something small and quick guesses the next few tokens, and the model checks them all in one "
+  + "pass: it keeps those that it would have written itself, and drops the rest. The text stays the same and is there sooner; "
+  + "press Run to see how much.";
+const { OVER, button, make, setText, mounting } = window.SpecDemoDom;
+const { most } = window.SpecDemoLinkTable.lanes;
+
+/** Whether a run was ever begun in this browser, or that one is; a browser may forbid pages to keep anything. */
+function ran(now) {
+  try {
+    if (now) localStorage.setItem("specdemo-ran", "yes");
+    return now || localStorage.getItem("specdemo-ran") !== null;
+  } catch {
+    return now;
+  }
+}
+
+/** γ of the first lane that drafts, under a run that is over: let go, the slider runs again with another. */
+class Gamma {
+  constructor(parent) {
+    this.label = make("label", "race-again-gamma", parent, "run again with γ", { title: "By the keyboard, with Enter" });
+    this.slider = make("input", "", this.label, null, { type: "range", min: 1, max: most, "data-role": "gamma" });
+    this.number = make("output", "", this.label);
+    this.label.hidden = true;
+    const run = () => document.getElementById("race-again-gamma").click();
+    this.slider.addEventListener("input", () => setText(this.number, this.slider.value));
+    this.slider.addEventListener("pointerup", run);
+    this.slider.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // the arrows are the slider's here, not the player's
+      if (event.key === "Enter") run();
+    });
+  }
+
+  /** Comes as the first run ends, and stays, so that it keeps the focus. @param {Sent} value */
+  update({ phase, lanes }) {
+    const drafts = lanes?.find((lane) => lane.gamma > 0 && !lane.server);
+    this.label.hidden = !drafts || Boolean(drafts.adaptive) || (this.label.hidden && !OVER.has(phase));
+    this.slider.value = drafts?.gamma;
+    setText(this.number, this.slider.value);
+  }
+}
 
 const frame = () => (document.hidden ? null : new Promise(requestAnimationFrame));
 
@@ -57,15 +98,21 @@ class Stage {
   }
 }
 
-/** What was asked, above the lanes. */
+/** Above the lanes what was asked, or before the first run of this browser what this is. */
 class Caption {
   constructor(root) {
     this.line = make("div", "race-question", null, null, { "data-role": "question" });
+    this.about = make("section", "race-newcomer", null, null, { "data-role": "about" });
+    make("h3", "", this.about, "What is this?");
+    make("p", "", this.about, ABOUT);
+    root.querySelector(".race-lanes").before(this.about);
     this.prompt = make("q", "", this.line, null, { dir: "auto" });
     this.facts = make("p", "", this.line);
+    this.gamma = new Gamma(this.line);
     this.changed = make("p", "race-changed", this.line, CHANGED, { role: "status", "data-role": "changed" });
     root.querySelector(".race-lanes").before(this.line);
     this.requested = this.run = null;
+    this.ran = ran(false);
     document.addEventListener("specdemo-link", () => this.compare());
     this.update(null);
   }
@@ -74,7 +121,10 @@ class Caption {
   update(value) {
     const { question } = value || {};
     this.line.hidden = !question || Boolean(value.replay);
+    this.about.hidden = this.ran || (value?.phase ?? "idle") !== "idle";
+    if (question) this.ran ||= ran(true);
     if (!question) return;
+    this.gamma.update(value);
     setText(this.prompt, question.prompt.trim());
     setText(this.facts, question.facts.join(" · "));
     if (value.run === this.run) return;

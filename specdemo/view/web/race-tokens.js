@@ -217,7 +217,7 @@ function onCopy(event) {
   event.preventDefault();
 }
 
-/** Explains the kinds of tokens, and has the box that shows or hides the rejected ones. Returns its element. */
+/** Explains the kinds of tokens, and has the box, seen once there are some, that hides the rejected ones. Returns its element. */
 function buildLegend(frame, tip) {
   const legend = make("div", "race-legend", frame);
   for (const [kind, meaning] of LEGEND) {
@@ -226,7 +226,7 @@ function buildLegend(frame, tip) {
     entry.append(" " + meaning);
     entry.hidden = kind === "streamed"; // until there is one
   }
-  const [, box] = toggle(legend, "show-rejected", "show rejected");
+  const [, box] = toggle(legend, "show-rejected", "show rejected", "race-toggle rejected-toggle");
   box.checked = true;
   box.addEventListener("change", () => {
     tip.hide();
