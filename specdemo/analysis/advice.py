@@ -13,12 +13,15 @@ from typing import Any
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
 from specdemo.analysis.contenders import PLAIN
 from specdemo.analysis.engine_lines import engine_lines
+from specdemo.analysis.quiet import BUSY, QUIETER
 from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Race, Standing
-from specdemo.analysis.report import COMMON, Report
+from specdemo.analysis.report import COMMON, LEAST_QUIET, Report, key_of
 from specdemo.analysis.rows import Row, Run, row_of, speed
 from specdemo.analysis.speedup import student_95
 from specdemo.settings import Settings
 
+LEAST_STEADY = 3 / 4
+"""Share of a block's runs that must be undisturbed."""
 FEW_PROMPTS = 4
 """Fewer say nothing about prompts in general: the interval is then that of these prompts, over their runs."""
 
@@ -82,9 +85,15 @@ class AdviceReport(Report):
 
     @cached_property
     def blocks(self) -> list[list[Run]]:
-        """The runs of each block that has a plain one, in order; all figures are of these."""
+        """The runs of each block that has a plain one, in order; all figures are of these.
+
+        Runs while which the machine was busy are left out, and blocks with many; but not if too few are left.
+        """
         grouped = (list(some) for _, some in groupby(self.runs, key=lambda r: r.repeat))
-        return [some for some in grouped if any(r.contender == PLAIN for r in some)]
+        whole = [some for some in grouped if any(r.contender == PLAIN for r in some)]
+        steady = [[run for run in some if key_of(run) not in self.disturbed] for some in whole]
+        quiet = [left for left, some in zip(steady, whole, strict=True) if len(left) > LEAST_STEADY * len(some)]
+        return quiet if len(quiet) >= LEAST_QUIET * len(whole) else whole
 
     @cached_property
     def race(self) -> Race:
@@ -102,8 +111,8 @@ class AdviceReport(Report):
         return {place: own / plain for place, own in drafted if own and plain}
 
     @cached_property
-    def counted(self) -> tuple[Run, ...]:
-        """The runs of blocks that have their plain run."""
+    def counted(self) -> Sequence[Run]:
+        """The runs of the blocks that count."""
         return tuple(chain.from_iterable(self.blocks))
 
     def kind_of(self, prompt: int) -> str:
@@ -123,8 +132,8 @@ class AdviceReport(Report):
 
     @property
     def best(self) -> Row | None:
-        """The recommended row, which may be plain decoding; None before the first whole block."""
-        return self.rows[0] if self.race.blocks and len(self.rows) > 1 else None
+        """The recommended row, which may be plain decoding; None before the first whole block, and in noise."""
+        return self.shown[0] if self.race.blocks and len(self.rows) > 1 and not self.noisy else None
 
     @cached_property
     def rival(self) -> Standing | None:
@@ -144,7 +153,7 @@ class AdviceReport(Report):
     @property
     def pays(self) -> bool | None:
         """Whether anything is faster than plain decoding; None where that is open."""
-        if self.best is None:
+        if self.noisy or not self.race.blocks:
             return None
         if self.race.leader == PLACE_OF_PLAIN:
             return False if (self.certainty or 0.0) >= 1 - self.error else None
@@ -159,7 +168,8 @@ class AdviceReport(Report):
     def by_kind(self) -> tuple[KindRow, ...]:
         """The best for each kind of prompt, where there are several."""
         names = [*dict.fromkeys(self.kinds)]
-        return tuple(row for row in map(self._kind_row, names) if row) if len(names) > 1 else ()
+        told = len(names) > 1 and not self.noisy
+        return tuple(row for row in map(self._kind_row, names) if row) if told else ()
 
     @property
     def names(self) -> list[str]:
@@ -167,8 +177,8 @@ class AdviceReport(Report):
         return [c.name for c in self.contenders]
 
     def settings(self) -> Settings:
-        """What to run with: the recommended settings, plain decoding before anything was measured."""
-        return self.contenders[self.race.leader].settings(self.base)
+        """What to run with: the recommended settings; plain decoding before anything was measured, or in noise."""
+        return self.contenders[PLACE_OF_PLAIN if self.noisy else self.race.leader].settings(self.base)
 
     def code(self, engine: str) -> str:
         """The lines that set the recommendation in an engine, or a comment that says why they cannot.
@@ -181,6 +191,8 @@ class AdviceReport(Report):
         """
         if self.server is not None:
             return "# Measured on a server, whose own settings these are.\n"
+        if self.noisy:
+            return f"# {BUSY} {QUIETER}\n"
         settings = self.settings()
         settings = replace(settings, exit_layer=settings.exit_layer or self.exit_layer)
         weights = {"target": self.quantization, "draft": self.draft_quantization}
@@ -199,10 +211,13 @@ class AdviceReport(Report):
         return replace(
             row_of(contender, self.base, own, plain),
             **self._gain(place),
+            doubt=self.doubt,
             tokens_per_second=speed(own),
             seconds=fsum(r.wall_seconds for r in self.of(contender)),
             verdict=verdict(self, place),
-            dropped=None if dropped is None or place == PLACE_OF_PLAIN else dropped_text(dropped, self.names),
+            dropped=None
+            if dropped is None or place == PLACE_OF_PLAIN or self.noisy
+            else dropped_text(dropped, self.names),
         )
 
     def _kind_row(self, kind: str) -> KindRow | None:

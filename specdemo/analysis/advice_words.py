@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.contenders import SERVER
+from specdemo.analysis.quiet import FEWEST
 from specdemo.analysis.racing import PLACE_OF_PLAIN, Standing
-from specdemo.analysis.reasons import LEAST_CHECK
-from specdemo.analysis.speedup import FEWEST
 from specdemo.analysis.wording import LEVEL, trend_of
 from specdemo.drafters import DRAFTERS
 from specdemo.settings import LOSSY_RULES
@@ -36,9 +35,10 @@ def dropped_text(dropped: Standing, names: list[str]) -> str:
 def verdict(report: AdviceReport, place: int) -> str:
     """How one contender stands. Standings are of common blocks, figures of all blocks of each."""
     race = report.race
+    if report.noisy:
+        return "open"
     if place == race.leader:
-        proven = place == PLACE_OF_PLAIN or race.behind(PLACE_OF_PLAIN, place).certainty >= 1 - report.error
-        return "recommended" if proven else "recommended, not proven"
+        return "ahead, not proven" if report.pays is None else "recommended"
     if place in race.dropped:
         return "beaten"
     if place in race.resting:
@@ -49,6 +49,8 @@ def verdict(report: AdviceReport, place: int) -> str:
 def recommendation(report: AdviceReport) -> str:
     """The advice, its certainty, and what casts doubt on it."""
     best, plain_leads = report.best, report.race.leader == PLACE_OF_PLAIN
+    if report.noisy:
+        return " ".join(filter(None, (report.noise, _extent(report))))
     if best is None:
         return _nothing(report)
     told = max((row for row in report.known if row is not best), key=lambda r: r.range) if plain_leads else best
@@ -63,7 +65,6 @@ def recommendation(report: AdviceReport) -> str:
         if acceptance in LOSSY_RULES and not plain_leads
         else "",
         f"The plain output of {loops} loops, which flatters every drafter." if report.looping else "",
-        report.impossible(told) or "",
         f"Only {told.emitted} tokens were timed: too few to be sure." if told.emitted < FEWEST else "",
         _extent(report),
     ]
@@ -148,7 +149,7 @@ def _hopeless(report: AdviceReport, best: Row) -> str:
     found: dict[str, list[tuple[float, int, float, float]]] = {}
     for row in report.rows:
         gamma, c, v = row.gamma, row.draft_cost, row.verify_cost
-        if gamma and c is not None and v is not None and v >= LEAST_CHECK and row.runs >= LEAST_RUNS:
+        if gamma and c is not None and v is not None and row.runs >= LEAST_RUNS:
             found.setdefault(row.method, []).append(((gamma + 1) / (gamma * c + v), gamma, c, v))
     said = []
     for method, costs in found.items():

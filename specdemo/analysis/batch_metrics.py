@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Any
 
+from specdemo.analysis.quiet import Pace
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
 from specdemo.metrics import counts_of, ratio, totals
@@ -68,6 +69,15 @@ class BatchMetrics:
     verify_seconds: float
     other_seconds: float
     other_share: float | None
+
+    @property
+    def pace(self) -> Pace | None:
+        """How long its rounds took; None without a speed."""
+        if not self.tokens_per_second:
+            return None
+        forward, tau = ratio(self.verify_seconds, self.rounds), self.mean_acceptance_length
+        single, rows = tau if self.rows == 1 else None, self.mean_rows or 1.0
+        return Pace(self.emitted, self.tokens_per_second, forward=forward, tau=single, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON and tables."""

@@ -42,12 +42,13 @@ class SizeReport(Report):
     @property
     def conclusion(self) -> str:
         """One or two sentences for people: drafting pays where every repeat was faster."""
-        if not self.known:
+        if not (self.known or self.noisy):
             return "Nothing was measured yet: a speed-up needs a plain and a drafted batch of one size."
-        text = self._claim()
         limit = "" if self.ran_out is None else f" Memory ran out at {_rows([self.ran_out])}."
-        doubt = next((f" {found}" for row in self.known if (found := self.impossible(row))), "")
-        return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + doubt + limit
+        if self.noisy:
+            return self.noise + limit
+        text = self._claim()
+        return (text[0].upper() + text[1:] if self.complete else f"So far {text}") + limit
 
     def _claim(self) -> str:
         known = self.known

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.analysis.batch_metrics import BatchMetrics
+from specdemo.analysis.quiet import BUSY, FEWEST, QUIETER, SAME_ROWS, disturbance
 from specdemo.analysis.reasons import gather, remarks, sentence
-from specdemo.analysis.speedup import FEWEST, is_plain, place_of, plain_of, speedup_of
+from specdemo.analysis.speedup import is_plain, place_of, plain_of, speedup_of
 from specdemo.analysis.wording import factor
 from specdemo.server_record import IN_TURN
 from specdemo.trace import Trace
 
 TOO_FEW = "too little was decoded to say why."
-SHRUNK = 0.995
-"""A share of a plain batch's rows below which the earlier ends of drafted rows show in the figures."""
 
 
 def explain_race(traces: Sequence[Trace], titles: Sequence[str] | None = None) -> str | None:
@@ -101,6 +100,8 @@ def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
     A speed-up is tokens kept a round over the time of a round, both against plain decoding of the same batch:
     (τ · rows taking part) / (cost in plain steps · rows taking part in a plain round).
     """
+    if said := disturbance(plain.pace, drafted.pace):
+        return f"{BUSY} {said} {QUIETER}"
     slow, fast, kept = plain.tokens_per_second, drafted.tokens_per_second, drafted.mean_acceptance_length
     if not slow or not fast or not plain.mean_rows or not drafted.mean_rows:
         return None
@@ -115,7 +116,7 @@ def explain_batch(plain: BatchMetrics, drafted: BatchMetrics) -> str | None:
     sentences = [
         f"{fast / slow:.2f}×: a round keeps {kept:.2f} tokens a row and takes {cost:.2f} plain steps ({spent})."
     ]
-    if drafted.mean_rows < SHRUNK * plain.mean_rows:
+    if drafted.mean_rows < SAME_ROWS * plain.mean_rows:
         sentences.append(
             f"Rows end apart, which leaves {drafted.mean_rows:.2f} of {drafted.rows} in a drafted round on "
             f"average and {plain.mean_rows:.2f} in a plain one."

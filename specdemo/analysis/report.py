@@ -6,21 +6,22 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.reasons import impossible_check
+from specdemo.analysis.quiet import BUSY, QUIETER, disturbance
 from specdemo.analysis.rows import Row, Run, row_of
 from specdemo.settings import Settings
 
 SCHEMA = 2
 COMMON = ("drafter", "acceptance", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
 """The settings that stand in every line of the CSV."""
-MOST_OF_TAU = 1.05
-"""A round costs a plain step at least, so no speed-up is above τ; by so much steps may differ by chance."""
-BUSY = ": the machine was busy; measure again."
+LEAST_QUIET = 2 / 3
+"""Share of what was measured in which the machine must have been quiet."""
+Key = tuple[int, int, Contender]
+"""Of a run its prompt, its repeat and who decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Report:
         server: the name of the deployments, if it ran on a server; None if it ran here.
         server_gamma: the most tokens that the server drafts in a step; None if it does not say.
         ran_out: the smallest batch that did not fit into memory; None if all did.
+        again: how many runs were made again, since the machine was busy.
         schema: version of this record.
         shared, findings: settings in every line of the CSV; what the JSON has besides the fields, by attribute.
     """
@@ -54,6 +56,7 @@ class Report:
     server: str | None = None
     server_gamma: int | None = None
     ran_out: int | None = None
+    again: int = 0
     schema: int = SCHEMA
 
     findings: ClassVar[tuple[str, ...]] = ()
@@ -90,26 +93,68 @@ class Report:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """One row for each contender that drafts and of which at least one run is finished."""
-        drafting = [c for c in self.contenders if c.family and self.of(c)]
-        return tuple(row_of(c, self.base, self.of(c), self.of(c.plain), self.server_gamma) for c in drafting)
+        return tuple(replace(row, doubt=self.doubt) for row in self.measured)
+
+    @cached_property
+    def measured(self) -> tuple[Row, ...]:
+        """The same without what is doubted."""
+
+        def row(contender: Contender) -> Row:
+            own, plain = ([r for r in self.counted if r.contender == c] for c in (contender, contender.plain))
+            return row_of(contender, self.base, own, plain, self.server_gamma)
+
+        return tuple(row(c) for c in self.contenders if c.family and self.of(c))
 
     def of(self, contender: Contender) -> list[Run]:
         """A contender's runs."""
         return [r for r in self.runs if r.contender == contender]
 
+    @cached_property
+    def shown(self) -> tuple[Row, ...]:
+        """The rows as tables have them; the others hold what was measured, whatever the machine did."""
+        return tuple(row.shown for row in self.rows)
+
     @property
     def known(self) -> Sequence[Row]:
-        """The rows that have a speed-up."""
-        return [row for row in self.rows if row.speedup is not None]
+        """Of these the rows that have a speed-up."""
+        return [row for row in self.shown if row.speedup is not None]
 
-    def impossible(self, row: Row) -> str | None:
-        """Why a row's times cannot be: the one place that doubts a report's figures."""
-        if said := impossible_check(row.verify_cost):
-            return f"{said}{BUSY}"
-        tau = row.mean_acceptance_length
-        if row.size == 1 and tau and row.speedup and row.speedup > MOST_OF_TAU * tau:
-            return f"{row.speedup:.2f}× is more than {tau:.2f} tokens a round allow{BUSY}"
-        return None
+    @cached_property
+    def disturbed(self) -> dict[Key, str]:
+        """The drafted runs while which the machine was busy, and what shows it: the one place that asks."""
+        paces = {key_of(run): run.pace for run in self.runs}
+        drafted = ((key, paces.get((*key[:2], key[2].plain)), own) for key, own in paces.items() if key[2].family)
+        return {key: said for key, slow, own in drafted if (said := disturbance(slow, own))}
+
+    @cached_property
+    def counted(self) -> Sequence[Run]:
+        """The runs that figures are of: on a quiet machine, with those that they are compared with; else all."""
+        busy, every = ({(p, n, c.plain) for p, n, c in keys} for keys in (self.disturbed, map(key_of, self.runs)))
+        least = {size: sum(c.size == size for *_, c in every) * LEAST_QUIET for size in self.sizes}
+        if any(sum(c.size == size for *_, c in every - busy) < least[size] for size in self.sizes):
+            return self.runs
+        return [r for r in self.runs if (r.prompt, r.repeat, r.contender.plain) not in busy]
+
+    @property
+    def doubt(self) -> str | None:
+        """What shows that the machine was busy: then nothing is recommended, and no speed-up is shown."""
+        return next((self.disturbed[key] for key in map(key_of, self.counted) if key in self.disturbed), None)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the machine was busy with other work, so that these times say nothing."""
+        return self.doubt is not None
+
+    @property
+    def most(self) -> float | None:
+        """The speed-up that no row's rounds allow to pass; None where none is known."""
+        return max((row.most for row in self.rows if row.most), default=None)
+
+    @property
+    def noise(self) -> str:
+        """The doubt for people, with what is known all the same."""
+        known = f" By the tokens of its rounds no setting here can pass {self.most:.2f}×." if self.most else ""
+        return f"{'' if self.complete else 'So far: '}{BUSY} {self.doubt}{known} {QUIETER}"
 
     def to_csv(self) -> str:
         """One line for each row, without columns in which nothing is known; lists are space-separated."""
@@ -126,10 +171,15 @@ class Report:
         return text.getvalue()
 
     def to_json(self) -> str:
-        """What was measured, with what, the findings and rows, and every run."""
-        names = [f.name for f in fields(self) if f.name != "runs"]
-        record = {name: getattr(self, name) for name in (*names, "complete", *self.findings, "rows", "runs")}
+        """What was measured, with what, the findings, the rows as they are shown, and every run."""
+        names = (*(f.name for f in fields(self) if f.name != "runs"), "complete", "noisy", "doubt", *self.findings)
+        record = {name: getattr(self, name) for name in names} | {"rows": self.shown, "runs": self.runs}
         return json.dumps(record, default=_plain, ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def key_of(run: Run) -> Key:
+    """Which of a report's runs it is."""
+    return run.prompt, run.repeat, run.contender
 
 
 def _plain(value: Any) -> dict[str, Any]:

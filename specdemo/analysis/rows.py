@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from itertools import zip_longest
-from math import fsum
+from math import fsum, inf
 from statistics import median
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.contenders import Contender
+from specdemo.analysis.quiet import Pace, pace_of
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, predicted_speedup, tokens_per_round
 
 COLUMNS = [f.name for f in fields(RoundCounts) if f.name != "offered"]
 """Of a round in a file; costs are not made of trees."""
+SPEEDUPS = ("speedup", "speedup_low", "speedup_high", "predicted_speedup", "expected_speedup")
+"""What is measured or predicted of a row's speed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """One finished run of a contender, or one batch.
 
@@ -63,6 +67,13 @@ class Run:
     def speed(self) -> float | None:
         """Tokens a second; None where it ended with its first token."""
         return ratio(self.emitted or None, self.seconds)
+
+    @cached_property
+    def pace(self) -> Pace | None:
+        """How steady it was; None on a server, whose network has times of its own, and without a speed."""
+        if isinstance(self.figures, Metrics):
+            return None
+        return pace_of(self.steps) if self.figures is None else self.figures.pace
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as in the report's JSON: who, what, and every round or the figures."""
@@ -125,6 +136,7 @@ class Row:
         interval, interval_over: of advice the speed-up's 95 % interval, low and high, and what it is over:
             ``prompts`` where it is for prompts like these; ``runs`` where there are too few of them.
         verdict, dropped: how it stands in advice, and why it was not measured further.
+        doubt: why its times are not to be relied on; then no speed-up is shown, only what it cannot pass.
     """
 
     settings: Settings
@@ -167,11 +179,27 @@ class Row:
     interval_over: str | None = None
     verdict: str = ""
     dropped: str | None = None
+    doubt: str | None = None
 
     @property
     def name(self) -> str:
         """Method and γ, as sentences have them."""
         return f"{self.method}, {self.width}" if self.width else self.method
+
+    @property
+    def most(self) -> float | None:
+        """τ, which no speed-up can pass; None where rows share a round, and on a server."""
+        return self.mean_acceptance_length if self.size == 1 and self.verify_seconds is not None else None
+
+    @property
+    def shown(self) -> Row:
+        """The same with its speed-ups as they may be shown: at most what its rounds allow; none if in doubt."""
+        most, known = self.most or inf, {name: getattr(self, name) for name in SPEEDUPS}
+        shown: dict[str, Any] = {
+            name: None if self.doubt or v is None else min(v, most) for name, v in known.items()
+        }
+        ends = None if self.doubt or not self.interval else [min(end, most) for end in self.interval]
+        return replace(self, **shown, interval=ends)
 
     @property
     def range(self) -> tuple[float, float, float]:

@@ -1,19 +1,22 @@
-"""Which lane of a race is judged against which, and how sure its speed-up is: intervals, and what casts doubt.
-
-Of one prompt under fixed settings the tokens of a round are given; what differs from run to run is how long its
-rounds take. So only times are judged here, each against the usual one of its lane.
-"""
+"""Which lane of a race is judged against which, and how sure its speed-up is: intervals, and what casts doubt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import exp, fsum, log, sqrt
 from statistics import fmean, median, stdev
 
-from specdemo.analysis.reasons import impossible_check
-from specdemo.analysis.wording import factor
+from specdemo.analysis.quiet import (
+    LEAST_ROUNDS,
+    MOST_OF_TAU,
+    disturbance,
+    drift,
+    pace_of,
+    quarters,
+    usual_seconds,
+)
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.trace import Trace
 
@@ -21,27 +24,14 @@ STUDENT_95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.3
 """Two-sided 95 % quantiles of Student's t by degrees of freedom."""
 NORMAL_95 = 1.959964
 MOST_STRETCHES, LEAST_STRETCHES = 10, 4
-LEAST_ROUNDS = 3
-"""Rounds of a stretch, and rounds of one length from which their usual time is known."""
-DRIFT = 1.25
-"""Ratio of a plain lane's slowest stretch to its fastest, by medians, from which on the machine was not the same.
-
-Longer contexts make steps slower too, but by less within one run of this app."""
-APART = 1.15
-"""How far the speed-up at usual step times may be from the measured one."""
 WIDE = 1.3
 """Ratio of an interval's ends from which on it is part of the answer."""
-HOPELESS = 4.0
-"""The same, from which on it is the whole answer."""
 BETWEEN_MINUTES = 1.045
 """By how much one machine's speed-ups drift within minutes with nothing else running, as a factor.
 
 On two quiet cores of a shared host thirty races of three minutes lay between 0.955 and 1.045 of their median, the
 slowest and the fastest of five neighbours within 1.05 (``python -m specdemo.bench.repeats``)."""
-FEWEST = 16
-"""Tokens that every lane must have decoded: for a speed-up where a run was stopped, else for one in large type."""
 UNLIKE = "The runs differ widely: close what else keeps the machine busy, and repeat them."
-TOO_BUSY = "The machine was too busy: one run cannot tell the speed-up. Repeat it, or close what else runs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +39,14 @@ class Speedup:
     """A lane's decode speed over its baseline's.
 
     Attributes:
-        ratio: measured in one run, or the median of several.
+        ratio: measured in one run, or the median of several; at most what their rounds allow.
         low, high: of one run the 95 % interval that its own rounds allow, or what is left of it where they are too
             few, from the measured speed-up to the one at usual step times; of several one for their median; None
             where too little was measured.
         runs: how many.
-        doubt: a sentence on why it should not be taken at its word; None if nothing speaks against it.
+        doubt: a sentence on why it should not be taken at its word; None if nothing speaks against it. Then the
+            bounds are shown in its place.
+        most: that is tokens a round, over plain steps of the same weights on this machine.
     """
 
     ratio: float
@@ -62,6 +54,7 @@ class Speedup:
     high: float | None = None
     runs: int = 1
     doubt: str | None = None
+    most: float | None = None
 
     @property
     def open(self) -> bool:
@@ -128,29 +121,40 @@ def speedup_of(baseline: Trace, lane: Trace) -> Speedup | None:
         return None
     found = fast / slow
     if baseline.server or lane.server:
-        drift = _drift(stretch_medians(baseline)) if is_plain(baseline) else None
-        return Speedup(found, doubt=drift and f"The speed was not steady:{drift} Run it again.")
-    usual = usual_speedup(baseline, lane)
-    bounds = interval(found, counts_of(baseline.rounds), counts_of(lane.rounds)) or (found, found)
-    if usual is None:
+        steps = [later.seconds - earlier.seconds for earlier, later in pairwise(baseline.rounds)]
+        said = drift(quarters(steps)) if is_plain(baseline) else None
+        return Speedup(found, doubt=said and f"The speed was not steady: {said} Run it again.")
+    plain, drafted = counts_of(baseline.rounds), counts_of(lane.rounds)
+    slower, faster = pace_of(plain), pace_of(drafted)
+    if slower is None or faster is None:
         return Speedup(found)
-    low, high = min(*bounds, usual), max(*bounds, usual)
-    reason = _disturbed(baseline, lane, found, usual)
+    same = baseline.quantization == lane.quantization and baseline.settings.engine == lane.settings.engine
+    alike = is_plain(baseline) and same
+    reason, most = disturbance(slower, faster, alike), faster.tau if alike else None
+    ends: tuple[float, ...] = interval(found, plain, drafted) or (found, found)
+    ratio = min(found, most or found)
+    if slower.usual and faster.usual:
+        ends = (*ends, faster.usual / slower.usual)
+    elif reason is None:
+        return Speedup(ratio, most=most)
+    low, high = (min(end, most or end) for end in (min(ends), max(ends)))
     if reason is None and high <= WIDE * low:
-        return Speedup(found, low, high)
-    if high > HOPELESS * low:
-        return Speedup(found, low, high, doubt=TOO_BUSY)
-    text = f"The machine was busy: between {factor(low)} and {factor(high)}.{reason or ''}"
-    return Speedup(found, low, high, doubt=text)
+        return Speedup(ratio, low, high, most=most)
+    doubt = f"The machine was busy. {reason or 'One run cannot tell more: repeat it.'}"
+    return Speedup(ratio, low, high, doubt=doubt, most=most)
 
 
-def speedup_over_repeats(ratios: Sequence[float]) -> Speedup:
+def speedup_over_repeats(ratios: Sequence[float], most: float | None = None) -> Speedup:
     """Median of the speed-ups of several runs, and an interval of at least 94 % for the median of many.
 
     Whatever their distribution, the range of n independent runs covers its median with probability 1 − 2^{1−n},
     94 % for five (David and Nagaraja, Order Statistics, 2003, section 7.1). Where Student's 95 % interval of their
     logarithms is wider it is taken, since the range of five that are alike by chance is too narrow. Runs one after
     the other are not independent: from the median the interval goes at least :data:`BETWEEN_MINUTES` each way.
+
+    Args:
+        ratios: of each run, its speed over the baseline's.
+        most: tokens a round, where no speed-up can pass them.
     """
     middle = median(ratios)
     low, high = min(ratios), max(ratios)
@@ -159,7 +163,9 @@ def speedup_over_repeats(ratios: Sequence[float]) -> Speedup:
         half = student_95(len(ratios) - 1) * stdev(logs) / sqrt(len(ratios))
         low, high = min(low, exp(fmean(logs) - half)), max(high, exp(fmean(logs) + half))
     low, high = min(low, middle / BETWEEN_MINUTES), max(high, middle * BETWEEN_MINUTES)
-    return Speedup(middle, low, high, len(ratios), UNLIKE if high > WIDE * low else None)
+    doubtful = high > WIDE * low or middle > MOST_OF_TAU * (most or middle)
+    middle, low, high = (min(each, most or each) for each in (middle, low, high))
+    return Speedup(middle, low, high, len(ratios), UNLIKE if doubtful else None, most)
 
 
 def interval(
@@ -191,63 +197,6 @@ def interval(
     spread = sqrt(longest / (longest - 1) * fsum(part * part for part in parts))
     half = student_95(stretches - 1) * spread
     return speedup * exp(-half), speedup * exp(half)
-
-
-def usual_seconds(rounds: Sequence[RoundCounts]) -> dict[int, float]:
-    """The median time of a round by its number of drafted tokens, where there were enough of them."""
-    by_length = groupby(sorted(rounds, key=lambda r: r.drafted), key=lambda r: r.drafted)
-    times = {drafted: [r.seconds for r in some] for drafted, some in by_length}
-    return {drafted: median(found) for drafted, found in times.items() if len(found) >= LEAST_ROUNDS}
-
-
-def usual_speedup(baseline: Trace, lane: Trace) -> float | None:
-    """The speed-up if every round had taken the usual time of rounds of its length, which no hiccup moves.
-
-    Rounds of a length that was rare keep the time they took.
-    """
-    paces = []
-    for trace in (baseline, lane):
-        rounds = counts_of(trace.rounds)
-        usual = usual_seconds(rounds)
-        seconds = fsum(usual.get(r.drafted, r.seconds) for r in rounds)
-        if not usual or not seconds:
-            return None
-        paces.append(sum(r.emitted for r in rounds) / seconds)
-    return paces[1] / paces[0] if paces[0] else None
-
-
-def stretch_medians(trace: Trace) -> list[float]:
-    """The median target step of each quarter of a plain lane, seconds; empty where it is too short.
-
-    Of a server's lane a step is the time between two tokens, which is all that a client sees.
-    """
-    if trace.server:
-        steps = [later.seconds - earlier.seconds for earlier, later in pairwise(trace.rounds)]
-    else:
-        steps = [r.verify_seconds for r in counts_of(trace.rounds) if r.verify_seconds is not None]
-    quarter = len(steps) // 4
-    if quarter < LEAST_ROUNDS:
-        return []
-    return [median(steps[n * quarter : (n + 1) * quarter]) for n in range(4)]
-
-
-def _disturbed(baseline: Trace, lane: Trace, found: float, usual: float) -> str | None:
-    """A sentence on what shows that the machine did other work meanwhile; None if nothing does."""
-    if is_plain(baseline):  # the steps of another lane are of several tokens
-        if said := impossible_check(lane.metrics(baseline).verify_cost):
-            return f" {said}."
-        if drift := _drift(stretch_medians(baseline)):
-            return drift
-    if max(found / usual, usual / found) > APART:
-        return f" At the usual times of its steps it would be {factor(usual)}."
-    return None
-
-
-def _drift(steps: Sequence[float]) -> str | None:
-    """A sentence on plain steps that took unlike times; None where they were alike or unknown."""
-    if not steps or not min(steps) or max(steps) <= DRIFT * min(steps):
-        return None
-    return f" A plain step took {1000 * min(steps):.3g} ms at one time and {1000 * max(steps):.3g} at another."
 
 
 def _slowness(rounds: Sequence[RoundCounts], width: float) -> list[float]:

@@ -13,10 +13,10 @@ from specdemo.settings import Settings
 
 AS_GOOD = 0.99
 """Speed-ups this near to the best are as good: repeats differ by more, and a lower γ wastes less."""
-NEAR = 0.95
-"""Those this near are as good where their repeats overlap with those of the best."""
 RESTLESS = 1.3
 """Ratio of the best to the worst repeat from which on something else must have kept the machine busy."""
+NEAR = 0.95
+"""Those this near are as good where their repeats overlap with those of the best."""
 
 
 class SweepReport(Report):
@@ -41,6 +41,14 @@ class SweepReport(Report):
         return median(speeds) if speeds else None
 
     @property
+    def doubt(self) -> str | None:
+        """As of every report; or that the repeats of a greedy run differ, of those that may be the fastest."""
+        least = max((row.range for row in self.measured), default=(0.0, 0.0, 0.0))[1]
+        rivals = [row.range for row in self.measured if row.range[2] >= least]
+        restless = self.base.greedy and any(high > RESTLESS * low for _, low, high in rivals)
+        return super().doubt or ("The repeats differ widely." if restless else None)
+
+    @property
     def level(self) -> list[Row]:
         """The rows that the repeats cannot tell from the fastest, in ascending γ.
 
@@ -52,7 +60,7 @@ class SweepReport(Report):
             found, _, high = row.range
             return found >= AS_GOOD * top or (found >= NEAR * top and high >= low)
 
-        return [row for row in self.known if as_good(row)]
+        return [row for row in self.known if as_good(row)] if top else []
 
     @property
     def best(self) -> Row | None:
@@ -66,7 +74,9 @@ class SweepReport(Report):
 
     @property
     def pays(self) -> bool | None:
-        """Whether the best is faster than plain decoding in every repeat; None where the repeats disagree."""
+        """Whether the best is faster than plain decoding in every repeat; None where that is open."""
+        if self.noisy:
+            return None
         _, low, high = self.best.range if self.best is not None else (0.0, 0.0, 0.0)
         return True if low > 1 else False if high <= 1 else None
 
@@ -74,6 +84,8 @@ class SweepReport(Report):
     def recommendation(self) -> str:
         """One sentence for people, and what casts doubt on it."""
         best = self.best
+        if self.noisy:
+            return self.noise
         if best is None:
             return "Nothing was measured yet: a speed-up needs a plain run and a drafted one of the same prompt."
         found, low, high = best.range
@@ -98,7 +110,8 @@ class SweepReport(Report):
                 f"Draft {best.gamma} {tokens} a round (γ = {best.gamma}): {pace} as fast as plain decoding"
                 f"{spread}{kept}.{self._level_text()}{self._edge()}"
             )
-        return f"{'' if self.complete else 'So far: '}{said}{self._doubt(best)}"
+        once = " It was measured once: repeat it to see how sure that is." if self.repeats == 1 else ""
+        return f"{'' if self.complete else 'So far: '}{said}{once}"
 
     def _level_text(self) -> str:
         """Which γ do as well, if any."""
@@ -118,14 +131,3 @@ class SweepReport(Report):
         if self.best_gamma == last:
             return " It is the largest tried; try larger γ."
         return " It is the smallest tried; try smaller γ." if self.best_gamma == first != 1 else ""
-
-    def _doubt(self, best: Row) -> str:
-        """A warning where times cannot be, where there was one repeat, or where those of a greedy run differ."""
-        if impossible := self.impossible(best):
-            return f" {impossible}"
-        if self.repeats == 1:
-            return " It was measured once: repeat it to see how sure that is."
-        rivals = [row.range for row in self.known if row.range[2] >= best.range[1]]
-        if not self.base.greedy or all(high < RESTLESS * low for _, low, high in rivals):
-            return ""
-        return " The repeats differ widely: close what else keeps the machine busy, and sweep again."

@@ -68,7 +68,7 @@ def run_sweep(args: argparse.Namespace) -> None:
         args,
         examples()[:1],
         lambda pair, prompts, _, settings: stream_sweep(pair, prompts, settings, args.gammas, args.repeats),
-        lambda report: [(SWEEP_COLUMNS, report.rows)],
+        lambda report: [(SWEEP_COLUMNS, report.shown)],
     )
 
 
@@ -79,7 +79,7 @@ def run_advise(args: argparse.Namespace) -> None:
         lambda pair, prompts, kinds, settings: stream_advice(
             pair, prompts, settings, args.budget, args.methods, kinds
         ),
-        lambda report: [(ADVICE_COLUMNS, report.rows), (KIND_COLUMNS, report.by_kind)],
+        lambda report: [(ADVICE_COLUMNS, report.shown), (KIND_COLUMNS, report.by_kind)],
     )
 
 
@@ -115,7 +115,7 @@ def _followed(runs: Iterator[Any], errors: Console) -> tuple[Any, KeyboardInterr
                 report = progress.report
                 if isinstance(report, AdviceReport):
                     bar.update(task, description=shown(advice_progress(report, progress.run)))
-                about = "done" if report.complete else left(progress.seconds_left)
+                about = left(progress.seconds_left) if progress.seconds_left else "done"
                 bar.update(task, completed=progress.done, total=progress.total, left=about)
         except KeyboardInterrupt as error:
             if report is None:

@@ -148,11 +148,11 @@ class _Advisor(Driver[AdviceReport]):
         waiting = deque(_mixed(self.report.kinds, len(self.prompts)))
         for block in count():
             race = self.report.race
-            if not waiting or (race.decided and race.blocks >= len(waiting)):
+            if not waiting or (race.decided and race.blocks >= len(waiting) and not self.report.noisy):
                 break
             running = [self.report.contenders[place] for place in race.running]
             yield waiting[0], block, turned(running, race.blocks)
-            if self.report.race.blocks > race.blocks:
+            if self.report.block_speedups(self.report.runs[-len(running) :]):
                 waiting.rotate(-1)
             else:  # its answers end with their first token, which has no speed
                 waiting.popleft()

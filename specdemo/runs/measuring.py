@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from threading import Event
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.report import Report
+from specdemo.analysis.quiet import drift
+from specdemo.analysis.report import Key, Report, key_of
 from specdemo.analysis.rows import Run
 from specdemo.errors import MemoryShortage, ServerError, SettingsError
 from specdemo.machine import machine_of
@@ -26,6 +28,8 @@ from specdemo.trace import Trace
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found", bound=Report)
+TIMES_AGAIN = 3
+"""How often runs that were made while the machine was busy are made again at most."""
 Block = tuple[int, int, Sequence[Contender]]
 """The number of a prompt, that of the repeat, and who decodes it."""
 
@@ -150,6 +154,38 @@ class Driver(Generic[Found]):
                 if run is None:
                     return
                 self.report = replace(self.report, runs=(*self.report.runs, run))
+                yield self.progress(run)
+        if self.report.complete:
+            yield from self.repeated()
+
+    def repeated(self) -> Iterator[Progress[Found]]:
+        """Runs made while the machine was busy, once more, for as long as the measurement took at most.
+
+        Those that are compared are made again together, plain decoding first: while its own steps are not steady
+        the others wait. What was made again takes the place of what was there.
+        """
+        now, base = self.clock(), self.report.base
+        until = 2 * now - self.began
+        begun, ended = Counter[Key](), Counter[Key]()
+        while True:
+            places = ((prompt, repeat, c.plain) for prompt, repeat, c in self.report.disturbed)
+            place = min((k for k in places if ended[k] < TIMES_AGAIN), key=begun.__getitem__, default=None)
+            if place is None:
+                return
+            begun[place] += 1
+            made: dict[Contender, Run] = {}
+            for contender in (c for c in self.report.contenders if c.plain == place[2]):
+                run = self.decoded(contender, *place[:2], base) if self.clock() < until else None
+                if run is None:
+                    return
+                made[contender] = run
+                yield replace(self.progress(run), seconds_left=until - self.clock())
+                if contender == place[2] and run.pace and drift(run.pace.quarters):
+                    break
+            else:
+                ended[place] += 1
+                runs = (made.get(r.contender, r) if key_of(r)[:2] == place[:2] else r for r in self.report.runs)
+                self.report = replace(self.report, runs=tuple(runs), again=self.report.again + len(made))
                 yield self.progress(run)
 
     def blocks(self) -> Iterator[Block]:

@@ -64,7 +64,7 @@ def speed_figure(report: SweepReport) -> go.Figure:
 
 def speedup_figure(report: SweepReport) -> go.Figure:
     """Speed-up measured and predicted, by γ; the recommended one is ringed."""
-    rows = [row for row in report.rows if row.speedup is not None]
+    rows = report.known
     look: dict[str, Any] = {
         "customdata": [_costs(row) for row in rows],
         "line": {"color": PLAIN, "dash": "dot", "width": 2},
@@ -156,7 +156,7 @@ def forest(report: AdviceReport) -> str:
     others are held against, is shown wherever it ranks.
     """
     known = [
-        (row, row.speedup, row.interval or [row.speedup] * 2) for row in report.rows if row.speedup is not None
+        (row, row.speedup, row.interval or [row.speedup] * 2) for row in report.shown if row.speedup is not None
     ]
     shown = [
         each for n, each in enumerate(known) if n < MOST_IN_FOREST or each[0].settings.strategy == "autoregressive"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdemo.analysis.speedup import FEWEST, Speedup, compared, plain_of, speedup_of, speedup_over_repeats
+from specdemo.analysis.quiet import FEWEST
+from specdemo.analysis.speedup import Speedup, compared, plain_of, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import claim, factor, inside, listed, pace, span, trend_of
 from specdemo.losslessness.compare import compare
 from specdemo.trace import Trace
@@ -39,9 +40,8 @@ def headline(
     if chosen is None:
         return _words("tokens per second", f"{known[0]:.{1 if known[0] < 99.95 else 0}f}")
     first, second = map(traces.index, chosen)
-    shown = known[second] / known[first]
-    one = speedup_of(*chosen) or Speedup(shown)
-    found = speedup_over_repeats([each[second] / each[first] for each in repeats]) if repeats else one
+    one = speedup_of(*chosen) or Speedup(known[second] / known[first])
+    found = speedup_over_repeats([each[second] / each[first] for each in repeats], one.most) if repeats else one
     trend = trend_of(found.ratio)
     figure = {"faster": factor(found.ratio), "slower": f"{1 - found.ratio:.0%}", "even": ""}[trend]
     names = lane_names(headers, second, first)
@@ -52,9 +52,12 @@ def headline(
         between = f"between {factor(found.low)} and {factor(found.high)}"
         text = f"{names[0]} and {inside(names[1])} cannot be told apart: {between}"
         figure, trend = "", "even"
+    elif found.doubt and found.low and found.high:  # bounds for a figure that is not to be relied on
+        figure = f"{span(found.low, found.high)}×" if found.low < found.high else f"at most {factor(found.high)}"
+        trend, text = "even", f"as fast as {inside(names[1])}"
     detail = ""
     if found.runs > 1 and found.low is not None and found.high is not None:
-        detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {factor(shown)}"
+        detail = f"{span(found.low, found.high)}, {found.runs} runs; the one shown: {factor(one.ratio)}"
     return {
         "lane": names[0] if figure else "",
         "figure": figure,

@@ -58,7 +58,9 @@ def _add_claims(headers: Sequence[dict[str, Any]], lanes: Sequence[Settings]) ->
         baseline = own[n] or 0
         names = lane_names(headers, n, baseline)
         said = {trend: claim(trend, *names) for trend in ("faster", "slower", "even")}
-        headers[n]["claims"] = {"baseline": baseline, "lane": names[0], **said}
+        here = own[n] is not None and lanes[n].engine == lanes[baseline].engine != "server"
+        bounded = here and n in drafting
+        headers[n]["claims"] = {"baseline": baseline, "bounded": bounded, "lane": names[0], **said}
 
 
 def lane_names(headers: Sequence[dict[str, Any]], *places: int) -> list[str]:

@@ -68,6 +68,8 @@ def measurement_progress(progress: Progress[Any]) -> str:
     batches, size = isinstance(report, SizeReport), run.contender.size
     where = counted(size, "row") if batches else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
     what = f"{'Batch' if batches else 'Run'} {progress.done:.0f} of {progress.total:.0f}"
+    if progress.done == progress.total and progress.seconds_left:
+        what = "The machine was busy; measuring again"
     return f"{what} ({run.contender.name}, {where}), {left(progress.seconds_left)}"
 
 
@@ -98,4 +100,5 @@ def measurement_done(report: Report) -> str:
         made, each = f"{counted(len(report.runs), 'batch', 'batches')} ({repeats})", "a row"
     else:
         made, each = f"{len(report.runs)} runs ({counted(report.prompts, 'prompt')}, {repeats})", "each"
-    return f"Done: {made}, plain and drafted in turns, of at most {tokens} {each}."
+    again = f"; {report.again} made again, since the machine was busy" if report.again else ""
+    return f"Done: {made}, plain and drafted in turns, of at most {tokens} {each}{again}."

@@ -50,6 +50,8 @@ def spread(value: float | None, low: float | None, high: float | None, form: str
 
 
 def _speedup(row: Any) -> str:
+    if getattr(row, "doubt", None):
+        return f"at most {row.most:.2f}×" if row.most else NOTHING
     if not getattr(row, "verdict", True):
         return spread(row.speedup, row.speedup_low, row.speedup_high, ".2f", "×")
     over = " over runs" if row.interval_over == "runs" else ""
@@ -129,9 +131,9 @@ def columns(names: Sequence[str]) -> list[Column]:
 
 def report_table(report: Report) -> str:
     """The table of a report as HTML, without columns that nothing is known of; and of advice the one by kind."""
-    known = [c for c in columns(SHOWN[type(report)]) if any(c[2](row) != NOTHING for row in report.rows)]
+    known = [c for c in columns(SHOWN[type(report)]) if any(c[2](row) != NOTHING for row in report.shown)]
     kinds = report.by_kind if isinstance(report, AdviceReport) else ()
-    return table_html(known, report.rows) + (table_html(KIND_COLUMNS, kinds) if kinds else "")
+    return table_html(known, report.shown) + (table_html(KIND_COLUMNS, kinds) if kinds else "")
 
 
 Read = Callable[[Any], str]

@@ -12,7 +12,7 @@ from made_traces import PLAIN, lane_of
 
 from specdemo import Settings, Trace
 from specdemo.analysis.diagnosis import explain_race
-from specdemo.analysis.speedup import Speedup, compared, interval, speedup_of, speedup_over_repeats, usual_speedup
+from specdemo.analysis.speedup import Speedup, compared, interval, speedup_of, speedup_over_repeats
 from specdemo.metrics import RoundCounts, counts_of
 from specdemo.server_record import ServerRecord
 from specdemo.view.headline import headline, headline_text
@@ -92,14 +92,15 @@ def test_a_quiet_run_is_taken_at_its_word_and_a_disturbed_one_is_not() -> None:
     checks = [0.0130, 0.0131, 0.0129] * 4
     assert speedup_of(*lanes(quiet, checks)).doubt is None
     busier = speedup_of(*lanes([*quiet[:36], *(2 * s for s in quiet[:12])], checks))
-    assert "busy: between" in busier.doubt
+    assert "The machine was busy" in busier.doubt
     assert "10.1 ms at one time and 20.1" in busier.doubt
     assert busier.low < busier.ratio < busier.high
     cheap = speedup_of(*lanes(quiet, [0.7 * s for s in quiet[:12]]))
     assert "Checking several tokens took 0.70 of a plain step" in cheap.doubt
     hiccups = lanes(quiet, [*checks[:-2], 0.1, 0.1])
-    assert usual_speedup(*hiccups) > 1.5 * speedup_of(*hiccups).ratio
-    assert speedup_of(*hiccups).doubt is not None
+    found = speedup_of(*hiccups)
+    assert found.high > 1.5 * found.ratio, "which is what steps of usual length would give"
+    assert found.doubt is not None
 
 
 def test_few_rounds_and_servers_have_no_interval() -> None:
@@ -107,7 +108,7 @@ def test_few_rounds_and_servers_have_no_interval() -> None:
     assert (few.low, few.doubt) == (None, None)
     assert interval(2.0, counts_of(lanes([0.01] * 48, [0.013])[0].rounds), ()) is None
     disturbed = speedup_of(*lanes([*[0.01] * 24, *[0.03] * 12], [0.013] * 9))
-    assert "busy: between" in disturbed.doubt, "too few rounds for an interval are enough to see a drift"
+    assert "The machine was busy" in disturbed.doubt, "too few rounds for an interval are enough to see a drift"
     served = ServerRecord("s", "m", chat=False, token_ids=True)
     steady, slowed = (
         lanes(steps, [0.02] * 9, server=served) for steps in ([0.01] * 36, [*[0.01] * 24, *[0.03] * 12])
@@ -135,12 +136,12 @@ def test_the_headline_does_not_shout_and_names_what_it_compares() -> None:
     assert said([plain, fast], tuple((10.0, speed) for speed in (19.0, 21.0, 23.0, 20.0, 22.0))) == (
         "Draft model: 2.1× as fast as plain (1.9 to 2.3, 5 runs; the one shown: 2.3×)."
     )
-    quantised = [replace(t, quantization="int8") for t in lanes([0.02] * 48, [0.0132] * 12)]
+    quantised = [replace(t, quantization="int8") for t in lanes([0.02] * 48, [0.0232] * 12)]
     assert said([plain, *quantised]).startswith(
-        "Draft model: 4.7× as fast as int8 plain, 2.3× as fast as unquantised plain"
+        "Draft model: 2.9× as fast as int8 plain, 1.5× as fast as unquantised plain"
     )
     assert said([plain, quantised[1]]).startswith(
-        "Draft model with int8 weights: 2.3× as fast as plain with unquantised weights"
+        "Draft model with int8 weights: 1.5× as fast as plain with unquantised weights"
     )
     assert compared([fast, plain]) == (plain, fast)
 

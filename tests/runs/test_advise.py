@@ -44,8 +44,9 @@ def test_a_report_has_every_method_and_tree_and_keeps_its_budget(report: AdviceR
     assert {row.method for row in report.rows} == methods
     plain = next(row for row in report.rows if row.method == "plain decoding")
     assert (plain.speedup, plain.mean_acceptance_length) == (1, 1)
-    assert report.rows[0].verdict in ("recommended", "recommended, not proven")  # on a busy machine
-    assert report.settings() == replace(report.rows[0].settings, seed=0)
+    assert report.rows[0].verdict in ("recommended", "ahead, not proven", "open")  # on a busy machine
+    if not report.noisy:
+        assert report.settings() == replace(report.rows[0].settings, seed=0)
     blocks = {run.repeat for run in report.runs}
     assert {run.repeat for run in report.runs if run.contender == PLAIN} >= blocks - {max(blocks)}
     trees = [row for row in report.rows if row.method == "draft model" and row.settings.tree_nodes]
@@ -56,7 +57,7 @@ def test_a_report_has_every_method_and_tree_and_keeps_its_budget(report: AdviceR
 def test_its_files_hold_its_rows_and_its_counts_are_those_of_the_runs(report: AdviceReport) -> None:
     saved = json.loads(report.to_json())
     lines = list(csv.DictReader(report.to_csv().splitlines()))
-    assert [float(line["speedup"]) for line in lines] == [row["speedup"] for row in saved["rows"]]
+    assert [float(line["speedup"]) for line in lines] == [row.speedup for row in report.rows]
     assert saved["recommendation"] == report.recommendation
     assert sum(len(run["steps"]) for run in saved["runs"]) == sum(len(r.steps) for r in report.runs)
     chosen = Contender("model", 4)
@@ -108,7 +109,7 @@ def test_a_pair_offers_only_what_it_has() -> None:
 
 
 def made_up(
-    seconds: dict[Contender, tuple[int, float, float]], prompts: int = 8, **fields: object
+    seconds: dict[Contender, tuple[int, float, float]], prompts: int = 8, rounds: int = 20, **fields: object
 ) -> AdviceReport:
     """A report of like rounds: of each contender (tokens kept, draft seconds, verify seconds)."""
     contenders = (Contender(), *seconds)
@@ -119,7 +120,7 @@ def made_up(
             drafted = contender.gamma or 0
             kept, draft, verify = (0, 0.0, 1.0) if place == 0 else seconds[contender]
             step = RoundCounts(drafted, kept, kept + 1, draft * (wobble if place else 1), verify, 0.0)
-            runs.append(Run(contender, prompt, prompt, (step,) * 10, wall_seconds=10.0))
+            runs.append(Run(contender, prompt, prompt, (step,) * rounds, wall_seconds=10.0))
     return AdviceReport(
         base=Settings(), contenders=contenders, prompts=prompts, runs=tuple(runs), ended=True, **fields
     )
@@ -149,8 +150,8 @@ NONE, TOO_DEAR = without(GOOD, *GOOD, PLAIN), "Checking 5 tokens of prompt looku
         (made_up(DEAR), False, f"{TOO_DEAR}: with γ 2, 4 it cannot pay"),
         (made_up({MODEL: (4, 0.4, 1.2), **DEAR}), True, TOO_DEAR),  # also where another method pays
         (made_up({MODEL: (3, 2.9, 1.15)}, prompts=2), None, "Whether speculation pays here is open: plain deco"),
-        (made_up({MODEL: (3, 0.4, 0.8)}), True, "took 0.80 of a plain step, which no target can do"),
-        (made_up({LOOKUP: (0, 0.0, 1.2)}, prompts=1), None, "Only 10 tokens were timed"),
+        (made_up({MODEL: (3, 0.4, 0.8)}), None, "took 0.80 of a plain step, which no target can do"),
+        (made_up({LOOKUP: (0, 0.0, 1.2)}, prompts=1, rounds=10), None, "Only 10 tokens were timed"),
         (replace(made_up(GOOD), base=Settings(acceptance="typical")), True, "The rule 'typical' is lossy"),
         (without(GOOD, LOOKUP), True, "Not tried: prompt lookup; give more seconds."),
         (NONE, None, "Give more seconds"),
@@ -188,7 +189,7 @@ def test_figures_are_of_blocks_that_have_their_plain_run() -> None:
     whole = made_up({MODEL: (3, 0.4, 1.2)})
     cut = replace(whole, runs=(*whole.runs[:-2], whole.runs[-1]))
     row = cut.rows[0]
-    assert (row.runs, row.prompts, row.emitted) == (7, 7, 7 * 40)
+    assert (row.runs, row.prompts, row.emitted) == (7, 7, 7 * 80)
     assert row.tokens_per_second == pytest.approx(4 / 1.6, rel=0.01)
     assert row.seconds == 80, "its time was spent all the same"
     assert "Measured on 7 of 8 prompts; give more seconds." in cut.recommendation
@@ -202,7 +203,7 @@ def test_a_higher_figure_on_easier_prompts_does_not_lead() -> None:
         easy = run.prompt < 2
         if run.gamma == 8 and not easy:
             continue
-        pace = {0: 1.0, 4: 8.0 if easy else 1.0, 8: 4.0}[run.gamma]
+        pace = {0: 1.0, 4: 4.0 if easy else 1.0, 8: 3.0}[run.gamma]
         steps = tuple(replace(s, draft_seconds=0.0, verify_seconds=s.emitted / pace) for s in run.steps)
         runs.append(replace(run, steps=steps))
     found = replace(found, runs=tuple(runs))
@@ -308,8 +309,8 @@ def test_the_scripts_for_transformers_run_and_write_what_we_write(tmp_path: Path
 
 def test_the_chart_keeps_plain_decoding_beside_many_faster_settings() -> None:
     families = ("model", "prompt_lookup", "early_exit", "eagle3")
-    many = [Contender(family, gamma) for family in families for gamma in (2, 4, 8, None)]
-    found = made_up({contender: (contender.gamma or 0, 0.01, 0.5) for contender in many}, prompts=2)
+    many = [Contender(family, gamma) for family in families for gamma in (2, 4, 6, 8)]
+    found = made_up({contender: (contender.gamma or 0, 0.01, 1.0) for contender in many}, prompts=2)
     assert found.rows[-1].name == "plain decoding"
     assert len(found.rows) == MOST_IN_FOREST + 1
     assert "plain decoding" in forest(found)

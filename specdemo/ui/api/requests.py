@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, get_type_hints
 
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.engine_lines import FRAMEWORKS
+from specdemo.analysis.speedup import speedup_of
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PromptError, SettingsError, SpecDemoError
@@ -149,10 +150,12 @@ def lane_responses(recording: Recording) -> list[dict[str, Any]]:
 def race_response(recording: Recording, *, rounds: bool = False) -> dict[str, Any]:
     """A race: its lanes, their speed-ups, headline, verdict and reason; ``rounds`` adds the recording."""
     value, lanes = replay_value(recording), lane_responses(recording)
-    speeds = [lane["metrics"]["tokens_per_second"] for lane in lanes]
+    first, *others = recording.traces
+    found = [speedup_of(first, lane) for lane in others]
     return {
         "lanes": lanes,
-        "speedups": [speed / speeds[0] if speed and speeds[0] else None for speed in speeds],
+        "speedups": [1.0, *(None if each is None or each.doubt else each.ratio for each in found)],
+        "noisy": any(each is not None and each.doubt for each in found),
         "headline": headline_text(value["headline"]),
         "verdict": value["verdict"],
         "why": value["why"],

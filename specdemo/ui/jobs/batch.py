@@ -13,6 +13,7 @@ from typing import Any
 
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
+from specdemo.analysis.quiet import disturbance
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
@@ -119,7 +120,8 @@ class BatchJob(Job):
             return view.state(reason_of(stop, STOPPED))
         view.phase = "done"
         plain, drafted = figures
-        if plain.tokens_per_second and drafted.tokens_per_second:
+        steady = disturbance(plain.pace, drafted.pace) is None
+        if plain.tokens_per_second and drafted.tokens_per_second and steady:
             view.speedup = drafted.tokens_per_second / plain.tokens_per_second
         view.verdict = _verdict(*batches)
         view.why = explain_batch(plain, drafted)

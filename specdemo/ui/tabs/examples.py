@@ -43,7 +43,7 @@ def example(kind: type[Report]) -> Any:
     data = json.loads((FOLDER / f"{FILES[kind]}.json").read_text(encoding="utf-8"))
     data |= {"base": Settings(**data["base"]), "runs": tuple(map(Run.from_dict, data["runs"]))}
     data["contenders"] = tuple(Contender(**each) for each in data["contenders"])
-    return kind(**{f.name: data[f.name] for f in fields(Report)})
+    return kind(**{f.name: data[f.name] for f in fields(Report) if f.name in data})
 
 
 def learn_example(paces: Paces) -> None:

@@ -99,14 +99,15 @@ class Results:
     def shown(self, report: Any) -> Updates:
         """A report in its components, all but the files."""
         figure, slow, sentence = _headline(report)
-        large = f"<strong{' data-slow' if slow else ''}>{figure}</strong>" if figure else ""
+        doubt = " data-doubt" if report.noisy else ""
+        large = f"<strong{doubt or ' data-slow' * slow}>{figure}</strong>" if figure else ""
         over_gamma = report.server is None  # a server has one γ, of which there is no figure
         drawn = zip(self.plots, FIGURES[self.kind], strict=True) if over_gamma else ()
         lines = {engine: report.code(engine) for engine in self.code}
         able = [engine for engine, text in lines.items() if not all(t.startswith("#") for t in text.splitlines())]
         return {
             self.area: gr.update(visible=True),
-            self.headline: f"{large}<p>{escape(sentence)}</p>",
+            self.headline: f"{large}<p{doubt}>{escape(sentence)}</p>",
             self.table: report_table(report),
             self.known: True,
             self.files: gr.update(visible=False),
@@ -133,6 +134,8 @@ class Results:
 
 def _headline(report: SweepReport | AdviceReport | SizeReport) -> tuple[str, bool, str]:
     """The largest thing on the page, empty where nothing is sure; whether it is bad news; and the sentence."""
+    if report.noisy:
+        return f"≤ {report.most:.2f}×" if report.most else "", True, report.noise
     if isinstance(report, SizeReport):
         largest = report.known[-1].range[0] if report.known else 0.0
         return f"{largest:.2f}×" if largest else "", largest < 1, report.conclusion
@@ -203,7 +206,7 @@ def show_measurement(status: gr.HTML, several: Sequence[Results], offer: Offer |
             update: Updates = {status: state_line(state)}
             if state.phase == "running" and report is None:  # not before: a wrong value should hide nothing
                 update |= {results.area: gr.update(visible=False) for results in several}
-            if report is None or not report.known:
+            if report is None or not (report.known or report.noisy):
                 yield update
                 continue
             if state.ended or time.monotonic() - drawn > FIGURE_SECONDS:

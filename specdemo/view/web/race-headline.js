@@ -3,7 +3,7 @@
  * While lanes run, the speed-up is computed here from what they have emitted; when they have ended, the value's headline
  * says it.
  *
- * @typedef {{baseline: number, lane: string, faster: string, slower: string, even: string}} Claims  of a lane: which
+ * @typedef {{baseline: number, bounded: boolean, lane: string, faster: string, slower: string, even: string}} Claims  of a lane: which
  *   other it is compared with, its name, and what is said of its speed
  * @typedef {{run: string, lane: string, figure: string, trend: string, text: string, detail: string, doubt: ?string}} Headline
  * @typedef {{run: ?string, phase: string, message: string, headline: ?Headline}} Repeated
@@ -26,6 +26,13 @@ const formatRatio = (ratio) => ratio.toFixed(ratio < 0.995 ? 2 : ratio < 9.95 ? 
 const repetitions = new Map();
 const heroes = new Set();
 
+/** A lane's speed over another's; over a plain one's that is alike at most what its rounds allow. */
+function speedRatio(lane, base) {
+  const ratio = lane.tally.speed && base.tally.speed && lane.tally.speed / base.tally.speed;
+  const bounded = ratio && lane.spec.claims?.bounded && lane.spec.weights === base.spec.weights;
+  return bounded ? Math.min(ratio, lane.tally.figures.tau ?? ratio) : ratio;
+}
+
 /** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
 function live(lanes) {
   const { tokens, rounds, seconds } = settled;
@@ -33,8 +40,8 @@ function live(lanes) {
   if (!lanes.length || !lanes.every(known)) return null;
   const compared = lanes.filter(({ spec }) => spec.claims);
   if (!compared.length) return { figure: formatSpeed(lanes[0].tally.speed), text: "tokens per second", trend: "even" };
-  const { tally, spec } = compared.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
-  const ratio = tally.speed / lanes[spec.claims.baseline].tally.speed;
+  const fastest = compared.reduce((a, b) => (b.tally.speed > a.tally.speed ? b : a));
+  const { spec } = fastest, ratio = speedRatio(fastest, lanes[spec.claims.baseline]);
   const trend = ratio > 1 + level ? "faster" : ratio < 1 / (1 + level) ? "slower" : "even";
   const figure = { faster: formatRatio(ratio), slower: Math.round(100 * (1 - ratio)) + "%", even: "" }[trend];
   return { lane: figure && spec.claims.lane, figure, text: spec.claims[trend], trend };
@@ -100,4 +107,4 @@ function repeated(state) {
   }
 }
 
-window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio };
+window.SpecDemoHeadline = { Hero, repeated, formatSpeed, formatRatio, speedRatio };

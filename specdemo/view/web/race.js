@@ -29,7 +29,7 @@ const LEAD = /^([^:.]{1,60}: )?([\d.,]+× as fast as|\d+% slower than|[Aa]s fast
 const { OVER, count, make, setText, setData, setLead, mounting } = window.SpecDemoDom;
 const { SERIES, TokenChart, Timeline, tint } = window.SpecDemoCharts;
 const { Area, Figures, buildLegend, onCopy } = window.SpecDemoTokens;
-const { Hero, formatSpeed, formatRatio } = window.SpecDemoHeadline;
+const { Hero, formatSpeed, formatRatio, speedRatio } = window.SpecDemoHeadline;
 const { Moment, Tip } = window.SpecDemoTips;
 const FORMATS = {
   tokens_per_second: formatSpeed, ratio: formatRatio, ...Object.fromEntries(STATS.map(([key, , , format]) => [key, format])),
@@ -123,9 +123,8 @@ class Lane {
     this.tally = { ...tally, figures, speed: figures.tokens_per_second };
   }
 
-  refresh(first, running) {
-    const ratio = this.tally.speed && first.tally.speed && this.tally.speed / first.tally.speed;
-    const figures = { ...this.tally.figures, ratio };
+  refresh(first, running, doubt) {
+    const figures = { ...this.tally.figures, ratio: doubt ? null : speedRatio(this, first) };
     for (const key in this.stats) {
       setText(this.stats[key], figures[key] || figures[key] === 0 ? FORMATS[key](figures[key]) : NOTHING);
     }
@@ -177,7 +176,7 @@ class View {
     this.laneRow.hidden = empty;
     this.below.hidden = phase === "idle" || empty;
     this.legend.hidden = empty || !specs.some((spec) => spec.gamma > 0);
-    this.refreshLanes(phase);
+    this.refreshLanes(phase, value?.headline?.doubt);
     this.hero.show(value, phase, this.lanes);
     this.showWhy(value?.why, phase, value?.seenAgain);
     if (!this.over) this.figures.show(specs.map((spec) => spec.title), value?.figures || []);
@@ -229,9 +228,9 @@ class View {
   }
 
   /** The figures of all lanes; those that servers report count once the run has ended. */
-  refreshLanes(phase) {
+  refreshLanes(phase, doubt) {
     this.lanes.forEach((lane) => lane.count(OVER.has(phase)));
-    this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running"));
+    this.lanes.forEach((lane) => lane.refresh(this.lanes[this.base], phase === "running", doubt));
     this.frame.querySelector('[data-kind="streamed"]').hidden = !this.lanes.some((lane) => lane.tally.streamed);
   }
 
