@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ pytest_plugins = ["browser_fixtures"]
 HOSTILE = "<img src=x onerror=document.title='broken'> ${alert(1)} {{7*7}}"
 TABS = {"sweep": "Which setting?", "batch": "Batch"}
 TEST_MS = 4 * RUN_MS  # dozens of runs, on a machine that may be busy
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this machine does; what a busy one shows is in tests/analysis/test_quiet.py."""
+    for place in ("analysis.report", "analysis.diagnosis", "ui.jobs.batch"):
+        monkeypatch.setattr(f"specdemo.{place}.disturbance", lambda *_: None)
+    monkeypatch.setattr("specdemo.analysis.sweep_report.RESTLESS", inf)
 
 
 def fill(page: Page, tab: str, tokens: int | None = None, **numbers: float) -> None:
