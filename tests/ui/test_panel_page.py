@@ -262,7 +262,7 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
     with page.expect_download() as download:
         page.locator("#save-json").click()
     name = download.value.suggested_filename
-    assert name.startswith("specdemo-builtin-speculative-vs-prompt-lookup-make-json-of-this-list")
+    assert name.startswith("specdemo-builtin-draft-model-vs-prompt-lookup-make-json-of-this-list")
 
 
 def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:
