@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from specdemo.errors import TraceError
-from specdemo.records import parsed, validated
+from specdemo.records import parsed, plain_data, validated
 from specdemo.rounds import LONGEST_SECONDS
 from specdemo.trace import Trace, trace_of
 
@@ -67,7 +67,7 @@ class Recording:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as in the JSON."""
-        return asdict(self)
+        return plain_data(self)
 
     def to_json(self) -> str:
         """This recording as JSON; ``Recording.from_json`` reads it back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import pydantic_core
 from specdemo.errors import SettingsError, TraceError, quoted
 
 LARGEST_NUMBER = 2**63
+DRAWS = frozenset({"u", "residual"})
 
 
 def parsed(text: str | bytes, name: str) -> Any:
@@ -29,6 +31,11 @@ def parsed(text: str | bytes, name: str) -> Any:
         lists = [value.values() if isinstance(value, dict) else value for value in level]
         level = [inner for values in lists if not isinstance(values, _SINGLE) for inner in values]
     return data
+
+
+def plain_data(record: Any) -> dict[str, Any]:
+    """A record as the data of its JSON, without the draws of rounds that have none."""
+    return asdict(record, dict_factory=lambda fields: {k: v for k, v in fields if v is not None or k not in DRAWS})
 
 
 def validated(kind: Any, data: Any, name: str) -> Any:

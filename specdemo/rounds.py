@@ -11,6 +11,7 @@ Kind = Literal["target", "accepted", "corrected", "bonus", "rejected", "streamed
 Stop = Literal["eos", "length", "context"]
 LONGEST_SECONDS = 7 * 24 * 3600.0
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
+LISTED = 4  # candidates of a rejected token's place, and the one drawn
 Share = Annotated[float, Field(ge=0, le=1 + 1e-5)]  # a float32 softmax may pass 1
 
 
@@ -35,6 +36,8 @@ class Token:
             another was better; None for rejected tokens.
         parent: in a draft tree, the token of its round that it follows, counted from 1 as the round lists them; 0
             is the last token before the round. None in a chain, where each follows the one before.
+        u: the number drawn from [0, 1) by which the rules ``sampling`` and ``naive`` decide: kept where below
+            ``acceptance``. None of tokens never tested, of other rules and engines, and in older records.
     """
 
     id: int | None
@@ -48,6 +51,20 @@ class Token:
     seconds: Seconds
     margin: float | None = None
     parent: int | None = None
+    u: Share | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could be drawn in place of a rejected one, with p, q (1 of a copied token) and its share of the
+    residual: max(p − q, 0) over the sum of that over the vocabulary.
+    """
+
+    id: int
+    text: str
+    p: Share
+    q: Share
+    share: Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +81,8 @@ class Round:
         stop: why the lane ends with this round, if it does.
         source: for drafted tokens copied from prompt and output: the place, counted from the prompt's first
             token, that the first of them was copied from.
+        residual: where rule ``sampling`` rejected a token of a chain: the likeliest in its place, and the one
+            drawn. None in batches, of other engines, and in older records.
     """
 
     index: int
@@ -77,6 +96,7 @@ class Round:
     overlaps: tuple[float, ...] | None = None
     stop: Stop | None = None
     source: int | None = None
+    residual: Annotated[tuple[Candidate, ...], Field(max_length=LISTED + 1)] | None = None
 
     @property
     def is_tree(self) -> bool:

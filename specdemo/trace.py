@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from specdemo.errors import TraceError
 from specdemo.metrics import Metrics, measure
-from specdemo.records import parsed, validated
+from specdemo.records import parsed, plain_data, validated
 from specdemo.rounds import Round, Token
 from specdemo.server_record import ServerRecord
 from specdemo.settings import MAX_GAMMA, MAX_TREE_NODES, Settings
@@ -86,7 +86,7 @@ class Trace:
 
     def to_json(self) -> str:
         """This record as JSON; ``Trace.from_json`` reads it back."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+        return json.dumps(plain_data(self), ensure_ascii=False, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Trace:

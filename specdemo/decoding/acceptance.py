@@ -9,7 +9,7 @@ draws as the chain's of its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,12 +30,17 @@ class Verdict:
         probability: (B, γ) the probability with which each drafted token would be accepted, if tested.
         overlap: (B, γ) sum over the vocabulary of min(p, q), the acceptance rate to expect; None at
             temperature 0, where the distributions are not used.
+        uniforms: (B, γ) the numbers drawn for the tests: a token passes where its own is below ``probability``.
+            None where no token is judged by a number of its own.
+        residual: (B, V) what ``token`` was drawn from where a drafted one was rejected; None of other rules.
     """
 
     accepted: torch.Tensor
     token: torch.Tensor
     probability: torch.Tensor
     overlap: torch.Tensor | None = None
+    uniforms: torch.Tensor | None = None
+    residual: torch.Tensor | None = None
 
 
 Rule = Callable[[torch.Tensor, torch.Tensor, "torch.Tensor | None", Sampler], Verdict]
@@ -84,13 +89,16 @@ def rejection_sampling(
     q = one_hot(drafted, p) if q is None else q
     p_drafted, q_drafted = of_drafted(p, drafted), of_drafted(q, drafted)
     # Strictly less: with p = 0 and u = 0 the token must not pass.
-    accepted = leading(sampler.uniforms(*drafted.shape) * q_drafted < p_drafted)
+    uniforms = sampler.uniforms(*drafted.shape)
+    accepted = leading(uniforms * q_drafted < p_drafted)
     following = residual(row_after(p, accepted), row_after(torch.nn.functional.pad(q, (0, 0, 0, 1)), accepted))
     return Verdict(
         accepted,
         sampler.draw(following),
         (p_drafted / q_drafted).clamp(max=1.0),
         torch.minimum(p[:, :-1], q).sum(-1),
+        uniforms,
+        following,
     )
 
 
@@ -161,8 +169,9 @@ def naive(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, s
     """
     p = sampler.probabilities(scores)
     chance = of_drafted(p, drafted)
-    accepted = leading(sampler.uniforms(*drafted.shape) < chance)
-    return Verdict(accepted, sampler.draw(row_after(p, accepted)), chance)
+    uniforms = sampler.uniforms(*drafted.shape)
+    accepted = leading(uniforms < chance)
+    return Verdict(accepted, sampler.draw(row_after(p, accepted)), chance, uniforms=uniforms)
 
 
 def typical(scores: torch.Tensor, drafted: torch.Tensor, q: torch.Tensor | None, sampler: Sampler) -> Verdict:
@@ -224,12 +233,15 @@ class TreeVerdict:
             the siblings before it were not; NaN of those that were not tested.
         overlap: (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of
             trees, whose positions have several chances.
+        uniforms, residual: (n,) and (V,), see :class:`Verdict`; no residual of trees, which have several.
     """
 
     path: Sequence[int]
     token: int
     probability: torch.Tensor
     overlap: torch.Tensor | None = None
+    uniforms: torch.Tensor | None = None
+    residual: torch.Tensor | None = None
 
 
 TreeRule = Callable[[torch.Tensor, Proposal, Sampler], TreeVerdict]
@@ -299,8 +311,8 @@ def recursive_rejection(scores: torch.Tensor, proposal: Proposal, sampler: Sampl
     """
     p, q = sampler.probabilities(scores), proposal.q
     assert q is not None, "these siblings are drawn"
-    uniforms = sampler.uniforms(len(proposal)).tolist()
-    left = p[0]
+    drawn = sampler.uniforms(len(proposal))
+    uniforms, left = drawn.tolist(), p[0]
 
     def siblings(slot: int) -> Iterator[tuple[float, bool]]:
         nonlocal left
@@ -314,7 +326,8 @@ def recursive_rejection(scores: torch.Tensor, proposal: Proposal, sampler: Sampl
             left = residual(left[None], drawn_from[None])[0]
             drawn_from = without(drawn_from, token)
 
-    return _descend(proposal, siblings, lambda slot: int(sampler.draw(left[None])))
+    verdict = _descend(proposal, siblings, lambda slot: int(sampler.draw(left[None])))
+    return replace(verdict, uniforms=drawn)
 
 
 def without(q: torch.Tensor, token: int) -> torch.Tensor:
@@ -346,4 +359,6 @@ def judge(
     q = None if proposal.q is None else proposal.q.unsqueeze(0)
     verdict = rule_for(settings)(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
     *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-    return ids, TreeVerdict(range(1, passed + 1), token, verdict.probability, verdict.overlap)
+    residual = None if verdict.residual is None else verdict.residual[0]
+    rest = verdict.probability, verdict.overlap, verdict.uniforms, residual
+    return ids, TreeVerdict(range(1, passed + 1), token, *rest)

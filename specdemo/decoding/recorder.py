@@ -12,7 +12,7 @@ import torch
 from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.decoding.lane import RawRound
 from specdemo.models.failures import not_finite
-from specdemo.rounds import Kind, Round, Token
+from specdemo.rounds import LISTED, Candidate, Kind, Round, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,11 @@ class Recorder:
 
     Args:
         detokenizer: of this lane.
+        residuals: whether to note what a rejected token could be replaced by, at the cost of naming some tokens.
     """
 
-    def __init__(self, detokenizer: Detokenizer) -> None:
-        self._text = detokenizer
+    def __init__(self, detokenizer: Detokenizer, residuals: bool = True) -> None:
+        self._text, self._residuals = detokenizer, residuals
         self._index = 0
 
     def record(self, raw: RawRound) -> Round:
@@ -55,7 +56,8 @@ class Recorder:
             PairError: a model's logits are not finite.
         """
         proposal, tree, ids = raw.proposal, raw.proposal.tree, raw.drafted
-        target, draft, chances, overlaps = _read(raw)
+        target, draft, known = _read(raw, self._residuals)
+        chances, overlaps, uniforms = known.get("probability", ()), known.get("overlap"), known.get("uniforms")
         path = [0, *raw.path[: raw.accepted]]
         rejected = [slot for slot in range(1, len(ids) + 1) if slot not in path]
         beside: dict[int, list[tuple[int, list[int]]]] = {slot: [] for slot in path}
@@ -81,10 +83,14 @@ class Recorder:
 
         def of_slot(slot: int, kind: Kind, text: str) -> Token:
             chance, depth = chances[slot - 1], tree.depths[slot]
-            acceptance = None if depth > raw.tested or math.isnan(chance) else chance
-            q = draft[slot - 1].probability if draft else None
+            tested = depth <= raw.tested and not math.isnan(chance)
+            odds = {
+                "q": draft[slot - 1].probability if draft else None,
+                "acceptance": chance if tested else None,
+                "u": uniforms[slot - 1] if uniforms and tested else None,
+            }
             parent = places[tree.parents[slot - 1]]
-            return token(kind, ids[slot - 1], depth, target[slot - 1], text, parent, q=q, acceptance=acceptance)
+            return token(kind, ids[slot - 1], depth, target[slot - 1], text, parent, **odds)
 
         made: dict[int, Token] = {}
         for kept, slot in enumerate(path):
@@ -93,8 +99,10 @@ class Recorder:
             for following in path[kept + 1 : kept + 2]:
                 made[following] = of_slot(following, "accepted", self._text.push(ids[following - 1]))
         tokens = [made[slot] for slot in order]
-        passed, gamma = raw.passed, len(ids)
+        passed, gamma, residual = raw.passed, len(ids), None
         if raw.kept > passed:
+            if "residual" in known:
+                residual = self._candidates(known["residual"])
             kind: Kind = "target" if gamma == 0 else "corrected" if tree.children[raw.end] else "bonus"
             # Behind a path that ends with its last drafted token there is p, but no q.
             q = draft[-1].probability if draft and kind == "corrected" else None
@@ -113,13 +121,20 @@ class Recorder:
             overlaps=None if overlaps is None else tuple(overlaps[: raw.tested]),
             stop=raw.stop,
             source=proposal.source,
+            residual=residual,
         )
+
+    def _candidates(self, numbers: Sequence[float]) -> tuple[Candidate, ...]:
+        """Those of :func:`_residual`, with text, before the target's own token moves it on."""
+        rows = [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
+        found = {int(row[0]): row[1:] for row in rows if row[3] > 0}  # the one drawn may be among the likeliest
+        return tuple(Candidate(i, self._text.peek(i), *odds) for i, odds in found.items())
 
 
 def _read(
-    raw: RawRound,
-) -> tuple[list[Reading], list[Reading] | None, Sequence[float], Sequence[float] | None]:
-    """Readings of p and of q at each drafted token and at the target's own, chances and overlaps.
+    raw: RawRound, residuals: bool
+) -> tuple[list[Reading], list[Reading] | None, dict[str, Sequence[float]]]:
+    """Readings of p and of q at each drafted token and at the target's own, and the known numbers of the verdict.
 
     Everything comes from the device in one copy: a round is read while the next could be decoded.
     """
@@ -132,18 +147,30 @@ def _read(
         drawn_from = proposal.rows or range(gamma)
         next_row = drawn_from[tree.children[end][0] - 1] if tree.children[end] else 0
         parts.append(_numbers(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
-    judged = [t for t in (verdict.probability, verdict.overlap) if t is not None] if verdict else []
-    flat = torch.cat([t.flatten().to(raw.scores.device) for t in (*parts, *judged)]).cpu()
-    *numbers, rest = flat.split([*(part.numel() for part in parts), sum(t.numel() for t in judged)])
+    judged = {name: getattr(verdict, name, None) for name in ("probability", "overlap", "uniforms")}
+    if residuals and verdict and verdict.residual is not None and raw.passed < gamma:
+        judged["residual"] = _residual(raw, verdict.residual)
+    known = {name: t.flatten() for name, t in judged.items() if t is not None}
+    flat = torch.cat([t.flatten().to(raw.scores.device) for t in (*parts, *known.values())]).cpu()
+    numbers = flat.split([t.numel() for t in (*parts, *known.values())])
     looks: list[list[Reading]] = []
     for role, part, table in zip(("target", "drafter"), parts, numbers, strict=False):
         rows = table.view(part.shape).tolist()
         if not all(math.isfinite(row[1]) for row in rows):
             raise not_finite(role)
         looks.append([_reading(row, token) for row, token in zip(rows, ids, strict=True)])
-    judgements = rest.tolist()
-    overlaps = judgements[gamma:] if len(judged) == 2 else None
-    return looks[0], looks[1] if len(looks) > 1 else None, judgements[:gamma], overlaps
+    told = {name: t.tolist() for name, t in zip(known, numbers[len(parts) :], strict=True)}
+    return looks[0], looks[1] if len(looks) > 1 else None, told
+
+
+def _residual(raw: RawRound, residual: torch.Tensor) -> torch.Tensor:
+    """(n, 4) of what could follow a rejected token, the likeliest and the one drawn: ids, p, q and shares."""
+    q, rejected = raw.proposal.q, raw.drafted[raw.passed]
+    best = residual.topk(min(LISTED, len(residual))).indices
+    ids = torch.cat([best, best.new_tensor([raw.token])])
+    q_of = (ids == rejected) if q is None else q[raw.passed].to(ids.device)[ids]
+    p = raw.scores[raw.end].softmax(-1)[ids]
+    return torch.stack([each.float() for each in (ids, p, q_of, residual[ids])], dim=1)
 
 
 def _numbers(scores: torch.Tensor, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -87,7 +87,7 @@ class Batch(Iterator[tuple[int, Round]]):
 
     def __init__(self, pair: ModelPair, ids: Sequence[Sequence[int]], rows: Sequence[Settings]) -> None:
         self._pair = pair
-        self._records = [LaneRecord(pair, i, s) for i, s in zip(ids, rows, strict=True)]
+        self._records = [LaneRecord(pair, i, s, residuals=False) for i, s in zip(ids, rows, strict=True)]
         self._rounds = self._decode(rows)
 
     def __next__(self) -> tuple[int, Round]:

@@ -88,11 +88,11 @@ def checked(settings: Settings | None) -> Settings:
 class LaneRecord:
     """What a lane, or a row of a batch, has given so far."""
 
-    def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings) -> None:
+    def __init__(self, pair: ModelPair, ids: Sequence[int], settings: Settings, residuals: bool = True) -> None:
         self.pair, self.ids, self.settings = pair, tuple(ids), settings
         self.rounds: list[Round] = []
         self._threads: int | None = None
-        self._recorder = Recorder(Detokenizer(pair.tokenizer, ids))
+        self._recorder = Recorder(Detokenizer(pair.tokenizer, ids), residuals)
 
     def add(self, raw: RawRound) -> Round:
         """Write down a round, in the thread that decoded it."""

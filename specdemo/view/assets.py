@@ -25,6 +25,7 @@ SCRIPTS = (
     "race-tips.js",
     "race-tokens.js",
     "race-rounds.js",
+    "race-apart.js",
     "race-headline.js",
     "race.js",
     "race-player.js",

@@ -100,15 +100,15 @@ def tokens_csv(traces: Sequence[Trace]) -> str:
     of a token in a draft tree. Texts that a spreadsheet would take for a formula begin with an apostrophe; the
     recording's JSON has them as they are.
     """
-    fields = ("round", "position", "parent", "kind", "id", "text", "p", "q", "acceptance", "margin", "seconds")
+    names = ("round", "position", "parent", "kind", "id", "text", "p", "q", "acceptance", "margin", "seconds", "u")
     rows: list[Sequence[Any]] = []
     for lane, trace, title in _lanes(traces):
         kept = 0
         for token in trace.tokens:
             kept += token.kind != "rejected"
             place = "" if token.kind == "rejected" else kept
-            rows.append([lane, title, place, *(getattr(token, name) for name in fields)])
-    return _csv(["lane", "title", "output", *fields], rows)
+            rows.append([lane, title, place, *(getattr(token, name) for name in names)])
+    return _csv(["lane", "title", "output", *names], rows)
 
 
 def rounds_csv(traces: Sequence[Trace]) -> str:

@@ -151,7 +151,12 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
         layers = f"{_layers(settings)}, " if "exit_layer" in spec.reads and settings.exit_layer is not None else ""
         title = spec.label[:1].upper() + spec.label[1:]
         detail = f"{layers}{gamma}, {_rule(settings)}"
-    marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless}
+    rule = _rule(settings)
+    if settings.strategy == "assisted":
+        rule = "exact" if settings.greedy else "sampling"
+    elif settings.greedy and settings.acceptance not in ("top_k", "typical"):
+        rule = "exact"
+    marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless, "rule": rule}
     return {"title": title, "detail": detail, **marks}
 
 

@@ -22,7 +22,7 @@ from specdemo.view.tables import figure_rows
 
 PHASES = ("draft_seconds", "verify_seconds", "other_seconds")  # left out where only a server knows them
 ROUND_FIELDS = ("index", "drafted", "accepted", "seconds", *PHASES, "stop", "source")
-TOKEN_FIELDS = ("id", "text", "kind", "position", "p", "q", "acceptance", "parent")
+TOKEN_FIELDS = ("id", "text", "kind", "position", "p", "q", "acceptance", "u", "parent")
 OWN = ("drafter", "gamma", "adaptive_gamma", "tree_nodes", "p_min", "accept_top_k", "lookup_ngram", "exit_layer")
 """Settings that a server does not follow."""
 SHOWN_PROMPT = 200
@@ -229,7 +229,9 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
     tree = {"tree": True, "first_guesses": round_.first_guesses} if round_.is_tree else {}
     marks = {"streamed": any(t.kind == "streamed" for t in output), "pieces": any(t.id is None for t in output)}
     tokens = [described(t) for t in round_.tokens]
-    return _stated({"lane": lane, **fields, "kept": len(output), **tree, **marks, "tokens": tokens})
+    drawn = [{name: _short(value) for name, value in asdict(c).items()} for c in round_.residual or ()]
+    rest = {"residual": drawn or None, "tokens": tokens}
+    return _stated({"lane": lane, **fields, "kept": len(output), **tree, **marks, **rest})
 
 
 def _stated(values: dict[str, Any]) -> dict[str, Any]:

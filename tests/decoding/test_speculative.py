@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 
 import pytest
 import torch
@@ -87,6 +88,59 @@ def test_p_and_q_are_the_models_own_probabilities() -> None:
             assert len(round_.overlaps) == len(tested)
             assert all(0.0 <= o <= 1.0 + 1e-6 for o in round_.overlaps)
         committed += [t.id for t in round_.emitted]
+
+
+@pytest.mark.parametrize(
+    ("drafter", "rule", "nodes"),
+    [("model", "sampling", 0), ("prompt_lookup", "sampling", 0), ("model", "naive", 0), ("model", "sampling", 6)],
+)
+def test_the_draws_that_decided_a_round_are_recorded(drafter: str, rule: str, nodes: int) -> None:
+    """Guards the lesson of a round taken apart: u against the chance, and what a rejected token gave way to."""
+    pair, prompt = endless_pair("llama"), prompt_ids(5) * 3
+    lane = {"drafter": drafter, "acceptance": rule, "tree_nodes": nodes, "temperature": 0.8, "gamma": 3}
+    trace = specdemo.run(pair, prompt, Settings(**lane, seed=3, max_new_tokens=48))
+    committed, seen = list(prompt), 0
+    for round_ in trace.rounds:
+        for token in round_.tokens:
+            assert (token.u is None) == (token.acceptance is None)
+            if token.u is not None:
+                assert (token.u < token.acceptance) == (token.kind == "accepted")
+        first = next((t for t in round_.tokens if t.kind == "rejected"), None)
+        committed += [t.id for t in round_.emitted]
+        if first is None or round_.emitted[-1].kind != "corrected" or rule == "naive" or nodes:
+            assert round_.residual is None
+            continue
+        ids = torch.tensor([committed[:-1]])
+        with torch.no_grad():
+            p, q = (torch.softmax(model(ids).logits[0, -1] / 0.8, -1) for model in (pair.target, pair.draft))
+        q = q if drafter == "model" else torch.eye(len(p))[first.id]
+        share = (p - q).clamp(min=0) / (p - q).clamp(min=0).sum()
+        for each in round_.residual:
+            expected = [float(row[each.id]) for row in (p, q, share)]
+            assert [each.p, each.q, each.share] == pytest.approx(expected, abs=1e-4)
+            assert each.text == f"⟨{each.id}⟩"
+        best = [each.id for each in round_.residual][:4]
+        assert best == share.topk(4).indices.tolist()[: len(best)]
+        assert committed[-1] in [each.id for each in round_.residual]
+        seen += 1
+    assert (seen > 2) == (rule == "sampling" and not nodes)
+
+
+def test_a_round_that_draws_no_lots_says_nothing_of_them() -> None:
+    """Guards the size of files, and records of earlier versions, which lack these fields."""
+    pair, sampled = endless_pair("llama"), {"acceptance": "sampling", "temperature": 0.8, "seed": 3}
+    for fields in ({}, {**sampled, "acceptance": "block"}, {**sampled, "strategy": "assisted"}):
+        text = specdemo.run(pair, prompt_ids(5), Settings(**fields, gamma=3, max_new_tokens=24)).to_json()
+        assert not {'"u"', '"residual"'} & set(re.findall(r'"\w+"', text))
+    settings = Settings(**sampled, gamma=3, max_new_tokens=24)
+    alone, (row,) = (
+        specdemo.run(pair, prompt_ids(5), settings),
+        specdemo.run_batch(pair, [prompt_ids(5)], settings),
+    )
+    assert specdemo.Trace.from_json(alone.to_json()) == alone
+    assert [t.u for t in row.tokens] == pytest.approx([t.u for t in alone.tokens])
+    assert any(r.residual for r in alone.rounds)
+    assert not any(r.residual for r in row.rounds), "nobody takes a batch apart"
 
 
 def test_margins_say_how_far_a_token_stands_above_the_best_other() -> None:

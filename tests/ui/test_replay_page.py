@@ -22,12 +22,14 @@ from browsing import (
     wait_for_tokens,
     wait_until_read,
 )
+from made_traces import lane_of
 from playwright.sync_api import Page, expect
 from recorded import HOSTILE
 
 import specdemo
-from specdemo import Recording, Trace
+from specdemo import Recording, Settings, Trace
 from specdemo.analysis.wording import claim, factor, trend_of
+from specdemo.rounds import Candidate
 from specdemo.ui.jobs.session_recordings import RoundStreams
 from specdemo.ui.tabs.recordings_panel import shipped
 from specdemo.view.race_value import RaceView, replay_value
@@ -231,9 +233,10 @@ def test_a_run_that_has_ended_is_seen_again(page: Page) -> None:
     press_run_and_wait(page, tokens=48)
     ran, figures = [shown_tokens(page, lane) for lane in (0, 1)], shown_figures(page)
     expect(page.locator("[data-role=apart] .apart-step")).to_have_count(3)
-    drafted = [text.strip() for kind, text in ran[1] if kind in ("accepted", "rejected")]
+    ends = [i for i, (kind, _) in enumerate(ran[1]) if kind in ("target", "corrected", "bonus")]
+    end = next(i for i in ends if ran[1][i][0] == "corrected")
     guessed = page.locator("[data-role=apart] .apart-step").first.locator("bdi").all_inner_texts()
-    assert guessed == drafted[: len(guessed)] != []
+    assert guessed == [text.strip() for _, text in ran[1][max(i for i in ends if i < end) + 1 : end]] != []
     page.locator("[data-role=apart-off]").check()
 
     page.locator("[data-action=back]").click()
@@ -265,6 +268,78 @@ def test_a_run_that_has_ended_is_seen_again(page: Page) -> None:
     press_run_and_wait(page, tokens=8)
     expect(page.locator("[data-role=player]")).to_be_visible()
     expect(page.locator("[data-role=apart]")).to_be_hidden()
+
+
+def apart_lane(rule: str, **draws: Any) -> Trace:
+    """A lane whose first round is kept whole, and whose second has one token kept and one rejected by hand."""
+    warm = {} if rule == "exact" else {"temperature": 1.0}
+    lane = lane_of(
+        Settings(acceptance=rule, gamma=2, **warm),
+        [
+            (["accepted", "accepted", "bonus"], (0.1, 0.1, 0.0)),
+            (["accepted", "rejected", "corrected"], (0.1, 0.1, 0.0)),
+            (["rejected", "rejected", "corrected"], (0.1, 0.1, 0.0)),
+        ],
+    )
+    kept, dropped, own = lane.rounds[2].tokens
+    tokens = (
+        replace(kept, text="good", p=0.4, q=0.5, acceptance=0.8, u=draws.get("u") and 0.79),
+        replace(dropped, text="bad", p=0.2, q=0.8, acceptance=0.2 if rule == "naive" else 0.25, u=draws.get("u")),
+        replace(own, text="best", id=30, p=0.6, q=0.1),
+    )
+    round_ = replace(lane.rounds[2], tokens=tokens, residual=draws.get("residual"))
+    return replace(lane, rounds=(*lane.rounds[:2], round_, lane.rounds[3]))
+
+
+LEFT = (Candidate(30, HOSTILE[2], 0.6, 0.1, 0.9), Candidate(31, "worse", 0.1, 0.05, 0.1))
+TAKEN_APART = {
+    "sampling": (
+        {"u": 0.7, "residual": LEFT},
+        "below min(1, p/q) = 0.80: kept",
+        "0.70, not below min(1, p/q) = 0.25: dropped",
+    ),
+    "older sampling": ({}, "not recorded: kept", "min(1, p/q) = 0.25, the number drawn is not recorded: dropped"),
+    "naive": ({"u": 0.7}, ": kept", "drawn 0.70, not below p = 0.20: dropped"),
+    "exact": ({}, "the target’s best token too: kept", "the target’s best is “best”: dropped"),
+    "token match": ({}, "the target drew the same: kept", "the target drew “best”: dropped"),
+    "block": ({}, "kept", "dropped"),
+}
+
+
+@pytest.mark.parametrize("rule", TAKEN_APART)
+def test_a_round_taken_apart_says_why_a_token_was_dropped(
+    rule: str, offline: Callable[[Path], Page], tmp_path: Path
+) -> None:
+    """Guards the lesson: the first correction, the numbers that decided it, and what is not known said so."""
+    draws, kept, dropped = TAKEN_APART[rule]
+    lane = apart_lane(rule.removeprefix("older ").replace(" ", "_"), **draws)
+    specdemo.export_html([Trace.from_json(lane.to_json())], tmp_path / "replay.html")
+    page = offline(tmp_path / "replay.html")
+    wait_for_phase(page, "done")
+    page.locator("[data-action=apart]").click()
+    card, last = page.locator("[data-role=apart]"), page.locator("[data-role=apart] .apart-step").last
+    expect(card.locator("h3")).to_have_text("Round 2, taken apart")
+    said = card.locator(".apart-tests small")
+    expect(said).to_have_count(2)
+    expect(said.first).to_contain_text(kept)
+    expect(said.last).to_contain_text(dropped)
+    if "residual" in draws:
+        names = last.locator(".apart-bars bdi").all_inner_texts()
+        assert names == ["bad", HOSTILE[2], "worse"], "text of models is text"
+        assert last.locator(".apart-bars dd:not(.apart-track)").all_inner_texts() == ["0 %", "90 %, drawn", "10 %"]
+        expect(last.locator(".apart-bars .k-corrected")).to_have_text(HOSTILE[2])
+    else:
+        expect(last.locator(".apart-bars")).to_have_count(0)
+        expect(last.get_by_text("is not recorded")).to_have_count(int(rule == "older sampling"))
+    page.locator("[data-lane='0'] .t-rejected", has_text="bad").hover()
+    if rule != "block":
+        expect(page.locator("[data-role=tip]")).to_contain_text(dropped)
+    page.locator("[data-action=next-correction]").click()
+    expect(card.locator("h3")).to_have_text("Round 3, taken apart")
+    expect(card.get_by_text("Not looked at, since a guess before was dropped")).to_be_visible()
+    page.locator("[data-action=back]").click()
+    page.locator("[data-action=back]").click()
+    expect(card.locator("h3")).to_have_text("Round 1, taken apart")
 
 
 def test_every_round_crosses_once_and_none_is_lost(page: Page) -> None:

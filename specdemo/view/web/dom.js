@@ -5,11 +5,13 @@
  * Rounds are as specdemo/view/race_value.py sends them; what is empty or false is left out.
  *
  * @typedef {{id: ?number, text: string, kind: string, position: number, p: ?number, q: ?number, acceptance: ?number,
- *   parent: ?number, branch: ?boolean, untested: ?boolean}} Token  `branch`: no part of what reads as a chain;
+ *   u: ?number, parent: ?number, branch: ?boolean, untested: ?boolean}} Token  `branch`: no part of what reads as a chain;
  *   `untested`: dropped without a look at it
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, kept: number, seconds: number,
  *   stop: ?string, source: ?number, tokens: Token[], tree: ?boolean, first_guesses: ?number, streamed: ?boolean,
- *   pieces: ?boolean}} Round  `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens
+ *   pieces: ?boolean, residual: ?{id: number, text: string, p: number, q: number, share: number}[]}} Round
+ *   `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens; `residual`: the likeliest
+ *   tokens in place of the rejected one, and the one drawn
  */
 
 /** What an arrow key means: a step forward or back. */

@@ -61,7 +61,7 @@ class Controls {
     for (const times of window.SpecDemoShared.speeds) make("option", "", this.speed, times + "×", { value: times });
     this.speed.addEventListener("change", () => player.setSpeed(this.speed.value));
     worded(controls, "slow", "Watch at 0.25×", "Play from the beginning at a quarter of the speed", () => player.playSlowly());
-    worded(controls, "apart", "Take a round apart", "Show draft, check and outcome of the round played last", () => player.takeApart());
+    worded(controls, "apart", "Take a round apart", "Show draft, check and outcome of a round: how a guess was dropped, or what was played last", () => player.takeApart());
     this.facts = make("details", "race-card race-facts", null, null, { "data-role": "facts" });
   }
 
@@ -102,7 +102,7 @@ class Player {
   constructor(root) {
     this.view = window.SpecDemoRace.mount(root);
     this.parts = new Controls(this);
-    this.apart = new window.SpecDemoRounds.Apart(this.view.tree);
+    this.apart = new window.SpecDemoApart.Apart(this.view.tree);
     this.view.tree.card.after(this.parts.bar, this.apart.card);
     this.view.frame.append(this.parts.facts);
     this.value = null;
@@ -249,6 +249,7 @@ class Player {
     const shown = within(this.shown + by, this.rounds.length);
     this.clock = shown ? this.rounds[shown - 1].seconds : 0;
     this.set(shown);
+    this.apart.follow(this.rounds, this.shown);
   }
 
   seek(seconds) {
@@ -305,7 +306,7 @@ class Player {
 
   takeApart() {
     this.pause();
-    if (!this.apart.openLast(this.rounds.slice(0, this.shown))) this.apart.openLast(this.rounds);
+    this.apart.take(this.rounds, this.shown);
   }
 
   /** Space and arrows, where they have no other meaning: under a run that has ended they still scroll the page. */

@@ -1,13 +1,9 @@
 /*
- * One round as a picture: what the draft guessed, what the target says of it, and what came of it. Of a chain the three
- * steps side by side; of a draft tree every guess with p and q, the kept path strong, the rest light. Only one of the
- * two cards is open.
+ * A round's draft tree as a picture: every guess with p and q, the kept path strong, the rest light.
  */
 
 const { cardHead, counted, make, setData, setText, toggle } = window.SpecDemoDom;
 const { formatProbability, numbers, visible } = window.SpecDemoTips;
-
-// ---- a tree --------------------------------------------------------------------------------------------------
 
 const SVG = "http://www.w3.org/2000/svg";
 /** Widths and heights in pixels: of a node with its gap, and of the gap. More than so many nodes are drawn small. */
@@ -206,110 +202,4 @@ class TreeCard {
   }
 }
 
-// ---- a chain -------------------------------------------------------------------------------------------------
-
-const KEY = "specdemo-take-apart";
-let opened = false;
-/** Whether the card opens by itself no more. A browser may forbid pages to store that; then it holds for this visit. */
-let off = false;
-try {
-  off = localStorage.getItem(KEY) === "off";
-} catch { /* forbidden */ }
-
-function turnOff(value) {
-  off = value;
-  try {
-    localStorage.setItem(KEY, off ? "off" : "on");
-  } catch { /* forbidden */ }
-}
-
-/** Whether a round can be shown: it drafted something, and all of its tokens are named. */
-const named = (round) => round.drafted > 0 && round.tokens.every(({ text, kind }) => text && kind !== "streamed");
-
-/** What the target says of a drafted token: its probability, and the rule's where it draws lots. */
-function judgement(token) {
-  const lots = typeof token.acceptance === "number" && token.acceptance > 0 && token.acceptance < 1;
-  if (lots) return `kept with ${formatProbability(token.acceptance)}`;
-  return typeof token.p === "number" ? `p ${formatProbability(token.p)}` : token.kind === "accepted" ? "✓" : "✗";
-}
-
-function chips(parent, tokens, className, note) {
-  const row = make("ol", "apart-tokens", parent);
-  for (const token of tokens) {
-    const item = make("li", "", row);
-    make("bdi", className || `k-${token.kind}`, item, token.text.trim() || visible(token.text));
-    if (note) make("small", "", item, note(token));
-  }
-}
-
-function outcome({ drafted, accepted }, own) {
-  const dropped = drafted - accepted;
-  const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
-    : own ? "and the target’s own token takes the place of the first dropped one" : "";
-  const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
-  const gained = counted(accepted + (own ? 1 : 0), "token");
-  return `${[fate, end].filter(Boolean).join(", ")}: ${gained} from one pass of the target.`;
-}
-
-/** The card of a chain. It opens by itself after the first run of a visit, unless it was told not to. */
-class Apart {
-  /** @param {TreeCard} tree of the view */
-  constructor(tree) {
-    this.tree = tree;
-    this.card = make("section", "race-card race-apart", null, null, {
-      "data-role": "apart", "aria-label": "A round, taken apart",
-    });
-    this.card.hidden = true;
-    [, this.title] = cardHead(this.card, () => this.close());
-    this.steps = make("div", "apart-steps", this.card);
-    const [, box] = toggle(this.card, "apart-off", "do not open this by itself again");
-    box.checked = off;
-    box.addEventListener("change", () => turnOff(box.checked));
-    tree.open.addEventListener("change", () => this.close());
-  }
-
-  /** Opens by itself, once a visit. @param {Round[]} rounds */
-  greet(rounds) {
-    const first = rounds.find((round) => named(round) && !round.tree);
-    if (!first || opened || off || this.tree.round) return;
-    opened = true;
-    this.open(first);
-  }
-
-  /** Opens with the last of these rounds that can be shown; false if there is none. */
-  openLast(rounds) {
-    const round = rounds.findLast(named);
-    if (round) this.open(round);
-    return Boolean(round);
-  }
-
-  open(round) {
-    this.tree.toggle(Boolean(round.tree));
-    if (round.tree) return;
-    const drafted = round.tokens.filter((token) => token.kind === "accepted" || token.kind === "rejected");
-    const own = round.tokens.find((token) => token.kind === "corrected" || token.kind === "bonus");
-    this.title.textContent = `Round ${round.index}, taken apart`;
-    this.steps.replaceChildren();
-    const step = (title, text) => {
-      const part = make("div", "apart-step", this.steps);
-      make("h4", "", part, title);
-      make("p", "", part, text);
-      return part;
-    };
-    const several = round.drafted > 1;
-    const order = several ? ", one after another" : "";
-    const guess = `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`;
-    const check = several ? "The target looks at all of them in one pass, and says how likely each is."
-      : "The target looks at it in one pass, and says how likely it is.";
-    chips(step("1 Draft", guess), drafted, "k-guess");
-    chips(step("2 Check", check), drafted, "k-guess", judgement);
-    chips(step("3 Keep or correct", outcome(round, own)), round.tokens, "");
-    this.card.hidden = false;
-  }
-
-  close() {
-    this.card.hidden = true;
-  }
-}
-
-window.SpecDemoRounds = { Apart, TreeCard };
+window.SpecDemoRounds = { TreeCard };

@@ -30,15 +30,50 @@ function visible(text) {
 const numbers = (named, mark, format = formatProbability) => Object.entries(named)
   .filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${format(value)}`).join(mark);
 
+const percent = (share) => `${share && share < 0.095 ? (100 * share).toFixed(1) : Math.round(100 * share)} %`;
+
+/** What the rules say of a guess that is the target's own token, and of one that is not. */
+const MATCHES = {
+  exact: ["the target’s best token too: kept", "the target’s best is ", "the target’s best token"],
+  "token match": ["the target drew the same: kept", "the target drew ", "the target’s own draw"],
+};
+
+/**
+ * Why a token was kept, dropped or written by the lane's rule, as a list of strings and of quoted texts; null where no
+ * test of it is known.
+ */
+function reason(token, round, rule) {
+  const { kind, u, acceptance } = token;
+  const [kept, drafted] = [kind === "accepted", kind === "accepted" || kind === "rejected"];
+  if (drafted && typeof acceptance !== "number") return null;
+  if (MATCHES[rule]) {
+    const [same, other, own] = MATCHES[rule];
+    if (!drafted) return kind === "corrected" || kind === "bonus" ? [own] : null;
+    const best = round.tokens.find((t) => t.kind !== "rejected" && t.position === token.position && t.parent === token.parent);
+    return kept ? [same] : [other, { quote: best?.text || "" }, ": dropped"];
+  }
+  const drawn = kind === "corrected" && round.residual?.find(({ id }) => id === token.id);
+  if (drawn) return [`drawn from max(p − q, 0), with a chance of ${percent(drawn.share)}`];
+  if (!drafted || (rule !== "sampling" && rule !== "naive")) return null;
+  const bound = rule === "naive" ? "p" : round.tree ? "its chance" : "min(1, p/q)";
+  const fate = kept ? "kept" : "dropped";
+  if (typeof u !== "number") return [`${bound} = ${formatProbability(acceptance)}, the number drawn is not recorded: ${fate}`];
+  let digits = 2; // as many as tell the two apart
+  while (digits < 5 && u.toFixed(digits) === acceptance.toFixed(digits)) digits++;
+  return [`drawn ${u.toFixed(digits)}, ${kept ? "below" : "not below"} ${bound} = ${acceptance.toFixed(digits)}: ${fate}`];
+}
+
 /** The lines of a token's tooltip; each is a list of strings and of quoted texts. */
-function tipLines({ token, round, dropped, from, ends }) {
+function tipLines({ token, round, rule, dropped, from, ends }) {
   const text = token.text ? { quote: token.text } : ends ? "end of text"
     : unnamed(token) ? "a drafted token" : "part of a character";
+  const why = reason(token, round, rule) || [];
   const of = round.tree ? ` (tree of ${round.drafted})` : round.drafted ? ` (γ ${round.drafted})` : "";
   const lines = [
     [text, " · " + KINDS[token.kind]],
     [!round.index ? "round 0, the prompt’s own pass" : round.streamed ? "" : `round ${round.index}, position ${token.position}${of}`],
-    [numbers({ "target p": token.p, "draft q": token.q, acceptance: token.acceptance }, " · ")],
+    [numbers({ "target p": token.p, "draft q": token.q, acceptance: why.length ? null : token.acceptance }, " · ")],
+    why,
   ];
   if (from) lines.push(["copied from the marked place"]);
   if (unnamed(token)) lines.push([UNNAMED]);
@@ -53,15 +88,8 @@ function tipLines({ token, round, dropped, from, ends }) {
   return lines.filter((line) => line[0]);
 }
 
-/** A line of the tooltip. Quoted text may run from right to left, so it is isolated from the rest. */
-function tipLine(parts) {
-  const line = make("div");
-  for (const part of parts) {
-    if (typeof part === "string") line.append(part);
-    else line.append("“", make("bdi", "", null, visible(part.quote)), "”");
-  }
-  return line;
-}
+/** The nodes of a line. Quoted text may run from right to left, so it is isolated from the rest. */
+const texts = (parts) => parts.flatMap((part) => (typeof part === "string" ? part : ["“", make("bdi", "", null, visible(part.quote)), "”"]));
 
 /** The text of one lane. */
 const AREA = '[data-role="tokens"]';
@@ -98,7 +126,11 @@ class Tip {
     this.source = records.get(element).from;
     this.source?.classList.add("source");
     element.closest(AREA).setAttribute("aria-describedby", this.box.id);
-    this.box.replaceChildren(...tipLines(records.get(element)).map(tipLine));
+    this.box.replaceChildren(...tipLines(records.get(element)).map((parts) => {
+      const line = make("div");
+      line.append(...texts(parts));
+      return line;
+    }));
     this.box.hidden = false;
     if (byKey) this.spoken.textContent = this.box.innerText;
     this.place();
@@ -235,4 +267,4 @@ document.addEventListener("keydown", (event) => {
   for (const figure of document.querySelectorAll(FIGURES)) if (!figure.hasAttribute("tabindex")) makeStop(figure);
 }, true);
 
-window.SpecDemoTips = { Tip, Moment, KINDS, formatProbability, numbers, records, unnamed, visible };
+window.SpecDemoTips = { Tip, Moment, KINDS, formatProbability, numbers, percent, reason, records, texts, unnamed, visible };

@@ -96,7 +96,7 @@ class Area {
       const begins = !boundary ? "" : (i === 0 ? " first" : "") + (i === firstKept ? " first-kept" : "");
       const element = tokenElement(token, begins + (token.branch ? " t-branch" : ""));
       records.set(element, {
-        token, round, index: this.elements.length + i,
+        token, round, rule: this.rule, index: this.elements.length + i,
         dropped: replacedBy(token, round),
         from: copiedFrom(token, round, places),
         ends: round.stop === "eos" && i === round.tokens.length - 1,

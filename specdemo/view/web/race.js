@@ -2,7 +2,7 @@
  * The race view: lanes of tokens side by side, their figures, the speed-up, and the reason for it.
  * It counts what playback at a moment needs; what is said of a run that has ended is in its value.
  *
- * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean,
+ * @typedef {{title: string, detail: string, gamma: number, adaptive?: boolean, lossy?: boolean, rule?: string,
  *   weights?: string, prompt?: string[], server?: {line: string, notes: string[]},
  *   reported?: Object<string, ?number>, claims?: Claims}} LaneSpec  `server`: texts about a lane that ran on a server;
  *   `reported`: the figures that the server gave at the end, some of which cannot be counted here
@@ -102,6 +102,7 @@ class Lane {
     this.lossy.hidden = !spec.lossy;
     const label = `${spec.title}: tokens. Left and right arrows go from token to token, up and down from round to round.`;
     if (renamed) this.text.area.setAttribute("aria-label", label);
+    this.text.rule = spec.rule;
     if (spec.prompt) this.text.showPrompt(spec.prompt);
     if (spec.server) this.describeServer(spec.server);
   }
