@@ -84,13 +84,10 @@ class Recorder:
         def of_slot(slot: int, kind: Kind, text: str) -> Token:
             chance, depth = chances[slot - 1], tree.depths[slot]
             tested = depth <= raw.tested and not math.isnan(chance)
-            odds = {
-                "q": draft[slot - 1].probability if draft else None,
-                "acceptance": chance if tested else None,
-                "u": uniforms[slot - 1] if uniforms and tested else None,
-            }
-            parent = places[tree.parents[slot - 1]]
-            return token(kind, ids[slot - 1], depth, target[slot - 1], text, parent, **odds)
+            acceptance, u = (chance, uniforms and uniforms[slot - 1]) if tested else (None, None)
+            q = draft[slot - 1].probability if draft else None
+            parent, p = places[tree.parents[slot - 1]], target[slot - 1]
+            return token(kind, ids[slot - 1], depth, p, text, parent, q=q, acceptance=acceptance, u=u)
 
         made: dict[int, Token] = {}
         for kept, slot in enumerate(path):
@@ -101,8 +98,7 @@ class Recorder:
         tokens = [made[slot] for slot in order]
         passed, gamma, residual = raw.passed, len(ids), None
         if raw.kept > passed:
-            if "residual" in known:
-                residual = self._candidates(known["residual"])
+            residual = self._candidates(known.get("residual", ())) or None
             kind: Kind = "target" if gamma == 0 else "corrected" if tree.children[raw.end] else "bonus"
             # Behind a path that ends with its last drafted token there is p, but no q.
             q = draft[-1].probability if draft and kind == "corrected" else None
@@ -127,7 +123,7 @@ class Recorder:
     def _candidates(self, numbers: Sequence[float]) -> tuple[Candidate, ...]:
         """Those of :func:`_residual`, with text, before the target's own token moves it on."""
         rows = [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
-        found = {int(row[0]): row[1:] for row in rows if row[3] > 0}  # the one drawn may be among the likeliest
+        found = {int(row[0]): row[1:] for row in rows if row[3] > 0}  # the one drawn, last, may be among them
         return tuple(Candidate(i, self._text.peek(i), *odds) for i, odds in found.items())
 
 

@@ -288,7 +288,7 @@ def apart_lane(rule: str, **draws: Any) -> Trace:
         replace(own, text="best", id=30, p=0.6, q=0.1),
     )
     round_ = replace(lane.rounds[2], tokens=tokens, residual=draws.get("residual"))
-    return replace(lane, rounds=(*lane.rounds[:2], round_, lane.rounds[3]))
+    return replace(lane, rounds=(*lane.rounds[:2], round_, replace(lane.rounds[3], stop="length")))
 
 
 LEFT = (Candidate(30, HOSTILE[2], 0.6, 0.1, 0.9), Candidate(31, "worse", 0.1, 0.05, 0.1))

@@ -37,12 +37,7 @@ function chips(parent, tokens, className) {
   for (const token of tokens) chip(make("li", "", row), token, className || `k-${token.kind}`);
 }
 
-/**
- * Bars on one scale, a line each. Of a bar the part that is `covered` is grey; a line with a `mark` is a scale from 0 to 1
- * on which `value` is the part that keeps.
- *
- * @param {{name: string|Element, value: number, covered: ?number, mark: ?number, figure: string}[]} lines
- */
+/** Bars on one scale, a line each; one with a `mark` is itself a scale from 0 to 1, on which what is below `value` keeps. */
 function bars(parent, lines, most = Math.max(...lines.map(({ value, mark }) => (mark === undefined ? value : 0))) || 1) {
   const list = make("dl", "apart-bars", parent);
   for (const { name, value, covered, mark, figure } of lines) {
@@ -62,13 +57,11 @@ function test(parent, { kind, p, q, u, acceptance }, round, rule) {
   if (typeof p !== "number") return;
   const line = (name, value, mark) => ({ name, value, mark, figure: formatProbability(mark ?? value) });
   const lot = typeof u === "number" ? [line("number drawn", acceptance, u)] : [];
-  if (rule === "exact" || rule === "token match") {
-    const own = kind === "rejected" ? [line(`p of its ${rule === "exact" ? "best" : "draw"}`, ownOf(round).p)] : [];
-    bars(parent, [line("p of the guess", p), ...own], 1);
-    return;
-  }
-  const drafted = rule === "naive" ? undefined : q ?? (rule === "sampling" ? 1 : undefined); // a copied guess is certain
-  bars(parent, [...(drafted === undefined ? [] : [line("draft q", drafted)]), line("target p", p), ...lot], rule === "naive" ? 1 : undefined);
+  const matched = { exact: "p of its best", "token match": "p of its draw" }[rule];
+  const own = kind === "rejected" && matched ? [line(matched, ownOf(round).p)] : [];
+  const whole = matched || rule === "naive"; // q plays no part, and p stands for itself
+  const drafted = whole ? undefined : q ?? (rule === "sampling" ? 1 : undefined); // a copied guess is certain
+  bars(parent, [...(drafted === undefined ? [] : [line("draft q", drafted)]), line("target p", p), ...own, ...lot], whole ? 1 : undefined);
 }
 
 /** What could follow in place of the dropped token: of p what q does not cover, and which token was drawn. */
@@ -78,7 +71,7 @@ function residual(parent, round, own) {
     ? " is drawn from what p has above q, max(p − q, 0), so that the output is as the target alone would draw it. Bars: p, and grey what q covers; beside them the chance to be drawn."
     : ": what it was drawn from, max(p − q, 0), is not recorded."]));
   if (!round.residual) return;
-  const rows = [{ ...dropped, share: 0 }, ...[...round.residual].sort((a, b) => b.share - a.share)];
+  const rows = [{ ...dropped, share: 0 }, ...round.residual];
   bars(parent, rows.map(({ id, text, p, q, share }) => {
     const name = make("span");
     chip(name, { text }, id === own.id ? "k-corrected" : id === dropped.id ? "k-rejected" : "");
@@ -100,7 +93,7 @@ class Apart {
   constructor(tree) {
     this.tree = tree;
     this.card = make("section", "race-card race-apart", null, null, { "data-role": "apart", "aria-label": "A round, taken apart" });
-    this.card.hidden = true;
+    this.close();
     [, this.title] = cardHead(this.card, () => this.close());
     this.note = make("p", "apart-note", this.card);
     this.steps = make("div", "apart-steps", this.card);
@@ -124,7 +117,7 @@ class Apart {
     return this.corrections[0] || this.rounds[0];
   }
 
-  /** Opens by itself, once a visit, with the first correction. @param {Round[]} rounds */
+  /** Opens by itself, once a visit. @param {Round[]} rounds */
   greet(rounds) {
     const first = this.know(rounds);
     if (!first || first.tree || opened || off || this.tree.round) return;
@@ -132,17 +125,11 @@ class Apart {
     this.open(first);
   }
 
-  /** Opens with the round that was played last; before and after a run with the first correction. */
-  take(rounds, shown) {
+  /** Opens with the round that was played last; before and after a run, unless it was stepped to, with the first correction. */
+  take(rounds, shown, stepped = false) {
     const first = this.know(rounds);
-    const last = shown < rounds.length && rounds.slice(0, shown).findLast(named);
-    if (last || first) this.open(last || first);
-  }
-
-  /** Shows, while it is open, the round that was stepped to. */
-  follow(rounds, shown) {
-    const last = rounds.slice(0, shown).findLast((round) => named(round) && !round.tree);
-    if (last && !this.card.hidden) this.open(last);
+    const round = ((stepped || shown < rounds.length) && rounds.slice(0, shown).findLast(named)) || first;
+    if (round) this.open(round);
   }
 
   goOn() {
@@ -175,11 +162,11 @@ class Apart {
       make("p", "", part, text);
       return part;
     };
-    const order = round.drafted > 1 ? ", one after another" : "";
-    chips(step("1 Draft", `The draft guesses ${counted(round.drafted, "token")}${order}. That is cheap.`), drafted, "k-guess");
+    const guesses = `${counted(round.drafted, "token")}${round.drafted > 1 ? ", one after another" : ""}`;
+    chips(step("1 Draft", `The draft guesses ${guesses}. That is cheap.`), drafted, "k-guess");
     const check = step("2 Check", ruleText(rule));
     const tests = make("ol", "apart-tests", check);
-    const looked = drafted.filter((token) => token.kind === "accepted" || (own && !token.untested));
+    const looked = drafted.filter((token) => token.kind === "accepted" || (own && (!token.untested || rule === "block")));
     for (const token of looked) {
       const item = make("li", "", tests, null, { "data-kind": token.kind });
       chip(item, token, `k-${token.kind}`);

@@ -249,7 +249,7 @@ class Player {
     const shown = within(this.shown + by, this.rounds.length);
     this.clock = shown ? this.rounds[shown - 1].seconds : 0;
     this.set(shown);
-    this.apart.follow(this.rounds, this.shown);
+    if (!this.apart.card.hidden) this.apart.take(this.rounds, this.shown, true);
   }
 
   seek(seconds) {

@@ -38,10 +38,7 @@ const MATCHES = {
   "token match": ["the target drew the same: kept", "the target drew ", "the target’s own draw"],
 };
 
-/**
- * Why a token was kept, dropped or written by the lane's rule, as a list of strings and of quoted texts; null where no
- * test of it is known.
- */
+/** Why a token was kept, dropped or written by the lane's rule, as strings and quoted texts; null where that is not known. */
 function reason(token, round, rule) {
   const { kind, u, acceptance } = token;
   const [kept, drafted] = [kind === "accepted", kind === "accepted" || kind === "rejected"];
@@ -126,11 +123,8 @@ class Tip {
     this.source = records.get(element).from;
     this.source?.classList.add("source");
     element.closest(AREA).setAttribute("aria-describedby", this.box.id);
-    this.box.replaceChildren(...tipLines(records.get(element)).map((parts) => {
-      const line = make("div");
-      line.append(...texts(parts));
-      return line;
-    }));
+    this.box.replaceChildren();
+    for (const parts of tipLines(records.get(element))) make("div", "", this.box).append(...texts(parts));
     this.box.hidden = false;
     if (byKey) this.spoken.textContent = this.box.innerText;
     this.place();
