@@ -12,7 +12,6 @@ import pydantic_core
 from specdemo.errors import SettingsError, TraceError, quoted
 
 LARGEST_NUMBER = 2**63
-DRAWS = frozenset({"u", "residual"})
 
 
 def parsed(text: str | bytes, name: str) -> Any:
@@ -35,7 +34,9 @@ def parsed(text: str | bytes, name: str) -> Any:
 
 def plain_data(record: Any) -> dict[str, Any]:
     """A record as the data of its JSON, without the draws of rounds that have none."""
-    return asdict(record, dict_factory=lambda fields: {k: v for k, v in fields if v is not None or k not in DRAWS})
+    return asdict(
+        record, dict_factory=lambda f: {k: v for k, v in f if v is not None or k not in ("u", "residual")}
+    )
 
 
 def validated(kind: Any, data: Any, name: str) -> Any:

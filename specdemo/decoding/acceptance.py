@@ -30,8 +30,7 @@ class Verdict:
         probability: (B, γ) the probability with which each drafted token would be accepted, if tested.
         overlap: (B, γ) sum over the vocabulary of min(p, q), the acceptance rate to expect; None at
             temperature 0, where the distributions are not used.
-        uniforms: (B, γ) the numbers drawn for the tests: a token passes where its own is below ``probability``.
-            None where no token is judged by a number of its own.
+        uniforms: (B, γ) the numbers drawn: a token passes where its own is below ``probability``; or None.
         residual: (B, V) what ``token`` was drawn from where a drafted one was rejected; None of other rules.
     """
 
@@ -233,7 +232,7 @@ class TreeVerdict:
             the siblings before it were not; NaN of those that were not tested.
         overlap: (n,) sum over the vocabulary of min(p, q); None where the distributions are not used, and of
             trees, whose positions have several chances.
-        uniforms, residual: (n,) and (V,), see :class:`Verdict`; no residual of trees, which have several.
+        uniforms, residual: see :class:`Verdict`; no residual of trees, which have several.
     """
 
     path: Sequence[int]
@@ -359,6 +358,5 @@ def judge(
     q = None if proposal.q is None else proposal.q.unsqueeze(0)
     verdict = rule_for(settings)(scores.unsqueeze(0), drafted.unsqueeze(0), q, sampler)
     *ids, passed, token = torch.cat([drafted, verdict.accepted, verdict.token]).tolist()
-    residual = None if verdict.residual is None else verdict.residual[0]
-    rest = verdict.probability, verdict.overlap, verdict.uniforms, residual
+    rest = verdict.probability, verdict.overlap, verdict.uniforms, verdict.residual
     return ids, TreeVerdict(range(1, passed + 1), token, *rest)

@@ -145,7 +145,7 @@ def _read(
         parts.append(_numbers(proposal.scores, torch.tensor([*drawn_from, next_row]), tokens))
     judged = {name: getattr(verdict, name, None) for name in ("probability", "overlap", "uniforms")}
     if residuals and verdict and verdict.residual is not None and raw.passed < gamma:
-        judged["residual"] = _residual(raw, verdict.residual)
+        judged["residual"] = _residual(raw, verdict.residual.flatten())
     known = {name: t.flatten() for name, t in judged.items() if t is not None}
     flat = torch.cat([t.flatten().to(raw.scores.device) for t in (*parts, *known.values())]).cpu()
     numbers = flat.split([t.numel() for t in (*parts, *known.values())])

@@ -152,10 +152,8 @@ def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, An
         title = spec.label[:1].upper() + spec.label[1:]
         detail = f"{layers}{gamma}, {_rule(settings)}"
     rule = _rule(settings)
-    if settings.strategy == "assisted":
+    if settings.strategy == "assisted" or (settings.greedy and settings.acceptance not in ("top_k", "typical")):
         rule = "exact" if settings.greedy else "sampling"
-    elif settings.greedy and settings.acceptance not in ("top_k", "typical"):
-        rule = "exact"
     marks |= {"adaptive": settings.adaptive_gamma, "lossy": not settings.lossless, "rule": rule}
     return {"title": title, "detail": detail, **marks}
 

@@ -229,9 +229,8 @@ def _event(lane: int, round_: Round) -> dict[str, Any]:
     tree = {"tree": True, "first_guesses": round_.first_guesses} if round_.is_tree else {}
     marks = {"streamed": any(t.kind == "streamed" for t in output), "pieces": any(t.id is None for t in output)}
     tokens = [described(t) for t in round_.tokens]
-    drawn = [{name: _short(value) for name, value in asdict(c).items()} for c in round_.residual or ()]
-    rest = {"residual": drawn or None, "tokens": tokens}
-    return _stated({"lane": lane, **fields, "kept": len(output), **tree, **marks, **rest})
+    fields["residual"] = [{k: _short(v) for k, v in asdict(c).items()} for c in round_.residual or ()] or None
+    return _stated({"lane": lane, **fields, "kept": len(output), **tree, **marks, "tokens": tokens})
 
 
 def _stated(values: dict[str, Any]) -> dict[str, Any]:

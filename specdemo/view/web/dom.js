@@ -10,8 +10,7 @@
  * @typedef {{lane: number, index: number, drafted: number, accepted: number, kept: number, seconds: number,
  *   stop: ?string, source: ?number, tokens: Token[], tree: ?boolean, first_guesses: ?number, streamed: ?boolean,
  *   pieces: ?boolean, residual: ?{id: number, text: string, p: number, q: number, share: number}[]}} Round
- *   `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens; `residual`: the likeliest
- *   tokens in place of the rejected one, and the one drawn
+ *   `streamed`: a server's chunk and no round; `pieces`: of text, so that they are no tokens; `residual`: see rounds.py
  */
 
 /** What an arrow key means: a step forward or back. */

@@ -81,24 +81,24 @@ function residual(parent, round, own) {
 
 function outcome({ drafted, accepted }, own) {
   const dropped = drafted - accepted;
-  const end = own?.kind === "bonus" ? "and the target adds a token of its own for free"
-    : own ? "and the target’s own token takes the place of the first dropped one" : "";
+  const end = !own ? "" : `, and the target${own.kind === "bonus" ? " adds a token of its own for free" : "’s own token takes the place of the first dropped one"}`;
   const fate = dropped ? `${accepted} kept, ${dropped} dropped` : drafted > 1 ? `All ${drafted} kept` : "It is kept";
-  return `${[fate, end].filter(Boolean).join(", ")}: ${counted(accepted + (own ? 1 : 0), "token")} from one pass of the target.`;
+  return `${fate}${end}: ${counted(accepted + (own ? 1 : 0), "token")} from one pass of the target.`;
 }
 
-/** The card. It opens by itself after the first run of a visit, unless it was told not to. */
+/** The card; `tree`: that of the view. It opens by itself after the first run of a visit, unless it was told not to. */
 class Apart {
-  /** @param {TreeCard} tree of the view */
   constructor(tree) {
     this.tree = tree;
     this.card = make("section", "race-card race-apart", null, null, { "data-role": "apart", "aria-label": "A round, taken apart" });
     this.close();
     [, this.title] = cardHead(this.card, () => this.close());
-    this.note = make("p", "apart-note", this.card);
     this.steps = make("div", "apart-steps", this.card);
     const foot = make("div", "apart-foot", this.card);
-    this.next = button(foot, "race-control wide", "Next correction", () => this.goOn(), { "data-action": "next-correction" });
+    this.next = button(foot, "race-control wide", "Next correction", () => {
+      const { corrections: all, round } = this;
+      this.open(all[(all.findLastIndex(({ seconds }) => seconds <= round.seconds) + 1) % all.length]);
+    }, { "data-action": "next-correction" });
     const [, box] = toggle(foot, "apart-off", "do not open this by itself again");
     box.checked = off;
     box.addEventListener("change", () => {
@@ -132,28 +132,18 @@ class Apart {
     if (round) this.open(round);
   }
 
-  goOn() {
-    const { corrections: all, round } = this;
-    this.open(all[(all.findLastIndex(({ seconds }) => seconds <= round.seconds) + 1) % all.length]);
-  }
-
   open(round) {
     this.tree.toggle(Boolean(round.tree));
     if (round.tree) return;
     this.round = round;
-    const { lanes } = this.tree;
-    const { rule, title } = lanes[round.lane].spec;
-    const several = lanes.filter(({ spec }) => spec.gamma > 0).length > 1;
-    this.title.textContent = `Round ${round.index}, taken apart${several ? ` · ${title}` : ""}`;
-    this.note.textContent = this.corrections.length ? "" : "No guess of this run was dropped, so there is no correction to show.";
+    const { rule, title } = this.tree.lanes[round.lane].spec;
+    const several = this.tree.lanes.filter(({ spec }) => spec.gamma > 0).length > 1;
+    const none = this.corrections.length ? "" : "; no guess of this run was corrected";
+    this.title.textContent = `Round ${round.index}, taken apart${several ? ` · ${title}` : ""}${none}`;
     this.next.hidden = this.corrections.length < 2;
     this.card.toggleAttribute("data-still", !this.card.hidden); // the steps appear one after another once
-    this.steps.replaceChildren();
-    this.showSteps(round, rule);
     this.card.hidden = false;
-  }
-
-  showSteps(round, rule) {
+    this.steps.replaceChildren();
     const drafted = round.tokens.filter(({ kind }) => kind === "accepted" || kind === "rejected");
     const own = ownOf(round);
     const step = (title, text) => {

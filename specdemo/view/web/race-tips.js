@@ -52,8 +52,7 @@ function reason(token, round, rule) {
   const drawn = kind === "corrected" && round.residual?.find(({ id }) => id === token.id);
   if (drawn) return [`drawn from max(p − q, 0), with a chance of ${percent(drawn.share)}`];
   if (!drafted || (rule !== "sampling" && rule !== "naive")) return null;
-  const bound = rule === "naive" ? "p" : round.tree ? "its chance" : "min(1, p/q)";
-  const fate = kept ? "kept" : "dropped";
+  const [bound, fate] = [rule === "naive" ? "p" : round.tree ? "its chance" : "min(1, p/q)", kept ? "kept" : "dropped"];
   if (typeof u !== "number") return [`${bound} = ${formatProbability(acceptance)}, the number drawn is not recorded: ${fate}`];
   let digits = 2; // as many as tell the two apart
   while (digits < 5 && u.toFixed(digits) === acceptance.toFixed(digits)) digits++;
