@@ -34,9 +34,8 @@ def parsed(text: str | bytes, name: str) -> Any:
 
 def plain_data(record: Any) -> dict[str, Any]:
     """A record as the data of its JSON, without the draws of rounds that have none."""
-    return asdict(
-        record, dict_factory=lambda f: {k: v for k, v in f if v is not None or k not in ("u", "residual")}
-    )
+    draws = ("u", "residual")
+    return asdict(record, dict_factory=lambda fields: {k: v for k, v in fields if v is not None or k not in draws})
 
 
 def validated(kind: Any, data: Any, name: str) -> Any:

@@ -336,7 +336,8 @@ def test_a_round_taken_apart_says_why_a_token_was_dropped(
         expect(page.locator("[data-role=tip]")).to_contain_text(dropped)
     page.locator("[data-action=next-correction]").click()
     expect(card.locator("h3")).to_have_text("Round 3, taken apart")
-    expect(card.get_by_text("Not looked at, since a guess before was dropped")).to_be_visible()
+    unread = card.get_by_text("Not looked at, since a guess before was dropped")
+    expect(unread).to_have_count(int(rule != "block"))  # which judges all of them
     page.locator("[data-action=back]").click()
     page.locator("[data-action=back]").click()
     expect(card.locator("h3")).to_have_text("Round 1, taken apart")

@@ -98,5 +98,5 @@ def test_a_round_is_taken_apart_as_what_it_drafted(offline: Callable[[Path], Pag
             guesses = "1 guess" if last.drafted == 1 else f"{last.drafted} guesses"
             expect(tree.locator("h3")).to_have_text(f"Round {last.index}: a tree of {guesses} · {names[lane]}")
         else:
-            expect(apart.locator("h3")).to_have_text(f"Round {last.index}, taken apart")
+            expect(apart.locator("h3")).to_have_text(f"Round {last.index}, taken apart · {names[lane]}")
         seen.add(lane)
