@@ -132,7 +132,7 @@ def engine_note(trace: Trace) -> str | None:
 def _header(settings: Settings, server: str | None, alone: bool) -> dict[str, Any]:
     """``server``: the name of the lane's, of which no more is known yet; ``alone``: all lanes are in one place."""
     plain = settings.strategy == "autoregressive"
-    marks = {"gamma": 0 if plain else settings.gamma, "adaptive": False, "lossy": False}
+    marks: dict[str, Any] = {"gamma": 0 if plain else settings.gamma, "adaptive": False, "lossy": False}
     if server is not None:
         deployment = "plain" if plain else "speculative"
         title = deployment.capitalize() if alone else f"{server}: {deployment}"
