@@ -55,12 +55,12 @@ def read_with_kinds(path: Path) -> list[tuple[str, str]]:
     their kinds in the field "kind".
 
     Raises:
+        OSError: it cannot be read.
         PromptError: the file is of another kind, too large, not UTF-8, or a line has no prompt; says which.
     """
-    name, kind = path.name, path.suffix.lower()
+    name, kind, size = path.name, path.suffix.lower(), path.stat().st_size
     if kind not in (".txt", ".jsonl"):
         raise PromptError(f"{name} is neither .txt nor .jsonl; give one prompt a line in one of these.")
-    size = path.stat().st_size
     if size > LARGEST_FILE:
         raise PromptError(f"{name} has {size / 1e6:.1f} MB; give a file of at most {LARGEST_FILE / 1e6:.0f} MB.")
     try:
