@@ -33,7 +33,7 @@ PAGE: list[tuple[str, dict[str, Any], str | None]] = [
     ("run", {"prompt": "word " * 10_000}, "characters"),
     ("run", {"prompt": "\ud800"}, "not valid Unicode"),
     ("run", {"max__tokens": 10**9}, "maximum"),
-    ("run", {"lane2__gamma": [5]}, UNREADABLE),
+    ("run", {"lane2__gamma": [5]}, "must be a whole number from 1 to 16"),
     ("run", {"temperature": float("nan")}, "Temperature"),
     ("run", {"seed": -1}, "Seed"),
     ("run", {"pair": "custom", "custom__target": "/etc"}, "not in the list"),

@@ -30,7 +30,8 @@ const heroes = new Set();
 function speedRatio(lane, base) {
   const ratio = lane.tally.speed && base.tally.speed && lane.tally.speed / base.tally.speed;
   const bounded = ratio && lane.spec.claims?.bounded && lane.spec.weights === base.spec.weights;
-  return bounded ? Math.min(ratio, lane.tally.figures.tau ?? ratio) : ratio;
+  const tau = bounded && lane.tally.figures.tau; // tokens and passes
+  return tau ? Math.min(ratio, tau[0] / tau[1]) : ratio;
 }
 
 /** The speed-up of lanes that still run: the fastest of those compared, unless little has been decoded so far. */
