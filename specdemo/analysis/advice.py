@@ -12,8 +12,8 @@ from typing import Any
 
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
 from specdemo.analysis.contenders import PLAIN
+from specdemo.analysis.disturbance import BUSY, QUIETER
 from specdemo.analysis.engine_lines import engine_lines
-from specdemo.analysis.quiet import BUSY, QUIETER
 from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Race, Standing
 from specdemo.analysis.report import COMMON, LEAST_QUIET, Report, key_of
 from specdemo.analysis.rows import Row, Run, row_of, speed
@@ -92,8 +92,8 @@ class AdviceReport(Report):
         grouped = (list(some) for _, some in groupby(self.runs, key=lambda r: r.repeat))
         whole = [some for some in grouped if any(r.contender == PLAIN for r in some)]
         steady = [[run for run in some if key_of(run) not in self.disturbed] for some in whole]
-        quiet = [left for left, some in zip(steady, whole, strict=True) if len(left) > LEAST_STEADY * len(some)]
-        return quiet if len(quiet) >= LEAST_QUIET * len(whole) else whole
+        counted = [left for left, some in zip(steady, whole, strict=True) if len(left) > LEAST_STEADY * len(some)]
+        return counted if len(counted) >= LEAST_QUIET * len(whole) else whole
 
     @cached_property
     def race(self) -> Race:
@@ -168,8 +168,9 @@ class AdviceReport(Report):
     def by_kind(self) -> tuple[KindRow, ...]:
         """The best for each kind of prompt, where there are several."""
         names = [*dict.fromkeys(self.kinds)]
-        told = len(names) > 1 and not self.noisy
-        return tuple(row for row in map(self._kind_row, names) if row) if told else ()
+        if len(names) < 2 or self.noisy:
+            return ()
+        return tuple(row for row in map(self._kind_row, names) if row)
 
     @property
     def names(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdemo.analysis.contenders import SERVER
-from specdemo.analysis.quiet import FEWEST
+from specdemo.analysis.disturbance import FEWEST
 from specdemo.analysis.racing import PLACE_OF_PLAIN, Standing
 from specdemo.analysis.wording import LEVEL, trend_of
 from specdemo.drafters import DRAFTERS
@@ -53,11 +53,11 @@ def recommendation(report: AdviceReport) -> str:
         return " ".join(filter(None, (report.noise, _extent(report))))
     if best is None:
         return _nothing(report)
-    told = max((row for row in report.known if row is not best), key=lambda r: r.range) if plain_leads else best
+    shown = max((row for row in report.known if row is not best), key=lambda r: r.range) if plain_leads else best
     acceptance, loops = report.base.acceptance, _numbers(report.looping)
     parts = [
         "" if report.complete else "So far:",
-        _claim(report, best, told),
+        _claim(report, best, shown),
         _hopeless(report, best),
         "" if plain_leads else _as_good(report),
         _kinds(report),
@@ -65,7 +65,7 @@ def recommendation(report: AdviceReport) -> str:
         if acceptance in LOSSY_RULES and not plain_leads
         else "",
         f"The plain output of {loops} loops, which flatters every drafter." if report.looping else "",
-        f"Only {told.emitted} tokens were timed: too few to be sure." if told.emitted < FEWEST else "",
+        f"Only {shown.emitted} tokens were timed: too few to be sure." if shown.emitted < FEWEST else "",
         _extent(report),
     ]
     return " ".join(filter(None, parts))
@@ -87,24 +87,24 @@ def _nothing(report: AdviceReport) -> str:
     )
 
 
-def _claim(report: AdviceReport, best: Row, told: Row) -> str:
+def _claim(report: AdviceReport, best: Row, shown: Row) -> str:
     """Who is the fastest, with a speed-up of as many digits as its interval, and the rival.
 
     Args:
         report: the advice.
         best: the recommended row.
-        told: whose speed is told: that one, or the fastest that drafts where plain decoding leads.
+        shown: whose speed is given: that one, or the fastest that drafts where plain decoding leads.
     """
-    over = " on these prompts" if told.interval_over == "runs" else ""
-    between = f" [{told.interval[0]:.2f}, {told.interval[1]:.2f}]{over}" if told.interval else ""
-    figure, behind = f"{told.speedup:.2f}×{between}", _behind(report)
+    over = " on these prompts" if shown.interval_over == "runs" else ""
+    between = f" [{shown.interval[0]:.2f}, {shown.interval[1]:.2f}]{over}" if shown.interval else ""
+    figure, behind = f"{shown.speedup:.2f}×{between}", _behind(report)
     unsure = "Whether speculation pays here is open:"
-    if told is not best:
-        found = f"{told.name} runs at {figure} of its speed{behind}."
+    if shown is not best:
+        found = f"{shown.name} runs at {figure} of its speed{behind}."
         if report.pays is None:
             return f"{unsure} plain decoding is ahead; {found}"
         return f"None: plain decoding is fastest; {found}"
-    if report.pays is None and trend_of(told.range[0]) != "faster":
+    if report.pays is None and trend_of(shown.range[0]) != "faster":
         return f"{unsure} the best, {best.name}, runs at {figure}{behind}."
     open_ = "" if report.pays else ", though it is not proven that this beats plain decoding"
     return f"{best.name[:1].upper()}{best.name[1:]}: {figure}{open_}{behind}."

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from math import fsum
 from typing import Any
 
-from specdemo.analysis.quiet import Pace
+from specdemo.analysis.disturbance import Pace
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import TraceError
 from specdemo.metrics import counts_of, ratio, totals

@@ -58,9 +58,9 @@ class SizeReport(Report):
         first, last = known[0], known[-1]
         ends = ", ".join(f"{row.speedup:.2f}× with {_rows([row.size])}" for row in known if row in (first, last))
         if open_:
-            told = [f"pays with {_rows(pays)}"] * bool(pays)
-            told += [f"{'not' if pays else 'does not pay'} with {_rows(loses)}"] * bool(loses)
-            claim = f"drafting {' and '.join(told)}; with" if told else "with"
+            parts = [f"pays with {_rows(pays)}"] * bool(pays)
+            parts += [f"{'not' if pays else 'does not pay'} with {_rows(loses)}"] * bool(loses)
+            claim = f"drafting {' and '.join(parts)}; with" if parts else "with"
             claim += f" {_rows(open_)} it is open, since the repeats lie on both sides of 1×"
             return f"{claim}: {ends}. Repeat it more often, or on a quieter machine."
         at = "" if first is last else f" at {'any' if loses else 'every'} size tried"

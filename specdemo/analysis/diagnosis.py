@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.quiet import BUSY, FEWEST, QUIETER, SAME_ROWS, disturbance
+from specdemo.analysis.disturbance import BUSY, FEWEST, QUIETER, SAME_ROWS, disturbance
 from specdemo.analysis.reasons import gather, remarks, sentence
 from specdemo.analysis.speedup import is_plain, place_of, plain_of, speedup_of
 from specdemo.analysis.wording import factor

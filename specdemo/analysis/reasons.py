@@ -207,21 +207,21 @@ def impossible_check(v: float | None) -> str:
 def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
     """What the table looks at; None of a lane here without costs or enough rounds. ``found``: its speed-up."""
     figures, counted = lane.metrics(baseline), counts_of(lane.rounds)
-    told = Evidence(found, server=bool(baseline.server or lane.server))
+    evidence = Evidence(found, server=bool(baseline.server or lane.server))
     tau, rate = figures.mean_acceptance_length, figures.acceptance_rate
     if figures.proposed == 0:
-        return replace(told, drafting=0.0)
+        return replace(evidence, drafting=0.0)
     if tau is None or rate is None or not figures.rounds or figures.rounds < LEAST_ROUNDS:
-        return told if told.server else None
-    told = replace(told, tau=tau, rate=rate)
-    if told.server:
+        return evidence if evidence.server else None
+    evidence = replace(evidence, tau=tau, rate=rate)
+    if evidence.server:
         counts = lane.server.counts if lane.server else None
-        return replace(told, drafting=(counts.steps or 0) / figures.rounds if counts else 1.0)
+        return replace(evidence, drafting=(counts.steps or 0) / figures.rounds if counts else 1.0)
     if figures.tree_nodes is not None:
         steps = counts_of(baseline.rounds)
         step = fsum(s.seconds for s in steps) / len(steps) * figures.rounds
         c, v = ((seconds or 0.0) / step for seconds in (figures.draft_seconds, figures.verify_seconds))
-        return replace(told, longest=round(figures.tree_nodes), c=c, v=v, saved=saved(figures))
+        return replace(evidence, longest=round(figures.tree_nodes), c=c, v=v, saved=saved(figures))
     costs = (figures.draft_cost, figures.verify_cost)
     if costs[0] is None or costs[1] is None:
         return None
@@ -240,7 +240,7 @@ def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
         best, fewer = max(promises, default=(0.0, 0))
         shorter = (fewer, best) if best >= BETTER * max(predicted, found.ratio) else None
     return replace(
-        told,
+        evidence,
         drafting=sum(1 for r in counted if r.drafted) / len(counted),
         gamma=gamma,
         longest=longest,

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.quiet import BUSY, QUIETER, disturbance
+from specdemo.analysis.disturbance import BUSY, QUIETER, disturbance
 from specdemo.analysis.rows import Row, Run, row_of
 from specdemo.settings import Settings
 
@@ -157,16 +157,16 @@ class Report:
         return f"{'' if self.complete else 'So far: '}{BUSY} {self.doubt}{known} {QUIETER}"
 
     def to_csv(self) -> str:
-        """One line for each row, without columns in which nothing is known; lists are space-separated."""
+        """One line for each row as it is shown, without columns that are unknown; lists are space-separated."""
         names = ("repeats", "complete", "pair", "dtype", "quantization", "server", "schema")
         common = {name: getattr(self.base, name) for name in self.shared}
         common |= {name: getattr(self, name) for name in names} | (self.machine or {})
         every = [f.name for f in fields(Row) if f.name != "settings"]
-        columns = [name for name in every if any(_cell(row, name) for row in self.rows)]
+        columns = [name for name in every if any(_cell(row, name) for row in self.shown)]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *common])
-        for row in self.rows:
+        for row in self.shown:
             writer.writerow([*(_cell(row, name) for name in columns), *common.values()])
         return text.getvalue()
 

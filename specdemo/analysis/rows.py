@@ -13,7 +13,7 @@ from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.quiet import Pace, pace_of
+from specdemo.analysis.disturbance import Pace, pace_of
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
 from specdemo.theory import expected_speedup, predicted_speedup, tokens_per_round

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import exp, fsum, log, sqrt
 from statistics import fmean, median, stdev
 
-from specdemo.analysis.quiet import (
+from specdemo.analysis.disturbance import (
     LEAST_ROUNDS,
     MOST_OF_TAU,
     disturbance,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from threading import Event
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
 from specdemo.analysis.contenders import Contender
-from specdemo.analysis.quiet import drift
+from specdemo.analysis.disturbance import drift
 from specdemo.analysis.report import Key, Report, key_of
 from specdemo.analysis.rows import Run
 from specdemo.errors import MemoryShortage, ServerError, SettingsError
@@ -63,9 +63,9 @@ def to_its_end(name: str, measurement: Callable[Given, Iterator[Progress[Found]]
         return steps[-1].report
 
     measured.__name__ = measured.__qualname__ = name
-    stream_signature = signature(measurement)
-    found = str(stream_signature.return_annotation).removeprefix("Iterator[Progress[").removesuffix("]]")
-    vars(measured)["__signature__"] = stream_signature.replace(return_annotation=found)  # what help() shows
+    (progress,) = get_args(get_type_hints(measurement)["return"])
+    (report,) = get_args(progress)
+    vars(measured)["__signature__"] = signature(measurement).replace(return_annotation=report)  # what help() shows
     return measured
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from specdemo.analysis.quiet import FEWEST
+from specdemo.analysis.disturbance import FEWEST
 from specdemo.analysis.wording import LEVEL
 from specdemo.view.headline import STEADY
 from specdemo.view.tables import number

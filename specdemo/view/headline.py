@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdemo.analysis.quiet import FEWEST
+from specdemo.analysis.disturbance import FEWEST
 from specdemo.analysis.speedup import Speedup, compared, plain_of, speedup_of, speedup_over_repeats
 from specdemo.analysis.wording import claim, factor, inside, listed, pace, span, trend_of
 from specdemo.losslessness.compare import compare

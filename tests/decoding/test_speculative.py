@@ -126,7 +126,7 @@ def test_the_draws_that_decided_a_round_are_recorded(drafter: str, rule: str, no
     assert (seen > 2) == (rule == "sampling" and not nodes)
 
 
-def test_a_round_that_draws_no_lots_says_nothing_of_them() -> None:
+def test_a_round_without_random_numbers_records_none() -> None:
     """Guards the size of files, and records of earlier versions, which lack these fields."""
     pair, sampled = endless_pair("llama"), {"acceptance": "sampling", "temperature": 0.8, "seed": 3}
     for fields in ({}, {**sampled, "acceptance": "block"}, {**sampled, "strategy": "assisted"}):

@@ -26,6 +26,7 @@ def open_more(page: Page, of: str = "run") -> None:
 def set_length(page: Page, tokens: int) -> None:
     open_more(page)
     fill(page.locator("#max-tokens input[type=number]"), tokens)
+    page.wait_for_function("(tokens) => window.SpecDemoLinks.value('length') === tokens", arg=tokens)
 
 
 def fill(field: Locator, value: float | str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from specdemo.analysis.batch_metrics import measure_batch
 from specdemo.analysis.diagnosis import explain_batch
-from specdemo.analysis.quiet import disturbance
+from specdemo.analysis.disturbance import disturbance
 from specdemo.losslessness.compare import compare
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round

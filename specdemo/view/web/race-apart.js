@@ -44,10 +44,10 @@ function bars(parent, lines, most = Math.max(...lines.map(({ value, mark }) => (
     make("dt", "", list).append(name);
     const track = make("dd", "apart-track", list, null, { "aria-hidden": "true" });
     const part = (kind, side, share) => { make("i", kind, track).style[side] = `${100 * share}%`; };
-    const lot = mark !== undefined;
-    part(lot ? "zone" : "bar", "width", value / (lot ? 1 : most));
+    const scale = mark !== undefined;
+    part(scale ? "zone" : "bar", "width", value / (scale ? 1 : most));
     if (covered) part("covered", "width", covered / most);
-    if (lot) part("mark", "left", mark);
+    if (scale) part("mark", "left", mark);
     make("dd", "", list, figure);
   }
 }
@@ -56,12 +56,12 @@ function bars(parent, lines, most = Math.max(...lines.map(({ value, mark }) => (
 function test(parent, { kind, p, q, u, acceptance }, round, rule) {
   if (typeof p !== "number") return;
   const line = (name, value, mark) => ({ name, value, mark, figure: formatProbability(mark ?? value) });
-  const lot = typeof u === "number" ? [line("number drawn", acceptance, u)] : [];
+  const drawn = typeof u === "number" ? [line("number drawn", acceptance, u)] : [];
   const matched = { exact: "p of its best", "token match": "p of its draw" }[rule];
   const own = kind === "rejected" && matched ? [line(matched, ownOf(round).p)] : [];
   const whole = matched || rule === "naive"; // q plays no part, and p stands for itself
   const drafted = whole ? undefined : q ?? (rule === "sampling" ? 1 : undefined); // a copied guess is certain
-  bars(parent, [...(drafted === undefined ? [] : [line("draft q", drafted)]), line("target p", p), ...own, ...lot], whole ? 1 : undefined);
+  bars(parent, [...(drafted === undefined ? [] : [line("draft q", drafted)]), line("target p", p), ...own, ...drawn], whole ? 1 : undefined);
 }
 
 /** What could follow in place of the dropped token: of p what q does not cover, and which token was drawn. */

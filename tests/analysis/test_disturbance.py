@@ -15,7 +15,7 @@ from made_traces import lane_of
 from specdemo import Settings, Trace
 from specdemo.analysis.advice import AdviceReport
 from specdemo.analysis.contenders import PLAIN, Contender
-from specdemo.analysis.quiet import Pace, disturbance, pace_of
+from specdemo.analysis.disturbance import Pace, disturbance, pace_of
 from specdemo.analysis.rows import Run
 from specdemo.analysis.speedup import speedup_of
 from specdemo.analysis.sweep_report import SweepReport
@@ -98,7 +98,7 @@ BUSY = swept((SLOWED, rounds(16, 3, 0.004)), (STEPS, ROUNDS))
 
 
 def test_a_noisy_sweep_recommends_nothing_and_its_figures_are_bounds() -> None:
-    """15× of the first repeat at τ 4, and 2.5× of the second, stand nowhere but in the files, which say so."""
+    """15× of the first repeat at τ 4, and 2.5× of the second, stand nowhere; a file has the rounds behind them."""
     quiet = swept((STEPS, ROUNDS), (STEPS, ROUNDS))
     assert (quiet.noisy, quiet.pays, quiet.best_gamma) == (False, True, 4)
     assert (BUSY.noisy, BUSY.pays, BUSY.best_gamma) == (True, None, None)
@@ -110,7 +110,7 @@ def test_a_noisy_sweep_recommends_nothing_and_its_figures_are_bounds() -> None:
         assert figure not in table + BUSY.recommendation
     assert not any(series.y for series in speedup_figure(BUSY).data)
     (line,) = csv.DictReader(BUSY.to_csv().splitlines())
-    assert (float(line["speedup"]), line["doubt"]) == (BUSY.rows[0].speedup, BUSY.doubt)
+    assert ("speedup" in line, line["doubt"]) == (False, BUSY.doubt)
     record = json.loads(BUSY.to_json())
     assert (record["noisy"], record["best_gamma"], record["rows"][0]["speedup"]) == (True, None, None)
     assert "doubt" not in quiet.to_csv()
