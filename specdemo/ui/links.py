@@ -276,7 +276,7 @@ def connect_links(page: gr.Blocks, controls: Controls, tabs: gr.Tabs, store: Pai
         pair, lanes = values[: -len(METHOD_PARAMETERS)], values[-len(METHOD_PARAMETERS) :]
         return start_flags(flags, controls.choice(pair), lanes, store)
 
-    page.load(None, None, list(linked.values()), js=BEGIN, **UNQUEUED)
+    page.load(None, list(linked.values()), None, js=BEGIN, **UNQUEUED)
     filled = read.click(reading, opened, [*linked.values(), controls.wished, tabs, said], js=OPENED, **UNQUEUED)
     for follow in (filled.then, filled.failure):
         follow(None, [said, *linked.values()], None, js=READY, **UNQUEUED)

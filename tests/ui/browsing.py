@@ -21,6 +21,9 @@ def open_more(page: Page, of: str = "run") -> None:
     button = page.locator(f"#{of}-more > button")
     if "open" not in (button.get_attribute("class") or "").split():
         button.click()
+        page.locator(f"#{of}-more input").first.wait_for()
+        # Gradio sets new controls to their values once more in the frame after they appear.
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def set_length(page: Page, tokens: int) -> None:
