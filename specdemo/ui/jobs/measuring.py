@@ -66,7 +66,7 @@ class MeasureJob(Job):
             return self
         most = limits().seconds or LONGEST_BUDGET
         if not 0 < self.budget <= most:
-            raise SettingsError("budget", f"must be above 0 and at most {most:,.0f} seconds here; choose less.")
+            raise SettingsError("budget", f"must be above 0 and at most {most:,.0f} seconds here.")
         return self
 
     def start(self, pair: ModelPair | None, stop: Event) -> Iterator[Progress[Any]]:
