@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
 from specdemo.analysis.contenders import Contender
 from specdemo.analysis.disturbance import drift
-from specdemo.analysis.report import Key, Report, key_of
+from specdemo.analysis.report import Report, key_of
 from specdemo.analysis.rows import Run
 from specdemo.errors import MemoryShortage, ServerError, SettingsError
 from specdemo.machine import machine_of
@@ -29,7 +28,7 @@ from specdemo.trace import Trace
 Given = ParamSpec("Given")
 Found = TypeVar("Found", bound=Report)
 TIMES_AGAIN = 3
-"""How often runs that were made while the machine was busy are made again at most."""
+"""How often a run that was made while the machine was busy is made again at most."""
 Block = tuple[int, int, Sequence[Contender]]
 """The number of a prompt, that of the repeat, and who decodes it."""
 
@@ -131,6 +130,7 @@ class Driver(Generic[Found]):
     stop: Event
     clock: Callable[[], float] = time.perf_counter
     began: float = 0.0
+    lost: float = 0.0  # seconds in runs that were made again
 
     def steps(self, tokens: int, warmed: Sequence[Contender]) -> Iterator[Progress[Found]]:
         """The progress of every run, after short ones of ``warmed``, which pay for what only a first run pays."""
@@ -155,38 +155,37 @@ class Driver(Generic[Found]):
                     return
                 self.report = replace(self.report, runs=(*self.report.runs, run))
                 yield self.progress(run)
-        if self.report.complete:
-            yield from self.repeated()
+            yield from self.steadied(prompt, repeat)
 
-    def repeated(self) -> Iterator[Progress[Found]]:
-        """Runs made while the machine was busy, once more, for as long as the measurement took at most.
+    def steadied(self, prompt: int, repeat: int) -> Iterator[Progress[Found]]:
+        """A block's runs made while the machine was busy, once more: they take the place of those that were there.
 
-        Those that are compared are made again together, plain decoding first: while its own steps are not steady
-        the others wait. What was made again takes the place of what was there.
+        Plain decoding comes first, since it may be all that was disturbed; while its own steps are not steady the
+        others wait. It takes as long as all other runs at most.
         """
-        now, base = self.clock(), self.report.base
-        until = 2 * now - self.began
-        begun, ended = Counter[Key](), Counter[Key]()
-        while True:
-            places = ((prompt, repeat, c.plain) for prompt, repeat, c in self.report.disturbed)
-            place = min((k for k in places if ended[k] < TIMES_AGAIN), key=begun.__getitem__, default=None)
-            if place is None:
-                return
-            begun[place] += 1
-            made: dict[Contender, Run] = {}
-            for contender in (c for c in self.report.contenders if c.plain == place[2]):
-                run = self.decoded(contender, *place[:2], base) if self.clock() < until else None
-                if run is None:
-                    return
-                made[contender] = run
-                yield replace(self.progress(run), seconds_left=until - self.clock())
-                if contender == place[2] and run.pace and drift(run.pace.quarters):
-                    break
-            else:
-                ended[place] += 1
-                runs = (made.get(r.contender, r) if key_of(r)[:2] == place[:2] else r for r in self.report.runs)
-                self.report = replace(self.report, runs=tuple(runs), again=self.report.again + len(made))
-                yield self.progress(run)
+        for _ in range(TIMES_AGAIN):
+            for contender in dict.fromkeys(c.plain for c in self.busy(prompt, repeat)):
+                yield from self.again(contender, prompt, repeat)
+            for contender in self.busy(prompt, repeat):
+                (plain,) = (r for r in self.report.of(contender.plain) if (r.prompt, r.repeat) == (prompt, repeat))
+                if plain.pace and not drift(plain.pace.quarters):
+                    yield from self.again(contender, prompt, repeat)
+
+    def busy(self, prompt: int, repeat: int) -> list[Contender]:
+        """Whose runs of a block were disturbed."""
+        return [c for *block, c in self.report.disturbed if block == [prompt, repeat]]
+
+    def again(self, contender: Contender, prompt: int, repeat: int) -> Iterator[Progress[Found]]:
+        """A run once more, if there is time for it."""
+        began = self.clock()
+        if self.stop.is_set() or self.lost > (began - self.began) / 2 or self.over(contender):
+            return
+        run = self.decoded(contender, prompt, repeat, self.report.base)
+        self.lost += self.clock() - began
+        if run is not None:
+            runs = tuple(run if key_of(r) == key_of(run) else r for r in self.report.runs)
+            self.report = replace(self.report, runs=runs, again=self.report.again + 1)
+            yield self.progress(run)
 
     def blocks(self) -> Iterator[Block]:
         """What to run: every prompt in every repeat. It may look at the report of the block before."""

@@ -68,9 +68,11 @@ def measurement_progress(progress: Progress[Any]) -> str:
     batches, size = isinstance(report, SizeReport), run.contender.size
     where = counted(size, "row") if batches else f"prompt {run.prompt + 1}, repeat {run.repeat + 1}"
     what = f"{'Batch' if batches else 'Run'} {progress.done:.0f} of {progress.total:.0f}"
-    if progress.done == progress.total and progress.seconds_left:
-        what = "The machine was busy; measuring again"
-    return f"{what} ({run.contender.name}, {where}), {left(progress.seconds_left)}"
+    return f"{what} ({run.contender.name}, {where}){_again(report)}; {left(progress.seconds_left)}"
+
+
+def _again(report: Report) -> str:
+    return f", {report.again} made again since the machine was busy" if report.again else ""
 
 
 def advice_progress(report: AdviceReport, run: Run) -> str:
@@ -94,11 +96,10 @@ def measurement_done(report: Report) -> str:
     if isinstance(report, AdviceReport):
         tried, dropped = counted(len(report.race.entered), "setting"), len(report.race.dropped)
         spent = f"{report.seconds:.0f} of {report.budget_seconds:g} s"
-        return f"Done: {tried} in {len(report.runs)} runs, {spent}; {dropped} dropped as beaten."
+        return f"Done: {tried} in {len(report.runs)} runs, {spent}; {dropped} dropped as beaten{_again(report)}."
     repeats, tokens = counted(report.repeats, "repeat"), counted(report.base.max_new_tokens, "token")
     if isinstance(report, SizeReport):
         made, each = f"{counted(len(report.runs), 'batch', 'batches')} ({repeats})", "a row"
     else:
         made, each = f"{len(report.runs)} runs ({counted(report.prompts, 'prompt')}, {repeats})", "each"
-    again = f"; {report.again} made again, since the machine was busy" if report.again else ""
-    return f"Done: {made}, plain and drafted in turns, of at most {tokens} {each}{again}."
+    return f"Done: {made}, plain and drafted in turns, of at most {tokens} {each}{_again(report)}."

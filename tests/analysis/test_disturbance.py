@@ -155,9 +155,11 @@ def measured(*script: tuple[RoundCounts, ...], repeats: int = 2) -> tuple[SweepR
 
 
 def test_what_was_disturbed_is_measured_again_when_plain_steps_are_steady() -> None:
-    """The second repeat, whose plain run comes last, was slowed; then once more, and then the machine is quiet."""
-    report, seconds = measured(STEPS, ROUNDS, ROUNDS, SLOWED, SLOWED, STEPS, ROUNDS)
-    assert (report.noisy, report.again, seconds) == (False, 2, 7.0)
+    """The second repeat, whose plain run comes last, was slowed twice; or a drafted run had a hiccup."""
+    report, seconds = measured(STEPS, ROUNDS, ROUNDS, SLOWED, SLOWED, STEPS)
+    assert (report.noisy, report.again, seconds) == (False, 2, 6.0)
+    report, seconds = measured(STEPS, ROUNDS, HICCUP, STEPS, STEPS, ROUNDS)
+    assert (report.noisy, report.again, seconds) == (False, 2, 6.0)
     assert report.complete
     assert len(report.runs) == 4
     assert report.pays
@@ -165,7 +167,7 @@ def test_what_was_disturbed_is_measured_again_when_plain_steps_are_steady() -> N
 
 @pytest.mark.parametrize("busy", [(SLOWED, SLOWED), (STEPS, rounds(16, 3, 0.004))])
 def test_a_machine_that_stays_busy_is_not_measured_forever(busy: tuple[tuple[RoundCounts, ...], ...]) -> None:
-    """Plain runs alone while they show it, else whole repeats a few times, and not for long."""
+    """A few times, and no longer than all else took."""
     report, seconds = measured(STEPS, ROUNDS, busy[1], busy[0], *busy, repeats=2)
     assert report.noisy
     assert seconds <= 8.0
