@@ -178,7 +178,7 @@ class Driver(Generic[Found]):
     def again(self, contender: Contender, prompt: int, repeat: int) -> Iterator[Progress[Found]]:
         """A run once more, if there is time for it."""
         began = self.clock()
-        if self.stop.is_set() or self.lost > (began - self.began) / 2 or self.over(contender):
+        if self.stop.is_set() or self.lost >= (began - self.began) / 2 or self.over(contender):
             return
         run = self.decoded(contender, prompt, repeat, self.report.base)
         self.lost += self.clock() - began
