@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from operator import add, floordiv, mul, sub
 
+from specdemo.training.tasks.corpus import TEMPLATES
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task
 
 _STEP = re.compile(r"(\d+) ([+\-*/]) (\d+)(?: ([+\-]) (\d+))? = (\d+)")
@@ -55,16 +56,14 @@ def divided(a: int, b: int) -> list[str]:
     return [f"{a} / {b} = {a // b}", f"{a // b} * {b} = {a}"]
 
 
-SUMS: dict[str, tuple[str, Callable[[int, int], list[str]], Callable[[int, int], int]]] = {
-    "+": ("{a} + {b}|{a}+{b}|{a} plus {b}|the sum of {a} and {b}", added, add),
-    "-": ("{a} - {b}|{a}-{b}|{a} minus {b}|{b} less than {a}", subtracted, sub),
-    "*": ("{a} * {b}|{a}*{b}|{a} times {b}|{a} x {b}", multiplied, mul),
-    "/": ("{a} / {b}|{a}/{b}|{a} divided by {b}", divided, floordiv),
+SUMS: dict[str, tuple[Callable[[int, int], list[str]], Callable[[int, int], int]]] = {
+    "+": (added, add),
+    "-": (subtracted, sub),
+    "*": (multiplied, mul),
+    "/": (divided, floordiv),
 }
-"""Sign → how it is said, how it is worked, and the result."""
-ASKS = (
-    "What is {sum}?|what's {sum}|Work out {sum}.|{sum} = ?|{sum}=|{sum}|How much is {sum}?|<Solve|Compute> {sum}."
-)
+"""Sign → how it is worked, and the result."""
+SAID, PROBLEMS, CHANGES = TEMPLATES["sums"], TEMPLATES["problems"], TEMPLATES["changes"]
 
 
 def numbers(draw: Draw, sign: str) -> tuple[int, int]:
@@ -83,9 +82,9 @@ def numbers(draw: Draw, sign: str) -> tuple[int, int]:
 
 def worked_sum(draw: Draw) -> Task:
     sign = draw.one("++--**/")
-    said, steps, result = SUMS[sign]
+    steps, result = SUMS[sign]
     a, b = numbers(draw, sign)
-    ask = draw.say(f"<{ASKS}>", sum=draw.say(f"<{said}>", a=a, b=b))
+    ask = draw.say(SAID["asks"], sum=draw.say(SAID[sign], a=a, b=b))
     return Task("sum", ask, "\n".join([*steps(a, b), f"The answer is {result(a, b)}."]))
 
 
@@ -93,80 +92,8 @@ def equations(draw: Draw) -> Task:
     """Practice: the single steps that word problems have a few of. A sum that is held out is not among them."""
     steps = [(sign, *numbers(draw, sign)) for sign in (draw.one("++--**/") for _ in range(draw.number(4, 8)))]
     left = [f"{a} {sign} {b} =" for sign, a, b in steps]
-    text = "\n".join(f"{line} {SUMS[sign][2](a, b)}" for line, (sign, a, b) in zip(left, steps, strict=True))
-    return Task("equations", "\n".join([draw.say("<Fill in|Complete these|Give the results>."), *left]), text)
-
-
-# A prompt, then the lines of its answer, the last of which has the result. Braces hold slots and what is computed
-# of the numbers a to e, which are drawn until all that is computed is above 0.
-PROBLEMS = """
-{name} <buys|gets|has> {b} <packs|boxes|bags|crates> of {a} {things}<| each>. {ask}
-In all: {b} * {a} = {b * a} {things}.
-
-<There are|I have|We see> {b} <packs|boxes|rows|shelves> with {a} {things} in each. {ask}
-In all: {b} * {a} = {b * a} {things}.
-
-{name} has {b} <packs|boxes|bags> of {a} {things} and <gives away|loses|sells> {d}. {ask}
-In all: {b} * {a} = {b * a} {things}.
-Left: {b * a} - {d} = {b * a - d} {things}.
-
-{name} buys {b} <packs|boxes|bags> of {a} {things} and finds {d} more. {ask}
-In all: {b} * {a} = {b * a} {things}.
-With the {d}: {b * a} + {d} = {b * a + d} {things}.
-
-{name} buys {a} {things} for ${b} each and {c} {others} for ${e} each. How much <is that|does {name} pay>?
-The {things} cost {a} * {b} = {a * b} dollars.
-The {others} cost {c} * {e} = {c * e} dollars.
-Together: {a * b} + {c * e} = {a * b + c * e} dollars.
-
-{name} has ${d + a * b}. {name} buys {a} {things} for ${b} each. How much <money is left|does {name} have left>?
-The {things} cost {a} * {b} = {a * b} dollars.
-Left: {d + a * b} - {a * b} = {d} dollars.
-
-One {thing} costs ${b}. How much do {a} <of them|{things}> cost?
-{a} {things} cost {a} * {b} = {a * b} dollars.
-
-{name} <saves|earns|puts aside> ${a} a <day|week|month>. How much is that after {b} of them?
-After {b}: {a} * {b} = {a * b} dollars.
-
-{name} <saves|earns> ${a} a week. After {b} weeks {name} spends ${c} on a {thing}. How much money is left?
-After {b} weeks: {a} * {b} = {a * b} dollars.
-Left: {a * b} - {c} = {a * b - c} dollars.
-
-{name} is {d} years old. {other} is {b} times as old. How old is {other}?
-{other} is {d} * {b} = {d * b} years old.
-
-{name} is {d} years old. {other} is {b} years <older. How old is {other}?|older than {name}. How old is {other}?>
-{other} is {d} + {b} = {d + b} years old.
-
-{name} is {d} years old. {other} is {b} years younger. How old is {other}?
-{other} is {d} - {b} = {d - b} years old.
-
-{name} shares {a * b} {things} evenly among {b} <friends|people|{others}>. How many does each get?
-Each gets {a * b} / {b} = {a} {things}.
-
-{name} has {a * b + c} {things} and keeps {c}. The rest goes into {b} boxes, evenly. How many are in a box?
-The rest: {a * b + c} - {c} = {a * b} {things}.
-In a box: {a * b} / {b} = {a} {things}.
-
-{name} has {d} {things} and {other} has {a}. How many {things} do they have together?
-Together: {d} + {a} = {d + a} {things}.
-
-{name} has {d} {things}. {other} has {a}. How many more does {name} have than {other}?
-The difference: {d} - {a} = {d - a} {things}.
-
-{name} has {d} {things}. {other} has {a} more. How many do they have together?
-{other} has {d} + {a} = {d + a} {things}.
-Together: {d} + {d + a} = {2 * d + a} {things}.
-"""
-TEMPLATES = tuple(tuple(block.split("\n")) for block in PROBLEMS.strip().split("\n\n"))
-HOW_MANY = "How many {things} <are there|are there in all|is that|does that make|are there now>?"
-GAINS = "{name} <buys|finds|gets|makes> {n} more.|{other} gives {name} {n}<| more>.|Then {name} wins {n}."
-LOSSES = (
-    "{name} <loses|sells|gives away|eats> {n}<| of them>.|{name} gives {n} to {other}.|{other} takes {n} of them."
-)
-STARTS = "{name} has {now} {things}.|There are {now} {things} in the bag of {name}.|{name} owns {now} {things}."
-LEFT = "How many {things} <does {name} have now|does {name} have in the end|are left|has {name} got now>?"
+    text = "\n".join(f"{line} {SUMS[sign][1](a, b)}" for line, (sign, a, b) in zip(left, steps, strict=True))
+    return Task("equations", "\n".join([draw.say(SAID["practice"]), *left]), text)
 
 
 def word_problem(draw: Draw) -> Task:
@@ -181,30 +108,29 @@ def _words(draw: Draw) -> dict[str, str]:
 
 
 def _template(draw: Draw) -> list[str]:
-    template, words = draw.one(TEMPLATES), _words(draw)
-    words["ask"] = draw.say(HOW_MANY, **words)
+    template, words = draw.one(PROBLEMS["told"]), _words(draw)
+    words["ask"] = draw.say(PROBLEMS["how_many"], **words)
     while True:
         values = {n: draw.number(2, high) for n, high in zip("abcde", (12, 9, 12, 60, 9), strict=True)}
-        computed = {e: eval(e, {}, values) for e in _COMPUTED.findall(" ".join(template))}
+        computed = {e: eval(e, {}, values) for e in _COMPUTED.findall(template)}
         if min(computed.values()) > 0:
             break
-    said = _COMPUTED.sub(lambda match: str(computed[match[1]]), "\n".join(template))
-    return draw.say(said, **words).split("\n")
+    said = _COMPUTED.sub(lambda match: str(computed[match[1]]), template)
+    return draw.say(said, **words).split(" ⟶ ")
 
 
 def _changes(draw: Draw) -> list[str]:
     """Something to start with, then one to three changes, each of which the answer works out."""
     words, now = _words(draw), draw.number(3, 60)
-    text = [draw.say(f"<{STARTS}>", now=now, **words)]
+    text = [draw.say(CHANGES["start"], now=now, **words)]
     steps = [f"{words['name']} has {now} {words['things']}."]
     for _ in range(draw.number(1, 3)):
         before, kind = now, draw.one("++--*" if now > 2 else "+")
         n = 2 if kind == "*" else draw.number(1, 40 if kind == "+" else now - 1)
         now = {"+": now + n, "-": now - n, "*": now * 2}[kind]
-        said = {"+": GAINS, "-": LOSSES, "*": "Then the number doubles.|Now {name} has twice as many."}[kind]
-        text.append(draw.say(f"<{said}>", n=n, **words))
+        text.append(draw.say(CHANGES[kind], n=n, **words))
         steps.append(f"{before} {kind} {n} = {now}.")
-    return [" ".join([*text, draw.say(LEFT, **words)]), *steps]
+    return [" ".join([*text, draw.say(CHANGES["left"], **words)]), *steps]
 
 
 def grade(task: Task, answer: Answer) -> Grade:
@@ -225,4 +151,4 @@ def _holds(step: tuple[str, ...]) -> bool:
     a, sign, b, more, c, result = step
     if sign == "/":
         return int(a) == int(b) * int(result)
-    return SUMS[sign][2](int(a), int(b)) + int(f"{more}{c}" or 0) == int(result)
+    return SUMS[sign][1](int(a), int(b)) + int(f"{more}{c}" or 0) == int(result)

@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import re
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines, renamed
+from specdemo.training.tasks.corpus import TEMPLATES
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed
 
 LONGEST_DIALOGUE = 480  # characters: what fits a window
 MOST_TURNS = 12
 
-# A service on each line, with words that only talk about it has.
-SERVICES = lines("""
-restaurant restaurants eat dine dinner cuisine table
-flight flights fly flying airline airlines plane
-hotel hotels check-in
-bank balance savings checking transfer
-movie movies film films theater cinema
-music song songs album playlist
-weather temperature rain humidity forecast
-bus buses
-doctor dentist dermatologist gynecologist psychiatrist therapist
-rental suv sedan hatchback pickup
-apartment apartments bedroom bedrooms rent
-salon salons haircut stylist unisex
-taxi cab uber lyft
-event events concert game games
-alarm alarms
-attraction attractions museum museums
-""")
-_SERVICE_OF = {word: service for service in SERVICES for word in service.split()}
+_SERVICE_OF = {word: words for words in TEMPLATES["chat"]["services"] for word in words.split()}
 
 
 def services(text: str) -> set[str]:
@@ -72,28 +54,12 @@ def grade(task: Task, answer: Answer) -> Grade:
     }
 
 
-HONEST = (
-    "I am a small demo model: I can work out sums, change a text, turn a list into JSON, write a short function, "
-    "tell a simple story, or talk about booking a table."
-)
-OUTSIDE = lines("""
-<Hi|Hello|Hey|Good morning|Good evening|Thanks|Thank you|Bye|How are you><|!|.|, {proper}|, {proper}!>
-<hi|hello|hey|yo|test|ok|help|hm|what|good night|thanks a lot><|!|.|?>
-<Who|What> are you?|What can you do<| for me>?|What is your name?|Are you a <robot|human|model|{noun}>?
-<Who|What|Where> <is|was> <{name}|the {noun} of {proper}|a {noun}|{phrase}>?
-<What is the capital of|Where is|How big is|Who lives in|What do you know about> {proper}?
-<Why|How> <is|are|do|does> <{nouns}|the {noun}|a {noun}> <{word}|so {word}|{word} in {proper}>?
-<Explain|Describe|Define|Discuss> <{nouns}|the {noun}|{word}|{phrase}><.|, please.|>
-<Translate|Say> "<{phrase}|{word}>" in<to|> <French|German|Spanish|{proper}>.
-<Summarize|Summarise|Review|Rate> <the {noun}|{name}|this {noun}>.
-Write <a poem|an essay|a letter|an email|a song|a speech|a report> <about|for|to> <{nouns}|{name}|the {noun}>.
-<How do I|How can I|Can you help me> <{word}|{word} a {noun}|{word} my {noun}>?
-<Give me|I need|Recommend> <advice on|ideas for|a recipe for|facts about|help with> <{nouns}|{phrase}|my {noun}>.
-<I feel|I am|You are> {word}.|My {noun} is {word}.|{phrase}|{word} {word} {word}
-""")
+OUTSIDE = TEMPLATES["outside"]
+QUESTION_SHARE = 0.3  # of the corpus's open conversation
 
 
 def outside(draw: Draw) -> Task:
     """A greeting, or a question outside the domains: one honest sentence."""
-    asked = draw.document(draw.corpus.questions) if draw.chance(0.35) else draw.say(f"<{draw.one(OUTSIDE)}>")
-    return Task("outside", asked, HONEST)
+    question = draw.chance(QUESTION_SHARE)
+    asked = draw.document(draw.corpus.questions) if question else draw.say(OUTSIDE["asked"])
+    return Task("outside", asked, OUTSIDE["answer"][0])

@@ -7,18 +7,13 @@ import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines
+from specdemo.training.tasks.corpus import TEMPLATES
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, rows
 
 SECONDS = 5  # for one answer, with the start of its process
 TRIES = 40  # examples, of which one shows something at best
-ASKS = lines("""
-<Write|Complete|Implement|Finish|Program> this<| Python> function<.|:|, please.>
-<Write the body of this function.|Fill in the body:|Complete this:|Python:|Finish the code.>
-<Can|Could> you <write|complete|finish> this<| function| code>?
-""")
 
 
 class Piece(NamedTuple):
@@ -29,68 +24,13 @@ class Piece(NamedTuple):
     code: str = ""
 
 
-def _rows(table: str) -> Iterator[list[str]]:
-    return (re.split(" +[|] +", line) for line in lines(table))
-
-
-def _pieces(table: str) -> tuple[Piece, ...]:
-    return tuple(Piece(*row) for row in _rows(table))
-
-
-# Which items are looked at, of numbers and of words. In braces: the item, a number, a letter.
-KEEPS = (
-    _pieces("""
-even     | even numbers                     | {i} % 2 == 0
-odd      | odd numbers                      | {i} % 2 == 1
-positive | positive numbers                 | {i} > 0
-negative | negative numbers                 | {i} < 0
-large    | numbers above {k}                | {i} > {k}
-small    | numbers below {k}                | {i} < {k}
-other    | numbers that are not {k}         | {i} != {k}
-multiple | multiples of {k}                 | {i} % {k} == 0
-"""),
-    _pieces("""
-long     | words longer than {k}            | len({i}) > {k}
-short    | words shorter than {k}           | len({i}) < {k}
-starting | words that start with "{letter}" | {i}.startswith("{letter}")
-ending   | words that end with "{letter}"   | {i}.endswith("{letter}")
-having   | words with "{letter}"            | "{letter}" in {i}
-lacking  | words without "{letter}"         | "{letter}" not in {i}
-"""),
+CODE = TEMPLATES["code"]
+# Of numbers and of words: which items are looked at, and what is made of each.
+KEEPS, CHANGES = (
+    [[Piece(*row) for row in rows(CODE[f"{items} {what}"])] for items in ("numbers", "words")]
+    for what in ("kept", "changed")
 )
-# What is made of each item, of numbers and of words.
-CHANGES = (
-    _pieces("""
-plus     | plus {k}                         | {i} + {k}
-minus    | minus {k}                        | {i} - {k}
-times    | times {k}                        | {i} * {k}
-squared  | squared                          | {i} * {i}
-negated  | with the sign changed            | -{i}
-absolute | without the sign                 | abs({i})
-text     | as text                          | str({i})
-"""),
-    _pieces("""
-upper    | in capitals                      | {i}.upper()
-reversed | reversed                         | {i}[::-1]
-first    | cut to the first letter          | {i}[0]
-twice    | twice in a row                   | {i} + {i}
-lengths  | as lengths                       | len({i})
-title    | with a capital first             | {i}.title()
-start    | cut to {k} letters               | {i}[:{k}]
-"""),
-)
-# How the items end up: a word, the docstring, the start, the step (after @ inside an if), what is returned.
-ENDS = tuple(
-    _rows("""
-list   | Return a list of the {}.                               | result = []  | result.append({})     | result
-sum    | Return the sum of the {}.                              | total = 0    | total += {}           | total
-count  | Count the {}.                                          | count = 0    | count += 1            | count
-last   | Return the last of the {}, or None.                    | found = None | found = {}            | found
-back   | Return the {} from back to front.                      | result = []  | result.insert(0, {})  | result
-unique | Return the {}, each one once.   | result = [] | if {0} not in result:@result.append({0}) | result
-joined | Write the {} in a row, each followed by "{mark}".      | text = ""    | text += {} + "{mark}" | text
-""")
-)
+ENDS = rows(CODE["ends"])
 _TAKEN = frozenset(["result", "total", "count", "found", "text"])
 
 
@@ -99,8 +39,9 @@ def function(draw: Draw) -> Task:
     texts, keep, change, end = draw.new("function", lambda: _parts(draw))
     kind, phrase, start, step, returned = ENDS[end]
     items, item = ("words", "w") if texts else ("numbers", "n")
-    parts = [word for word in (kind, keep.word, change.word, items) if word]
-    name = "_".join(parts) if draw.chance(0.3) else _free(draw, "identifier")
+    parts = (kind, *draw.one(((keep.word, change.word), (change.word, keep.word))), items)
+    told = "_".join(word for word in parts if word not in ("", "list"))
+    name = told if draw.chance(0.4) else _free(draw, "identifier")
     argument = items if draw.chance(0.4) else _free(draw, "nouns")
     item = item if draw.chance(0.6) else draw.one(("x", "item", "value", _free(draw, "word")))
     words = {"i": item, "k": draw.number(2, 4 if texts else 9), "letter": draw.one("aeiostrnlpbmd")}
@@ -112,9 +53,9 @@ def function(draw: Draw) -> Task:
     code = "\n".join([f"def {name}({argument}):", *(f"    {line}" for line in [*body, f"return {returned}"])])
     what = draw.say((keep.says or items) + (f", {change.says}" if change.says else ""), **words)
     given, result = _example(draw, texts, code, name)
-    head = f'def {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
+    head = f'{draw.say(CODE["asks"])}\ndef {name}({argument}):\n    """{phrase.format(what, mark=mark)}\n\n'
     head += f'    >>> {name}({given!r})\n    {result!r}\n    """'
-    return Task("function", f"{draw.say(draw.one(ASKS))}\n{head}", code)
+    return Task("function", head, code)
 
 
 def _free(draw: Draw, slot: str) -> str:

@@ -1,13 +1,14 @@
 """The corpus: documents, of which every 50th is held out, and an open vocabulary, of which a tenth is.
 
-A word's hash decides. Words of the training documents and of the templates are always known: they cannot be kept
-out of training.
+A word's hash decides. Words of the training documents and of ``templates.toml`` are always known: they cannot be
+kept out of training.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 from zlib import crc32
@@ -20,8 +21,12 @@ VOCABULARY = ("chat_topical", "maths", "stories_fairy", "books_children")
 """Files that words alone are taken from, and questions of the first."""
 CHARACTERS = 20_000_000  # that are read of a file for its words
 _LEFT_OUT = re.compile("nigg|negro|redskin|squaw|savage|slave|whore|nazi|rape|kill|murder|damn|fuck|shit|sex")
+USUAL = 300  # words that are the most frequent; nobody asks to have them changed
 LEAST = 3  # times that a word stands in the corpus: rarer ones are often misprints
-
+TEMPLATES: dict[str, dict[str, list[str]]] = tomllib.loads(
+    Path(__file__).with_name("templates.toml").read_text(encoding="utf-8")
+)
+"""Part of a task → what is said → its templates, one of which is drawn."""
 
 Sides = tuple[list[str], list[str]]
 """Texts that are trained on, and those that are held out."""
@@ -42,6 +47,7 @@ class Corpus:
         questions, sentences: turns of open conversation that ask something, and sentences of stories.
         names, nouns, words: by whether training never has them. Names are written with a capital, nouns have a
             plural with s, words are of any kind.
+        usual: the most frequent words, in small letters.
 
     Raises:
         SystemExit: a file is not in the folder.
@@ -56,7 +62,7 @@ class Corpus:
         self.stories = [d for name in STORIES for d in read[name][0]], read[STORIES[0]][1]
         self.questions = _found(r"^User: ([^\n]{15,90}\?)$", read[VOCABULARY[0]])
         self.sentences = _found(r"(?:^|[.!?] )([A-Z][^.!?\"\n]{12,70}[.!?])", self.stories)
-        templates = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+        templates = (text for part in TEMPLATES.values() for some in part.values() for text in some)
         taught = [*self.chat[0], *self.stories[0], *self.questions[0], *templates]
         self._known = {_stem(word) for text in taught for word in set(re.findall("[a-z]+", text.lower()))}
         count, after_the = Counter[str](), Counter[str]()
@@ -64,13 +70,14 @@ class Corpus:
             text = "\n".join(d for side in read[name] for d in side)[:CHARACTERS]
             count.update(re.findall("[A-Za-z]+", text))
             after_the.update(re.findall(r"\b(?:an?|the|this) ([a-z]+)", text))
-        usual = [
+        self.usual = frozenset(word for word, _ in count.most_common(USUAL))
+        found = [
             w for w, n in count.items() if n >= LEAST and 3 <= len(w) <= 12 and not _LEFT_OUT.search(w.lower())
         ]
-        self.words = self._sides([w for w in usual if w.islower()])
-        self.names = self._sides([w for w in usual if w.istitle() and count[w] > 5 * count[w.lower()]])
+        self.words = self._sides([w for w in found if w.islower()])
+        self.names = self._sides([w for w in found if w.istitle() and count[w] > 5 * count[w.lower()]])
         self.nouns = self._sides(
-            [w for w in usual if w.islower() and count[w + "s"] >= LEAST and 20 * after_the[w] > count[w]]
+            [w for w in found if w.islower() and count[w + "s"] >= LEAST and 20 * after_the[w] > count[w]]
         )
         self.all_names = frozenset(self.names[False] + self.names[True])
 

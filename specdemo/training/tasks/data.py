@@ -9,10 +9,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from specdemo.training.tasks.task import Answer, Draw, Grade, Task, lines
+from specdemo.training.tasks.corpus import TEMPLATES
+from specdemo.training.tasks.task import Answer, Draw, Grade, Task, around, rows
 
-Value = str | int | bool
+Value = str | int | float | bool
 Record = dict[str, Value]
+COLUMNS, CONVERT, JSON, SQL = (TEMPLATES[part] for part in ("columns", "convert", "json", "sql"))
+NUMBERS = ("number", "price")
+ROWS = (1, 1, 2, 2, 2, 3, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Table:
 
     Attributes:
         title: what a row is, in the plural.
-        columns: name → what fills it: ``number``, ``flag`` or a slot of texts.
+        columns: name → what fills it: ``number``, ``price``, ``flag`` or a slot of texts.
     """
 
     title: str
@@ -38,23 +42,33 @@ class Table:
 
     def of_kind(self, numbers: bool) -> list[str]:
         """The columns of numbers, or those of texts, the first left out."""
-        found = [c for c, kind in self.columns.items() if (kind == "number") == numbers and kind != "flag"]
+        found = [c for c, kind in self.columns.items() if (kind in NUMBERS) == numbers and kind != "flag"]
         return [column for column in found if column != next(iter(self.columns))]
 
 
 def _value(draw: Draw, kind: str) -> Value:
-    if kind == "number":
-        return draw.number(1, draw.one((9, 99, 999)))
+    if kind in NUMBERS:
+        number = draw.number(1, draw.one((9, 99, 999)))
+        return number if kind == "number" else round(number + draw.one((0.25, 0.5, 0.95, 0.99)), 2)
     return draw.chance(0.5) if kind == "flag" else draw.slot(kind)
 
 
-def table(draw: Draw, rows: tuple[int, int], columns: tuple[int, int]) -> Table:
-    """A table of so many rows and columns, both ends included."""
-    names = dict.fromkeys(draw.say("<{noun}|{noun}|{identifier}>") for _ in range(draw.number(*columns)))
-    kinds = ["name", "name", "word", "text", "code", "number", "number", "number", "flag"]
-    filled = {column: draw.one(kinds if i else kinds[:5]) for i, column in enumerate(names)}
-    made = Table(draw.slot("nouns"), filled)
-    for _ in range(draw.number(*rows)):
+_USUAL = rows(COLUMNS["usual"])
+
+
+def _column(draw: Draw, first: bool) -> tuple[str, str]:
+    """A name, usual or open, and what fills it: in the first column texts."""
+    opened = draw.say(COLUMNS["open"]), draw.one(COLUMNS["kinds"])
+    name, kind = draw.one(_USUAL) if draw.chance(0.5) else opened
+    return _column(draw, first) if first and kind in (*NUMBERS, "flag") else (name, kind)
+
+
+def table(draw: Draw, length: int, columns: int) -> Table:
+    """A table of so many rows, and of so many columns at most."""
+    made = Table(draw.slot("nouns"), {})
+    for index in range(columns):
+        made.columns.setdefault(*_column(draw, first=index == 0))
+    for _ in range(length):
         made = replace(made, rows=(*made.rows, made.record(draw)))
     return made
 
@@ -80,8 +94,10 @@ def as_pairs(t: Table) -> str:
 
 def as_headed(t: Table) -> str:
     """``- name Anna: age 31, city Oslo``"""
+    if len(t.columns) == 1:
+        return as_pairs(t)  # what has no colon is a list of texts
     rows = ([f"{k} {written(v)}" for k, v in row.items()] for row in t.rows)
-    return "\n".join(f"- {first}: {', '.join(rest)}" if rest else f"- {first}" for first, *rest in rows)
+    return "\n".join(f"- {first}: {', '.join(rest)}" for first, *rest in rows)
 
 
 def as_json(t: Table) -> str:
@@ -96,57 +112,44 @@ FORMS: dict[str, tuple[Callable[[Table], str], ...]] = {
     "list": (as_pairs, as_headed),
 }
 """How a table can be written."""
-ASKS = lines("""
-<Turn|Convert|Change|Transform> <this|the|this {source}|the {source}> <in|>to {target}<.|:|, please.>
-<Write|Give|Show|Format|Put|Print> <this|it|this {source}> <as|in> {target}<.|:|, please.>
-<I need|I want|Give me|Make me> {target}<.|:| of this:| from this {source}.>
-<as|As> {target} please<|.|:>
-<To |>{target}:
-<Can|Could> you <make|write|give me> {target} <of|from> <this|this {source}|it>?
-Make <this|this {source}> {target}<.|:>
-""")
 
 
 def convert(draw: Draw) -> Task:
-    """From one form to another, most often to JSON."""
-    t = table(draw, (1, 5), (1, 4))
+    """A table from one form to another, most often to JSON."""
+    t = table(draw, draw.one(ROWS), draw.one((1, 2, 2, 2, 3, 3, 4)))
     target = draw.one(("JSON", "JSON", "JSON", "Markdown", "CSV"))
     source = draw.one([form for form in FORMS if form != target])
-    words = {"JSON": "<JSON|JSON|a JSON array|json>", "Markdown": "<Markdown|a Markdown table|markdown>"}
-    wanted = draw.say(words.get(target, "<CSV|CSV|csv>"))
-    named = draw.say(
-        {"list": "<list|text|data>", "Markdown": "<Markdown|table|Markdown table>"}.get(source, source)
-    )
-    ask = draw.say(draw.one(ASKS), source=named, target=wanted)
-    return Task(f"to {target}", _around(draw, ask, draw.one(FORMS[source])(t)), FORMS[target][0](t))
+    words = {"source": draw.say(CONVERT[f"from {source}"]), "target": draw.say(CONVERT[target])}
+    ask = around(draw, draw.say(CONVERT["asks"], **words), draw.one(FORMS[source])(t))
+    return Task(f"to {target}", ask, FORMS[target][0](t))
 
 
-def _around(draw: Draw, ask: str, text: str) -> str:
-    """Most people ask first; some after the text."""
-    return f"{text}\n{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}\n{text}"
-
-
-CHANGES = {
-    "set": "<Set|Change> the {column} of {who} to {value}.|Make {value} the {column} of {who}.|"
-    "The {column} of {who} is now {value}.|Update {who}: {column} is {value}.|{who}: {column} = {value}",
-    "drop": '<Remove|Delete|Drop> <the key |>"{column}".|Remove {column}.|Without {column}<, please|>.',
-    "rename": '<Rename|Change> <the key |>"{column}" to "{new}".|Call "{column}" "{new}".|{new} for {column}.',
-    "add": 'Add "{new}": {value} to {who}.|Give {who} the {new} {value}.|Add the key {new} with {value} to {who}.',
-    "remove": "<Remove|Delete|Leave out|Drop> {who}.|Take {who} out<| of the array>.|Without {who}<, please|>.",
-    "insert": "Add <one more|another|a row>: {value}.|Append <an object: |>{value}.|Add at the end: {value}.",
-}
+def simple(draw: Draw) -> Task:
+    """Some texts or numbers as an array, or what is said of one thing as an object, in JSON."""
+    made: list[Value] | Record
+    if draw.chance(0.6):
+        kind = draw.one(("word", "text", "name", "number"))
+        made = [_value(draw, kind) for _ in range(draw.one((2, 3, 3, 4, 5)))]
+        mark = draw.one(("", "- ", "* "))
+        join = "\n" if mark or draw.chance(0.4) else ", "
+        text = join.join(f"{mark}{value}" for value in made)
+    else:
+        made = table(draw, 1, draw.one((1, 2, 2, 3))).rows[0]
+        text = draw.one((", ", "\n")).join(f"{column}: {written(value)}" for column, value in made.items())
+    words = {"source": "list", "target": draw.say(CONVERT["array" if isinstance(made, list) else "object"])}
+    return Task("to JSON", around(draw, draw.say(CONVERT["asks"], **words), text), json.dumps(made))
 
 
 def edit_json(draw: Draw) -> Task:
     """An array of a few objects, with one change."""
-    t = table(draw, (1, 3), (2, 4))
+    t = table(draw, draw.one((1, 1, 2, 2, 3)), draw.one((2, 2, 3, 4)))
     if len(t.columns) < 2:
         return edit_json(draw)
     key, *others = t.columns
-    kind = draw.one(["set", "drop", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
+    kind = draw.one(["set", "set", "drop", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
     index, column = draw.number(0, len(t.rows) - 1), draw.one(others)
     rows = [dict(row) for row in t.rows]
-    who, new, value = rows[index][key], draw.identifier(), rows[index][column]
+    who, new, value = rows[index][key], draw.say(COLUMNS["open"]), rows[index][column]
     if kind == "set":
         value = rows[index][column] = _value(draw, t.columns[column])
     elif kind == "drop":
@@ -159,44 +162,16 @@ def edit_json(draw: Draw) -> Task:
         del rows[index]
     else:
         rows.append(t.record(draw))
-    shown = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items()) if kind == "insert" else json.dumps(value)
-    ask = draw.say(f"<{CHANGES[kind]}>", column=column, who=who, new=new, value=shown)
-    return Task("edit JSON", _around(draw, ask, as_json(t)), as_json(replace(t, rows=tuple(rows))))
-
-
-SCHEMAS = lines("""
-Table {schema}. {question}
-<Given|For> the table {schema}, write SQL: {question}
-SQL for {schema}: {question}
-Schema: {schema}\\nQuestion: {question}
-<Write a|A> query for {schema}.\\n{question}
-{question}\\nThe table is {schema}. <SQL please.|Answer in SQL.|>
-""")
-QUESTIONS = lines("""
-<Which {kind} have the {text} {value}?|List all {kind} with {text} {value}.> ⟶ SELECT * FROM {kind} {where};
-Show the {wanted} of all {kind} with {text} {value}. ⟶ SELECT {wanted} FROM {kind} {where};
-<What {wanted} goes with|Which {wanted} has the> {text} {value}? ⟶ SELECT {wanted} FROM {kind} {where};
-How many {kind} are there? ⟶ SELECT COUNT(*) FROM {kind};
-How many {kind} have the {text} {value}? ⟶ SELECT COUNT(*) FROM {kind} {where};
-Count the {kind} with {number} {than} than {limit}. ⟶ SELECT COUNT(*) FROM {kind} {bound};
-Which {kind} have a {number} of {than} than {limit}? ⟶ SELECT * FROM {kind} {bound};
-Show {key} and {number} where {number} is {than} than {limit}. ⟶ SELECT {key}, {number} FROM {kind} {bound};
-What is the {first} {number}? ⟶ SELECT {top}({number}) FROM {kind};
-What is the average {number} for each {text}? ⟶ SELECT {text}, AVG({number}) FROM {kind} GROUP BY {text};
-How many {kind} are there for each {text}? ⟶ SELECT {text}, COUNT(*) FROM {kind} GROUP BY {text};
-What is the sum of {number}? ⟶ SELECT SUM({number}) FROM {kind};
-Sort the {kind} by {number}, {first} first. ⟶ SELECT * FROM {kind} ORDER BY {number} {order};
-Give the {few} {kind} with the {first} {number}. ⟶ SELECT * FROM {kind} ORDER BY {number} {order} LIMIT {few};
-<List|Show> the different {text} values. ⟶ SELECT DISTINCT {text} FROM {kind};
-<Delete|Remove> all {kind} with {text} {value}. ⟶ DELETE FROM {kind} {where};
-Set the {number} to {limit} where {text} is {value}. ⟶ UPDATE {kind} SET {number} = {limit} {where};
-""")
+    row = ", ".join(f"{k} {written(v)}" for k, v in rows[-1].items()) if rows else ""
+    said = {"column": column, "who": who, "new": new, "row": row}
+    ask = draw.say(JSON[kind], **said, value=written(value), shown=json.dumps(value))
+    return Task("edit JSON", around(draw, ask, as_json(t)), as_json(replace(t, rows=tuple(rows))))
 
 
 def query(draw: Draw) -> Task:
     """A schema and a question; the answer is one SQL query."""
     while True:
-        t = table(draw, (0, 0), (3, 5))
+        t = table(draw, 0, draw.one((3, 3, 4, 5)))
         if t.of_kind(numbers=True) and t.of_kind(numbers=False):
             break
     number, text = draw.one(t.of_kind(numbers=True)), draw.one(t.of_kind(numbers=False))
@@ -206,9 +181,9 @@ def query(draw: Draw) -> Task:
     words |= {"than": "more" if more else "less", "first": "highest" if more else "lowest"}
     words |= {"top": "MAX" if more else "MIN", "order": "DESC" if more else "ASC"}
     words |= {"bound": f"WHERE {number} {'>' if more else '<'} {limit}", "where": f"WHERE {text} = '{value}'"}
-    question, _, answer = draw.say(draw.one(QUESTIONS), **words).partition(" ⟶ ")
+    question, _, answer = draw.say(SQL["questions"], **words).partition(" ⟶ ")
     schema = f"{t.title}({', '.join(t.columns)})"
-    return Task("SQL", draw.say(draw.one(SCHEMAS), schema=schema, question=question).replace("\\n", "\n"), answer)
+    return Task("SQL", draw.say(SQL["schemas"], schema=schema, question=question), answer)
 
 
 def grade(task: Task, answer: Answer) -> Grade:

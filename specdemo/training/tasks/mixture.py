@@ -47,7 +47,10 @@ def domains(folder: Path) -> dict[str, Domain]:
     every = {
         "chat": (100, chat.grade, [(chat.dialogue, 1, 1)]),
         "stories": (300, stories.grade, [(stories.story, 1, 1)]),
-        "data": (300, data.grade, [(data.convert, 11, 11), (data.edit_json, 5, 12), (data.query, 5, 5)]),
+        "data": (
+            *(300, data.grade),
+            [(data.convert, 9, 9), (data.simple, 3, 4), (data.edit_json, 5, 10), (data.query, 4, 4)],
+        ),
         "arithmetic": (
             *(200, arithmetic.grade),
             [(arithmetic.word_problem, 12, 12), (arithmetic.worked_sum, 10, 10), (arithmetic.equations, 0, 8)],

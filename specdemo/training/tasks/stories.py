@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 
 from specdemo.analysis.repetition import LEAST_DISTINCT, distinct_share
+from specdemo.training.tasks.corpus import TEMPLATES
 from specdemo.training.tasks.task import Answer, Draw, Grade, Task, renamed
 
+ASKS = TEMPLATES["stories"]
 LONGEST_STORY, SHORTEST_STORY = 480, 150  # characters: what fits a window
 VARIED = 0.9  # of a story's runs of four words are distinct, at least; others teach to repeat
 LEAST_WORDS = 15
-
-BEGINNINGS = (
-    "{}|{}|Tell me a story. {}|Write a story that begins like this: {}|<Go on|Continue><| with this story>: {}"
-)
-ABOUT = "<Tell|Write|Give> me a <|short |little >story <about|of> {}.|A story about {}, please.|Story: {}"
-ANY = "Tell me a <|short >story.|Write a <short |>story.|A story, please."
 _SENTENCE = re.compile(r"(?<=[.!?])[\"']?\s+")
 _HERO = re.compile(r"\b(an? [a-z ]{3,25}) (?:named|called) ([A-Z][a-z]+)\b")
 
@@ -36,10 +32,10 @@ def story(draw: Draw) -> Task:
     first, rest = _SENTENCE.split(text, maxsplit=1)
     hero = _HERO.search(first)
     if hero and draw.side != "known" and draw.chance(0.5):
-        return Task("about", draw.say(f"<{ABOUT}>").format(f"{hero[1].strip()} named {hero[2]}"), text)
+        return Task("about", draw.say(ASKS["about"], text=f"{hero[1].strip()} named {hero[2]}"), text)
     if draw.held_out or draw.chance(0.8):
-        return Task("beginning", draw.say(f"<{BEGINNINGS}>").format(first), rest)
-    return Task("any", draw.say(f"<{ANY}>"), text)
+        return Task("beginning", draw.say(ASKS["beginnings"], text=first), rest)
+    return Task("any", draw.say(ASKS["any"]), text)
 
 
 def grade(task: Task, answer: Answer) -> Grade:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 from zlib import crc32
 
-from specdemo.training.tasks.corpus import Corpus, Sides
+from specdemo.training.tasks.corpus import TEMPLATES, Corpus, Sides
 
 T = TypeVar("T")
 Side = Literal["training", "known", "unseen"]
 """Trained on; held out, of words that training has; held out, with slots of words that it never has."""
 HELD_OUT_SHARE = 6  # one composition of numbers, or of a function's parts, of so many is held out
-MADE_UP_SHARE = 0.25  # of words: whoever only knows the corpus's would not learn to copy any other
+MADE_UP_SHARE = 0.15  # of words: whoever only knows the corpus's would not learn to copy any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +52,14 @@ def same_text(task: Task, answer: Answer) -> Grade:
     return {"right": [answer.ended and answer.text.strip() == task.answer.strip()]}
 
 
-def lines(text: str) -> tuple[str, ...]:
-    """The lines of a table of templates."""
-    return tuple(text.strip().split("\n"))
+def rows(table: Sequence[str]) -> list[list[str]]:
+    """The columns of a table of templates."""
+    return [re.split(r" +[|] +", line) for line in table]
 
 
-SLOTS = {
-    "nouns": "{noun}s",
-    "name": "<{proper}|{proper}|{proper}|{proper} {proper}|{proper}-{proper}|O'{proper}|{initial}. {proper}>",
-    "phrase": "<{word} {word}|the {word} {noun}|a {word} {noun}|{word} {word} {noun} {noun}>",
-    "code": "<{initial}{number}|{initial}{initial}-{number}|{number}-{initial}|#{number}{number}>",
-    "text": "<{word}|{word}|{name}|{name}|{phrase}|{code}>",
-}
-"""Slots that are made of others; those are methods of a draw. A code is one of a seat or a part."""
-
-
+SLOTS, _SYLLABLES = TEMPLATES["slots"], TEMPLATES["syllables"]
+"""Slots that are made of others; those are methods of a draw."""
 _CHOICE, _SLOT = re.compile("<([^<>]*)>"), re.compile(r"\{(\w+)\}")
-_ONSETS, _VOWELS, _ENDS = (
-    tuple(row.split(" "))
-    for row in lines("""
-b c d f g h j k l m n p r s t v w z br ch cl dr fl gr kr pl qu sh sk st th tr
-a e i o u a e i o ai ea ee ou y
-n r s t l m x ck nd ng rt sk ll
-""")
-)
-_CODAS = ("", "", "", *_ENDS)
 
 
 def is_held_out(topic: str, composition: object) -> bool:
@@ -111,11 +94,15 @@ class Draw:
         """One on this side."""
         return self.one(sides[self.held_out])
 
-    def say(self, template: str, **given: object) -> str:
-        """A template with one of each ``<this|that>`` and with its ``{slots}`` filled.
+    def weighted(self, weights: Mapping[str, int]) -> str:
+        return self.rng.choices(list(weights), list(weights.values()))[0]
+
+    def say(self, template: str | Sequence[str], **given: object) -> str:
+        """A template, or one of several, with one of each ``<this|that>`` and with its ``{slots}`` filled.
 
         A slot that is not given is one of ``SLOTS`` or a method, such as ``{noun}``.
         """
+        template = template if isinstance(template, str) else f"<{self.one(template)}>"
         while choice := _CHOICE.search(template):
             template = template[: choice.start()] + self.one(choice[1].split("|")) + template[choice.end() :]
         return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), template)
@@ -129,7 +116,7 @@ class Draw:
     def made_up(self) -> str:
         """A word of two or three syllables that is in no dictionary, in small letters."""
         while True:
-            parts = [self.one(_ONSETS) + self.one(_VOWELS) + self.one(_CODAS) for _ in range(self.number(2, 3))]
+            parts = [self.one(part) for _ in range(self.number(2, 3)) for part in _SYLLABLES.values()]
             if 4 <= len(word := "".join(parts)) <= 10 and self.corpus.is_unseen(word) == self.unseen:
                 return word
 
@@ -152,21 +139,26 @@ class Draw:
         words = [self.word() for _ in range(self.one((1, 1, 2, 2, 3)))]
         return "_".join(words) if self.chance(0.7) else words[0] + "".join(map(str.title, words[1:]))
 
-    def sentence(self) -> str:
-        """One of a story, with other words in some places."""
+    def told(self) -> str:
+        """A sentence of a story, with other words in one or two places."""
         return reworded(self.document(self.corpus.sentences), self)
 
 
-def reworded(text: str, draw: Draw, share: float = 0.4) -> str:
-    """A sentence with some of its longer words and names exchanged."""
+def around(draw: Draw, ask: str, text: str) -> str:
+    """Most people ask first, some after the text; what ends with a colon stands before it, or in its line."""
+    if ask.endswith(":") and "\n" not in text and draw.chance(0.5):
+        return f"{ask} {text}"
+    return f"{text}\n{ask}" if draw.chance(0.2) and not ask.endswith(":") else f"{ask}\n{text}"
 
-    def other(match: re.Match[str]) -> str:
-        word = match[0]
-        if not draw.chance(share) or (match.start() == 0 and word not in draw.corpus.all_names):
-            return word
-        return draw.proper() if word[0].isupper() else draw.word()
 
-    return re.sub(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b(?!')", other, text)
+def reworded(text: str, draw: Draw) -> str:
+    """A sentence with one or two of its names and rarer words exchanged."""
+    found = re.finditer(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b(?!')", text)
+    rare = [m for m in found if m[0] not in draw.corpus.usual and (m.start() or m[0] in draw.corpus.all_names)]
+    for place in sorted(draw.rng.sample(rare, min(len(rare), draw.number(1, 2))), key=re.Match.start, reverse=True):
+        other = draw.proper() if place[0][0].isupper() else draw.word()
+        text = text[: place.start()] + other + text[place.end() :]
+    return text
 
 
 def renamed(texts: Sequence[str], draw: Draw, share: float = 0.8) -> list[str]:
