@@ -16,7 +16,6 @@ Value = str | int | float | bool
 Record = dict[str, Value]
 COLUMNS, CONVERT, JSON, SQL = (TEMPLATES[part] for part in ("columns", "convert", "json", "sql"))
 NUMBERS = ("number", "price")
-ROWS = (1, 1, 2, 2, 2, 3, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,10 @@ def _column(draw: Draw, first: bool) -> tuple[str, str]:
 
 
 def table(draw: Draw, length: int, columns: int) -> Table:
-    """A table of so many rows, and of so many columns at most."""
+    """A table of so many rows and columns."""
     made = Table(draw.slot("nouns"), {})
-    for index in range(columns):
-        made.columns.setdefault(*_column(draw, first=index == 0))
+    while len(made.columns) < columns:
+        made.columns.setdefault(*_column(draw, first=not made.columns))
     for _ in range(length):
         made = replace(made, rows=(*made.rows, made.record(draw)))
     return made
@@ -94,8 +93,6 @@ def as_pairs(t: Table) -> str:
 
 def as_headed(t: Table) -> str:
     """``- name Anna: age 31, city Oslo``"""
-    if len(t.columns) == 1:
-        return as_pairs(t)  # what has no colon is a list of texts
     rows = ([f"{k} {written(v)}" for k, v in row.items()] for row in t.rows)
     return "\n".join(f"- {first}: {', '.join(rest)}" for first, *rest in rows)
 
@@ -116,7 +113,7 @@ FORMS: dict[str, tuple[Callable[[Table], str], ...]] = {
 
 def convert(draw: Draw) -> Task:
     """A table from one form to another, most often to JSON."""
-    t = table(draw, draw.one(ROWS), draw.one((1, 2, 2, 2, 3, 3, 4)))
+    t = table(draw, draw.one((1, 1, 2, 2, 2, 3, 3, 4)), draw.one((2, 2, 2, 3, 3, 4)))
     target = draw.one(("JSON", "JSON", "JSON", "Markdown", "CSV"))
     source = draw.one([form for form in FORMS if form != target])
     words = {"source": draw.say(CONVERT[f"from {source}"]), "target": draw.say(CONVERT[target])}
@@ -143,8 +140,6 @@ def simple(draw: Draw) -> Task:
 def edit_json(draw: Draw) -> Task:
     """An array of a few objects, with one change."""
     t = table(draw, draw.one((1, 1, 2, 2, 3)), draw.one((2, 2, 3, 4)))
-    if len(t.columns) < 2:
-        return edit_json(draw)
     key, *others = t.columns
     kind = draw.one(["set", "set", "drop", "rename", "add"] + ["remove", "insert"] * (len(t.rows) > 1))
     index, column = draw.number(0, len(t.rows) - 1), draw.one(others)
@@ -175,12 +170,19 @@ def query(draw: Draw) -> Task:
         if t.of_kind(numbers=True) and t.of_kind(numbers=False):
             break
     number, text = draw.one(t.of_kind(numbers=True)), draw.one(t.of_kind(numbers=False))
-    value, limit, more = _value(draw, draw.one(("word", "proper"))), draw.number(), draw.chance(0.5)
+    value, limit = draw.slot(draw.one(("word", "proper"))), draw.number()
+    than, first, top, order, sign = draw.one(rows(SQL["directions"]))
     words = {"kind": t.title, "key": next(iter(t.columns)), "number": number, "text": text, "value": value}
-    words |= {"limit": limit, "few": limit % 9 + 2, "wanted": draw.one([c for c in t.columns if c != text])}
-    words |= {"than": "more" if more else "less", "first": "highest" if more else "lowest"}
-    words |= {"top": "MAX" if more else "MIN", "order": "DESC" if more else "ASC"}
-    words |= {"bound": f"WHERE {number} {'>' if more else '<'} {limit}", "where": f"WHERE {text} = '{value}'"}
+    words |= {
+        "than": than,
+        "first": first,
+        "top": top,
+        "order": order,
+        "limit": str(limit),
+        "few": str(limit % 9 + 2),
+    }
+    words |= {"wanted": draw.one([c for c in t.columns if c != text])}
+    words |= {"bound": f"WHERE {number} {sign} {limit}", "where": f"WHERE {text} = '{value}'"}
     question, _, answer = draw.say(SQL["questions"], **words).partition(" ⟶ ")
     schema = f"{t.title}({', '.join(t.columns)})"
     return Task("SQL", draw.say(SQL["schemas"], schema=schema, question=question), answer)

@@ -18,7 +18,8 @@ def edit(draw: Draw) -> Task:
     listed = draw.chance(0.35)
     mark, join = draw.one((("- ", "\n"), ("", "\n"), ("* ", "\n"), ("", ", "))) if listed else ("", " ")
     slot = draw.one(("text", "word", "name", "phrase", "number")) if listed else "sentence"
-    items = [draw.slot(slot) for _ in range(draw.one((2, 3, 3, 4, 5) if listed else (1, 1, 1, 1, 2, 2, 2, 3, 4)))]
+    count = draw.one((2, 3, 3, 4, 5) if listed else (1, 1, 1, 1, 2, 2, 2, 3, 4))
+    items = draw.several(count, lambda: draw.slot(slot))
     kind = draw.weighted(LIST_KINDS if listed else KINDS)
     index = draw.number(0, len(items) - 1)
     words = _WORD.findall(items[index])
@@ -61,7 +62,7 @@ def _like(old: str, draw: Draw) -> str:
 
 def relist(draw: Draw) -> Task:
     """The items of a list in another form."""
-    items = [draw.slot(draw.one(("word", "word", "text"))) for _ in range(draw.one((2, 3, 3, 4, 5)))]
+    items = draw.several(draw.one((2, 3, 3, 4, 5)), lambda: draw.slot(draw.one(("word", "word", "text"))))
     source, kind = draw.one((", ", "\n", "\n- ")), draw.one(list(LIST))
     mark = source.removeprefix("\n") if source != ", " else ""
     answer = {
@@ -83,7 +84,7 @@ def copy(draw: Draw) -> Task:
         text = draw.one((" ", ", ", "\n")).join(draw.slot(slot) for _ in range(draw.one((1, 1, 2, 3, 5))))
         ask = draw.say(COPY["text"], text=text)
         return Task(kind, ask, text) if kind == "text" else Task(kind, ask + COPY["twice"][0], f"{text}\n{text}")
-    keys = list(dict.fromkeys(draw.slot(draw.one(("word", "proper"))) for _ in range(draw.number(3, 7))))
+    keys = draw.several(draw.number(3, 7), lambda: draw.slot(draw.one(("word", "proper"))))
     index = draw.number(0, len(keys) - 2)
     ask = draw.say(COPY[kind], key=keys[index])
     if kind == "next":

@@ -84,6 +84,13 @@ class Draw:
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
+    def several(self, count: int, make: Callable[[], T]) -> list[T]:
+        """So many different ones."""
+        found: dict[T, None] = {}
+        while len(found) < count:
+            found[make()] = None
+        return list(found)
+
     def new(self, topic: str, make: Callable[[], T]) -> T:
         """The first composition from ``make`` on this side; the hash of its ``repr`` says which side it is on."""
         while is_held_out(topic, made := make()) != self.held_out:
@@ -102,10 +109,10 @@ class Draw:
 
         A slot that is not given is one of ``SLOTS`` or a method, such as ``{noun}``.
         """
-        template = template if isinstance(template, str) else f"<{self.one(template)}>"
-        while choice := _CHOICE.search(template):
-            template = template[: choice.start()] + self.one(choice[1].split("|")) + template[choice.end() :]
-        return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), template)
+        text = template if isinstance(template, str) else f"<{self.one(template)}>"
+        while choice := _CHOICE.search(text):
+            text = text[: choice.start()] + self.one(choice[1].split("|")) + text[choice.end() :]
+        return _SLOT.sub(lambda slot: str(given[slot[1]]) if slot[1] in given else self.slot(slot[1]), text)
 
     def slot(self, name: str) -> str:
         """What a slot of this name is filled with."""
@@ -155,7 +162,9 @@ def reworded(text: str, draw: Draw) -> str:
     """A sentence with one or two of its names and rarer words exchanged."""
     found = re.finditer(r"\b(?:[a-z]{4,}|[A-Z][a-z]{2,})\b(?!')", text)
     rare = [m for m in found if m[0] not in draw.corpus.usual and (m.start() or m[0] in draw.corpus.all_names)]
-    for place in sorted(draw.rng.sample(rare, min(len(rare), draw.number(1, 2))), key=re.Match.start, reverse=True):
+    for place in sorted(
+        draw.rng.sample(rare, min(len(rare), draw.number(1, 2))), key=re.Match.start, reverse=True
+    ):
         other = draw.proper() if place[0][0].isupper() else draw.word()
         text = text[: place.start()] + other + text[place.end() :]
     return text
