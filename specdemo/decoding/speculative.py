@@ -10,6 +10,9 @@ from specdemo.decoding.gamma import GammaPolicy
 from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 
+MOST_FED_AGAIN = 8
+"""Kept tokens that a verify takes in again before the drafted ones; more go before it in a forward of their own."""
+
 
 def autoregressive(lane: Lane, target: Runner) -> Iterator[RawRound]:
     """The baseline: rounds of one token and one target forward each, until the lane stops."""
@@ -39,7 +42,14 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
         proposal = _draft(lane, drafter, policy.next(lane.remaining))
         clock.mark("draft")
 
-        # 2. One target forward over the last committed token and all drafted ones.
+        # 2. One target forward over the last committed token and all drafted ones; where states were put back,
+        #    over what was kept since, too.
+        again = len(lane.committed) - 1 - target.length
+        if again > MOST_FED_AGAIN:
+            target.forward(lane.committed[target.length : -1], keep=0)
+            again = 0
+        if proposal:
+            target.checkpoint()
         begin = target.length
         tree_mask = proposal.tree_mask(begin)
         output = target.forward(lane.committed[begin:], len(proposal) + 1, proposal.tokens, tree_mask)
@@ -50,9 +60,10 @@ def speculative(lane: Lane, target: Runner, drafter: Drafter) -> Iterator[RawRou
 
         # 4. Both caches forget what was not kept; neither holds the last committed token yet.
         kept = [0, *raw.path[: raw.kept - 1]]
-        target.rollback_to(begin, kept)
+        target.rollback_to(begin + again, kept)
         if output.hidden is not None:
-            drafter.observe(output.hidden[: len(kept)] if proposal.is_chain else output.hidden[kept])
+            hidden = output.hidden[again:]
+            drafter.observe(hidden[: len(kept)] if proposal.is_chain else hidden[kept])
         drafter.commit(lane.committed)
         clock.lap("other")
         policy.observe(lane.ended(raw))

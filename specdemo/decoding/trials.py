@@ -16,7 +16,7 @@ from specdemo.decoding.engines.open import choose
 from specdemo.decoding.proposal import Tree
 from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.failures import not_finite, out_of_memory
-from specdemo.models.pair import ModelPair, context_of, embeddings_of
+from specdemo.models.pair import ModelPair, context_of, embeddings_of, keeps_states
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,12 +37,15 @@ FED = 16
 """Tokens that a trial feeds behind what is made up, at the most."""
 QUIET = 0.1
 """Of keys: attention spreads over all that it sees."""
+IN_ORDER = "its recurrent layers read one text, token after token"
+"""Why a model with states reads no trees, rows or first layers alone."""
 
 
 def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> None:
     """Whether tokens fed one by one and several at once, behind a rollback, give the logits of one forward.
 
-    These are the forwards that a first run would have to warm up anyway.
+    These are the forwards that a first run would have to warm up anyway. A model with states is tried twice
+    behind one checkpoint, the second time with all of the tokens at once.
 
     Raises:
         PairError: they do not, or the model fails.
@@ -53,12 +56,19 @@ def check_chain(role: str, model: PreTrainedModel, engine: Engine = "auto") -> N
         count = min(TOKENS, context_of(model) or TOKENS)
         ids, begin = tokens_of(model, count), count // 2
         whole = runner.forward(ids, count).logits
-        runner.rollback_to(begin)
-        feeds = [feed for feed in (ids[begin : begin + 1], ids[begin + 1 :]) if feed]
-        parts = torch.cat([runner.forward(feed, len(feed)).logits for feed in feeds])
-        rows = differences(parts, whole[begin:]).nan_to_num(0.0)  # a run of NaN is told when it ends
+        turns, rows = [[ids[begin : begin + 1], ids[begin + 1 :]]], []
+        if keeps_states(model):
+            turns += [[ids[begin:]], [[token] for token in ids[begin:]]]
+        for feeds in turns:
+            runner.rollback_to(begin)
+            if missing := ids[runner.length : begin]:
+                runner.forward(missing)
+            runner.checkpoint()
+            parts = torch.cat([runner.forward(feed, len(feed)).logits for feed in feeds if feed])
+            rows.append(differences(parts, whole[begin:]))
+        found = torch.cat(rows).nan_to_num(0.0)  # a run of NaN is told when it ends
         # In coarse types a mixture of experts may choose another at a near tie in one row, and is not wrong.
-        return float(rows.max() if model.dtype == torch.float32 else rows.median())
+        return float(found.max() if model.dtype == torch.float32 else found.median())
 
     def refused(reason: str) -> PairError:
         return PairError(
@@ -92,6 +102,8 @@ def check_trees(role: str, model: PreTrainedModel, engine: str) -> None:
             "tree_nodes", f"the {role}, a {type(model).__name__}, reads no draft trees ({reason}); set it to 0."
         )
 
+    if keeps_states(model):
+        raise refused(IN_ORDER)
     for empty in (True, False):
         wrong = "tokens of a path come out otherwise than without the rest of the tree"
         _try(role, model, partial(off, MadeUpPast(model, empty)), refused, wrong)
@@ -130,6 +142,8 @@ def check_rows(role: str, model: PreTrainedModel) -> None:
             "choose another pair, or run the prompts one after the other."
         )
 
+    if keeps_states(model):
+        raise refused(IN_ORDER)
     for off in (from_the_beginning, past_windows):
         _try(role, model, off, refused, "its rows come out otherwise than each alone")
 

@@ -29,6 +29,7 @@ class TeacherForcing:
         self._runner, self._sampler, self._prompt = runner, sampler, list(prompt)
         if self._prompt[:-1]:
             runner.forward(self._prompt[:-1])
+            runner.checkpoint()
 
     def logits(self, ids: Sequence[int]) -> torch.Tensor:
         """Processed logits (n, vocabulary) at the places of ``ids`` (n,), each after all tokens before it."""

@@ -61,10 +61,13 @@ def estimate(model: PreTrainedModel, dtype: torch.dtype, quantization: str | Non
 
 
 def working_bytes(model: PreTrainedModel, dtype: torch.dtype) -> int:
-    """Bytes of two lanes' KV caches with ``WORKING_TOKENS`` positions."""
+    """Bytes of two lanes' KV caches with ``WORKING_TOKENS`` positions; a model of states alone has none."""
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    queries = getattr(config, "num_attention_heads", None)
+    if queries is None:
+        return 0
+    heads = getattr(config, "num_key_value_heads", None) or queries
+    width = getattr(config, "head_dim", None) or config.hidden_size // queries
     return 2 * 2 * config.num_hidden_layers * heads * width * WORKING_TOKENS * dtype.itemsize
 
 

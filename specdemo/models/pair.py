@@ -23,8 +23,8 @@ IN_MEMORY = "in memory"
 """The name of a pair that the caller made."""
 MOST_THREADS = max(os.cpu_count() or 1, torch.get_num_threads())
 """Processors, or what ``OMP_NUM_THREADS`` says if that is more."""
-ROLL_BACK = {"full_attention", "sliding_attention", "chunked_attention"}
-"""Kinds of layers whose cache can forget the last positions, as rollback needs."""
+WITHOUT_STATES = {"full_attention", "sliding_attention", "chunked_attention", "indexed_attention"}
+"""Kinds of layers that keep something of every token, and so can forget the last ones."""
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +45,7 @@ class ModelPair:
         prepared: the warm-ups and checks that were done for these models and are not repeated.
 
     Raises:
-        PairError: a model that is no causal language model, or whose state cannot be rolled back.
+        PairError: a model that is no causal language model, or has no cache.
     """
 
     target: PreTrainedModel
@@ -158,8 +158,20 @@ def quantization_of(model: PreTrainedModel) -> str | None:
     return getattr(config, "weights", None)
 
 
+def cache_argument(model: PreTrainedModel) -> str | None:
+    """What its ``forward`` calls the cache; None if it takes none."""
+    takes = inspect.signature(model.forward).parameters
+    return next((name for name in ("past_key_values", "cache_params") if name in takes), None)
+
+
+def keeps_states(model: PreTrainedModel) -> bool:
+    """Whether layers keep a state of all tokens, as recurrent and convolution layers do: it is put back whole."""
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    return getattr(model, "_is_stateful", False) or not set(kinds) <= WITHOUT_STATES
+
+
 def check_can_decode(role: str, model: PreTrainedModel) -> None:
-    """Refuse what is no causal language model, or cannot take its last tokens back.
+    """Refuse what is no causal language model or has no cache; the rest is tried when it is loaded.
 
     Raises:
         PairError: names the role, and says why.
@@ -185,14 +197,8 @@ def _why_not(model: PreTrainedModel) -> str | None:
         )
     if getattr(model.config, "is_encoder_decoder", False):
         return "is an encoder-decoder model; choose a decoder-only one"
-    if "past_key_values" not in inspect.signature(model.forward).parameters:
+    if cache_argument(model) is None:
         return "has no KV cache; choose an architecture that has one"
-    config = model.config.get_text_config()
-    if not hasattr(config, "num_hidden_layers"):
+    if not hasattr(model.config.get_text_config(), "num_hidden_layers"):
         return "is no single stack of layers; choose another architecture"
-    if getattr(model, "_is_stateful", False) or not set(getattr(config, "layer_types", None) or ()) <= ROLL_BACK:
-        return (
-            "keeps a recurrent state that cannot be rolled back after a rejected token; choose a model with "
-            "attention only"
-        )
     return None

@@ -22,7 +22,7 @@ from specdemo.models.failures import explained
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantised_layers, working_bytes
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
-from specdemo.models.pair import context_of
+from specdemo.models.pair import context_of, keeps_states
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import BUDGET, DTYPES, ModelSource, PairRequest, request_pair
 
@@ -49,6 +49,7 @@ class ModelReport:
     tokenizer: PreTrainedTokenizerBase | None = field(default=None, repr=False, compare=False)  # None of a head
     working: int = 0  # bytes of the KV caches of two lanes
     note: str = ""  # a remark that does not keep it from running
+    states: bool = False  # of recurrent or convolution layers, which loading tries
 
     @property
     def name(self) -> str:
@@ -212,6 +213,7 @@ def _examine(
         context=context_of(skeleton),
         tokenizer=tokenizer,
         working=working_bytes(skeleton, dtype),
+        states=keeps_states(skeleton),
         note=note,
     )
 

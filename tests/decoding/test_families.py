@@ -23,18 +23,21 @@ POSITIONS_ARE_SLOTS = (
     "bart bigbird_pegasus blenderbot blenderbot-small bloom falcon-alibi gpt_neo llama4_text marian mbart moshi "
     "mvp pegasus plbart roformer trocr "
 )
+WITH_STATES = (
+    "bailing_hybrid bamba falcon_h1 granitemoehybrid inkling2_text inkling_text jamba kimi_linear lfm2 lfm2_moe "
+    "lfm3 mamba2 nemotron_h olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next zamba2 zaya "
+)
+UNTRUE_STATES = "deepseek_v4 falcon_mamba mamba minimax recurrent_gemma xlstm "
 REFUSED = {
-    "keeps a recurrent state": (
-        WAYS,
-        "axk2 bailing_hybrid bamba deepseek_v32 deepseek_v4 falcon_h1 glm_moe_dsa granitemoehybrid hy_v4 "
-        "inkling2_text inkling_text jamba kimi_linear lfm2 lfm2_moe lfm3 minimax nemotron_h olmo_hybrid "
-        "qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma zamba2 zaya",
-    ),
-    "has no KV cache": (WAYS, "falcon_mamba mamba mamba2 openai-gpt reformer rwkv xlm xlnet xlstm"),
+    "has no KV cache": (WAYS, "openai-gpt reformer rwkv xlm xlnet"),
     "is no single stack of layers": (WAYS, "blt"),
-    "cannot decode with a KV cache": (CHAINS, "cpmant prophetnet"),
-    "reads no draft trees": (("tree",), POSITIONS_ARE_SLOTS + "mpt cpmant prophetnet"),
-    "cannot decode a batch": (("batch",), POSITIONS_ARE_SLOTS + "gpt_neox_japanese cpmant prophetnet"),
+    "keeps states in it": (("early exit",), WITH_STATES + UNTRUE_STATES),
+    "cannot decode with a KV cache": (CHAINS, UNTRUE_STATES + "cpmant prophetnet"),
+    "reads no draft trees": (("tree",), WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "mpt cpmant prophetnet"),
+    "cannot decode a batch": (
+        ("batch",),
+        WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "gpt_neox_japanese cpmant prophetnet",
+    ),
     "needs a target of several layers kept in one list": (("early exit",), "hrm_text longcat_flash"),
 }
 UNLIKE_GENERATE = ("moshi",)

@@ -18,7 +18,7 @@ LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=16, num_key_value_he
 T5 = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
 REFUSED: dict[str, Callable[[], object]] = {
     "t5": lambda: transformers.T5ForConditionalGeneration(T5),
-    "recurrent": lambda: tiny("qwen3_next", vocab_size=64),
+    "recurrent without a cache": lambda: tiny("rwkv", vocab_size=64),
     "masked bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL, intermediate_size=16)),
     "llama without a head": lambda: transformers.LlamaModel(LLAMA),
     "classifier": lambda: transformers.LlamaForSequenceClassification(LLAMA),
@@ -32,7 +32,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("role", ["target", "draft"])
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_decode_or_roll_back_is_refused_by_role(kind: str, role: str) -> None:
-    """Guards invariant 6: recurrent states, hybrids, encoders and other things are refused before anything runs.
+    """Guards invariant 6: what keeps no cache, encoders and other things are refused before anything runs.
 
     A model that is let through either crashes later or, worse, decodes something else than it would alone.
     """
@@ -43,7 +43,7 @@ def test_what_cannot_decode_or_roll_back_is_refused_by_role(kind: str, role: str
         ModelPair(bad, good, None) if role == "target" else ModelPair(good, bad, None)
 
 
-@pytest.mark.parametrize("family", ["cpmant", "prophetnet"])
+@pytest.mark.parametrize("family", ["cpmant", "mamba", "prophetnet"])
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_a_model_that_fails_with_a_cache_is_refused_in_a_sentence(family: str, role: str) -> None:
     """Guards against the raw errors of families that no attribute tells from others."""

@@ -106,7 +106,7 @@ class RaggedCache(Cache):
         positions: (B, n): the slots that the next forward writes, which are the tokens' places in their rows.
         rows: (B, 1) their numbers.
         kv_length: slots of a row that it reads.
-        stores: ("keys" or "values", layer) → (B, slots, heads, dim), so that a token's are one piece of memory.
+        stores: ("keys", "values" or "indexer", layer) → (B, slots, heads, dim), so that a token's are one piece of memory.
     """
 
     positions: torch.Tensor
@@ -130,6 +130,10 @@ class RaggedCache(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Called by each attention layer with its new keys and values (B, heads, count, dim)."""
         return self._write(("keys", layer_idx), key_states), self._write(("values", layer_idx), value_states)
+
+    def update_indexer(self, indexer_key_states: torch.Tensor, layer_idx: int) -> torch.Tensor:
+        """Keys (B, count, dim) by which sparse attention chooses what it reads; returns all."""
+        return self._write(("indexer", layer_idx), indexer_key_states[:, None])[:, 0]
 
     def _write(self, place: tuple[str, int], states: torch.Tensor) -> torch.Tensor:
         """Put states (B, heads, count, dim) into the slots; returns all that is read, (B, heads, end, dim)."""

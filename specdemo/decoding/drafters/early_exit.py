@@ -15,7 +15,7 @@ from specdemo.decoding.lane import Lane
 from specdemo.decoding.proposal import Proposal
 from specdemo.decoding.sampling import Sampler
 from specdemo.errors import SettingsError
-from specdemo.models.pair import ModelPair
+from specdemo.models.pair import ModelPair, keeps_states
 from specdemo.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,6 +76,12 @@ def _check(pair: ModelPair, settings: Settings) -> None:
             "drafter",
             f"'early_exit' needs a target of several layers kept in one list; {type(pair.target).__name__} "
             "has none. Choose 'prompt_lookup'.",
+        )
+    if keeps_states(pair.target):
+        raise SettingsError(
+            "drafter",
+            f"'early_exit' drafts in the target's own cache, and {type(pair.target).__name__} keeps states in it that "
+            "are of all layers; choose 'prompt_lookup'.",
         )
     if settings.exit_layer is not None and settings.exit_layer >= layers:
         raise SettingsError(

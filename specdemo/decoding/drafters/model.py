@@ -42,7 +42,9 @@ class ModelDrafter(SteppingDrafter):
 
     def _begin(self, committed: Sequence[int]) -> torch.Tensor:
         # What the cache lacks: the target's last token, and the last drafted one if all were kept.
-        return self._runner.forward(committed[self._runner.length :]).logits
+        logits = self._runner.forward(committed[self._runner.length :]).logits
+        self._runner.checkpoint()
+        return logits
 
     def _step(self, token: torch.Tensor) -> torch.Tensor:
         return self._runner.forward(token).logits

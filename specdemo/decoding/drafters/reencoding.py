@@ -107,7 +107,9 @@ class ReencodingDrafter(Drafter):
             common += 1
         self._runner.rollback_to(common)
         self._cached = list(ids)
-        return self._runner.forward(ids[common:]).logits
+        logits = self._runner.forward(ids[self._runner.length :]).logits
+        self._runner.checkpoint()
+        return logits
 
     def _encode_after(self, committed: Sequence[int], new: str) -> list[int]:
         """Target tokens of ``new`` where it follows ``committed``; none if the seam runs through a token."""

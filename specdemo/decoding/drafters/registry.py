@@ -45,8 +45,13 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
             "drafter", f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none; choose {others}."
         )
     SPECS[info.name].check(pair, settings)
+    models = pair.models if info.needs == "draft" else [pair.target]
+    if settings.strategy == "assisted" and (names := [type(m).__name__ for m in models if m._is_stateful]):
+        raise SettingsError(
+            "strategy",
+            f"'assisted' is transformers' own, which takes no tokens back from a {names[0]}; choose 'speculative'.",
+        )
     if settings.drafts_trees:
-        models = pair.models if info.needs == "draft" else [pair.target]
         readers = list(zip(("target", "draft"), models, strict=False))
         for role, model in readers:
             attention = model.config.get_text_config()._attn_implementation or ""

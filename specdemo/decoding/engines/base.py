@@ -60,11 +60,15 @@ class Runner(Protocol):
     def sharing(self, model: PreTrainedModel, layers: int) -> Runner:
         """A runner of ``model``, the first ``layers`` layers of this one's, in the same cache."""
 
+    def checkpoint(self) -> None:
+        """Be able to come back to here: what is fed next may be taken back. Of keys and values all can be."""
+
     def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
         """Forget everything after the first ``length`` tokens, but for the slots of ``path`` behind them.
 
         ``path`` has their places from 0, rising; they stand beside each other then. A ValueError where there are
-        fewer tokens.
+        fewer tokens. A model that keeps states goes back further, to its checkpoint, or to the beginning if that
+        is too late: ``length`` says from where the tokens are to be fed again.
         """
 
 
@@ -84,7 +88,7 @@ def model_masks(
     """
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
-    windows = {"full_attention": None, "sliding_attention": window}
+    windows = {"full_attention": None, "indexed_attention": None, "sliding_attention": window}
     named = getattr(config, "layer_types", None)
     kinds = sorted(set(named)) if named else ["full_attention" if window is None else "sliding_attention"]
     masks = {kind: mask(windows[kind]) for kind in kinds}

@@ -11,13 +11,13 @@ import torch
 from transformers import Cache
 
 from specdemo.decoding.engines.base import Ids, Output, additive, model_masks
-from specdemo.decoding.engines.kv_cache import LaneCache
+from specdemo.decoding.engines.kv_cache import LaneCache, States
 from specdemo.decoding.engines.llama import DirectForward
 from specdemo.decoding.engines.llama_check import unsupported_reason
 from specdemo.decoding.engines.model_views import HiddenStateReader
 from specdemo.decoding.proposal import TreeMask
 from specdemo.models.packing import engine_name
-from specdemo.models.pair import device_of, embeddings_of
+from specdemo.models.pair import cache_argument, device_of, embeddings_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -54,6 +54,7 @@ class Forward:
         self._without_gradients = torch.no_grad if quantised else torch.inference_mode
         # Prefill needs only its last logits; architectures without this argument compute them all.
         takes = inspect.signature(model.forward).parameters
+        self._cache_argument = cache_argument(model) or "past_key_values"
         self._slices_logits = "logits_to_keep" in takes
         self._takes_positions = "position_ids" in takes
 
@@ -69,7 +70,7 @@ class Forward:
 
         Args:
             tokens: ids, on any device.
-            cache: takes the keys and values.
+            cache: takes the keys and values, and states.
             keep: the last so many positions, none for 0; or a tensor of positions from 0 to n − 1.
             tree_mask: what they attend to where they are a tree's.
             inputs: what else the model is to be given.
@@ -93,7 +94,8 @@ class Forward:
             begin = cache.get_seq_length()
             inputs["position_ids"] = torch.arange(begin, begin + tokens.shape[1], device=self.device)[None]
         with self._without_gradients(), evaluating(self._modules):
-            logits = self.model(input_ids=tokens, past_key_values=cache, use_cache=True, **inputs).logits
+            inputs[self._cache_argument] = cache
+            logits = self.model(input_ids=tokens, use_cache=True, **inputs).logits
         if not self._slices_logits:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
         return logits.float(), None if self._reader is None else self._reader.take()
@@ -136,6 +138,7 @@ class EagerRunner:
         self.device = self._forward.device
         self._cache = LaneCache() if cache is None else cache
         self._layers = layers
+        self._checkpoint: tuple[int, States] = (0, {})
 
     @property
     def engine(self) -> str:
@@ -149,6 +152,9 @@ class EagerRunner:
         tokens = torch.as_tensor(ids, dtype=torch.long, device=self.device).unsqueeze(0)
         if drafted is not None:
             tokens = torch.cat([tokens, drafted.unsqueeze(0).to(self.device)], dim=1)
+        if tokens.shape[1] == 1 and self.length == self._checkpoint[0]:
+            # The forward of one token writes in place, and these are the checkpoint's own.
+            self._cache.states = {place: state.clone() for place, state in self._cache.states.items()}
         logits, hidden = self._forward(tokens, self._cache, keep, tree_mask)
         self.length += tokens.shape[1]
         return Output(logits[0], None if hidden is None else hidden[0])
@@ -156,13 +162,18 @@ class EagerRunner:
     def sharing(self, model: PreTrainedModel, layers: int) -> EagerRunner:
         return EagerRunner(model, self._wish, reason=self._reason, cache=self._cache, layers=layers)
 
+    def checkpoint(self) -> None:
+        self._checkpoint = self.length, dict(self._cache.states)
+
     def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
         leading = next((i for i, place in enumerate(path) if place != i), len(path))
         end = length + len(path)  # the leading places of a path need not move
         if not 0 <= length <= end <= self.length or (path and length + path[-1] >= self.length):
             raise ValueError(f"cannot roll back from {self.length} tokens to {end}")
-        # Layers that read an image hold nothing of a text.
-        layers = [layer for layer in self._cache.layers[: self._layers] if layer.length]
+        layers = self._cache.holding(self._layers)
+        if self._cache.states and end < self.length:
+            begin, states = self._checkpoint if self._checkpoint[0] <= end else (0, {})
+            self._cache.states, end, path = dict(states), begin, ()
         if leading < len(path):
             for layer in layers:
                 moved = torch.tensor(path[leading:], device=layer.keys.device) - leading

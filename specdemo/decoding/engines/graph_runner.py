@@ -148,6 +148,9 @@ class GraphRunner:
     def sharing(self, model: PreTrainedModel, layers: int) -> GraphRunner:
         return GraphRunner(model, self.lease, (1, 2), layers)
 
+    def checkpoint(self) -> None:
+        """Nothing to do: no model with states has graphs."""
+
     def rollback_to(self, length: int, path: Sequence[int] = ()) -> None:
         end = length + len(path)
         if [*path] != [*range(len(path))] or not 0 <= end <= self.length:

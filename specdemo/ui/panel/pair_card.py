@@ -82,9 +82,10 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
     licences = list(dict.fromkeys(m.licence for m in report.models if m.licence))
     licence = ", ".join(licences) or (entry.licence if entry else "")
     gated = " (gated)" if any(m.gated for m in report.models) else ""
+    states = any(m.states for m in report.models)
     facts = [
         report.tokenizers.text if report.tokenizers else "",
-        "caches can be rolled back" if report.ok else "",
+        f"{'states are put back, tried when loaded' if states else 'caches can be rolled back'}" if report.ok else "",
         _context(report),
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",
