@@ -55,11 +55,12 @@ CHANGES: dict[str, dict[str, object]] = {
     "hrm_text": {"num_hidden_layers": 16},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
-    "mamba2": {"head_dim": 16},
+    "mamba2": {"head_dim": 16, "n_groups": 1},
     "mllama": {"cross_attention_layers": [1]},
     "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [16, 16], "attn_layers": ["local", "lsh"]},
     "roc_bert": {"pronunciation_vocab_size": 8, "shape_vocab_size": 8},
     "xmod": {"default_language": "en_XX"},
+    "zamba2": {"attention_hidden_size": 64},
 }
 ENCODERS = {
     *("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),

@@ -24,10 +24,10 @@ POSITIONS_ARE_SLOTS = (
     "mvp pegasus plbart roformer trocr "
 )
 WITH_STATES = (
-    "bailing_hybrid bamba falcon_h1 granitemoehybrid inkling2_text inkling_text jamba kimi_linear lfm2 lfm2_moe "
+    "bailing_hybrid bamba falcon_h1 granitemoehybrid inkling2_text inkling_text kimi_linear lfm2 lfm2_moe "
     "lfm3 mamba2 nemotron_h olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next zamba2 zaya "
 )
-UNTRUE_STATES = "deepseek_v4 falcon_mamba mamba minimax recurrent_gemma xlstm "
+UNTRUE_STATES = "deepseek_v4 falcon_mamba jamba mamba minimax recurrent_gemma xlstm "
 REFUSED = {
     "has no KV cache": (WAYS, "openai-gpt reformer rwkv xlm xlnet"),
     "is no single stack of layers": (WAYS, "blt"),

@@ -99,11 +99,12 @@ class LaneCache(Cache):
         return [store for index, store in stores if store.length and (layers is None or index < layers)]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Of the first layer that holds any token."""
-        return next((layer.length for layer in self.layers if layer.length), 0)
+        """Of a layer; if none is named, of the first that holds any token."""
+        held = self.layers[layer_idx : layer_idx + 1] if layer_idx else self.layers
+        return next((layer.length for layer in held if layer.length), 0)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
+        return self.get_seq_length(layer_idx) + query_length, 0
 
 
 class LaneLayer(CacheLayerMixin):
