@@ -266,6 +266,10 @@ class TrialCache(LaneCache):
         keys, values = self._past.before(key_states, value_states, self._length, layer_idx)
         return torch.cat([keys, key_states], dim=2), torch.cat([values, value_states], dim=2)
 
+    def update_indexer(self, indexer_key_states: torch.Tensor, layer_idx: int) -> torch.Tensor:
+        keys = indexer_key_states[:, None]
+        return torch.cat([self._past.before(keys, keys, self._length, layer_idx)[0], keys], dim=2)[:, 0]
+
 
 class TrialRows(RaggedCache):
     """A batch's cache whose rows begin with so many tokens of a past each; it takes one forward."""
@@ -283,3 +287,9 @@ class TrialRows(RaggedCache):
         read = super().update(key_states, value_states, layer_idx)
         self.stores.clear()  # a long past of all layers would take too much memory
         return read
+
+    def update_indexer(self, indexer_key_states: torch.Tensor, layer_idx: int) -> torch.Tensor:
+        keys = indexer_key_states[:, None]
+        past = self._past.before(keys, keys, max(self.lengths), layer_idx)[0]
+        self.stores["indexer", layer_idx] = past.transpose(1, 2).repeat(len(keys), 1, 1, 1)
+        return super().update_indexer(indexer_key_states, layer_idx)

@@ -39,7 +39,7 @@ DEPTHS = {name for size, names in SIZES[:2] for name in names.split()}
 """Names of integers in configurations, and what becomes of them."""
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16}
 CHANGES: dict[str, dict[str, object]] = {
-    "bamba": MAMBA,
+    "bamba": {**MAMBA, "attn_layer_indices": [1]},
     "blt": {"encoder_hash_byte_group_vocab": 64},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10_000.0, "clip_qkv": 8.0}},
     "dots1": {"n_shared_experts": 1},
@@ -51,7 +51,7 @@ CHANGES: dict[str, dict[str, object]] = {
         "intermediate_size": [64] * 4,
         "activation_sparsity_pattern": [0.0] * 4,
     },
-    "granitemoehybrid": MAMBA,
+    "granitemoehybrid": {**MAMBA, "layer_types": ["linear_attention", "full_attention"]},
     "hrm_text": {"num_hidden_layers": 16},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},

@@ -33,7 +33,10 @@ REFUSED = {
     "is no single stack of layers": (WAYS, "blt"),
     "keeps states in it": (("early exit",), WITH_STATES + UNTRUE_STATES),
     "cannot decode with a KV cache": (CHAINS, UNTRUE_STATES + "cpmant prophetnet"),
-    "reads no draft trees": (("tree",), WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "mpt cpmant prophetnet"),
+    "reads no draft trees": (
+        ("tree",),
+        WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "mpt cpmant prophetnet",
+    ),
     "cannot decode a batch": (
         ("batch",),
         WITH_STATES + UNTRUE_STATES + POSITIONS_ARE_SLOTS + "gpt_neox_japanese cpmant prophetnet",

@@ -85,7 +85,9 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
     states = any(m.states for m in report.models)
     facts = [
         report.tokenizers.text if report.tokenizers else "",
-        f"{'states are put back, tried when loaded' if states else 'caches can be rolled back'}" if report.ok else "",
+        f"{'states are put back, tried when loaded' if states else 'caches can be rolled back'}"
+        if report.ok
+        else "",
         _context(report),
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",
