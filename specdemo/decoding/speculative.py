@@ -11,7 +11,7 @@ from specdemo.decoding.lane import Lane, RawRound
 from specdemo.decoding.proposal import NOTHING_DRAFTED, Proposal
 
 MOST_FED_AGAIN = 8
-"""Kept tokens that a verify takes in again before the drafted ones; more go before it in a forward of their own."""
+"""Kept tokens that a verify reads again before the drafted ones; more go before it in a forward of their own."""
 
 
 def autoregressive(lane: Lane, target: Runner) -> Iterator[RawRound]:

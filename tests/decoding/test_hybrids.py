@@ -14,10 +14,20 @@ import specdemo
 from specdemo import ModelPair, Settings, SettingsError
 from specdemo.decoding.engines.eager import EagerRunner
 
-FAMILIES = (
-    "bamba falcon_h1 granitemoehybrid inkling_text kimi_linear lfm2 lfm3 mamba2 nemotron_h olmo_hybrid "
-    "qwen3_5_moe_text qwen3_5_text qwen3_next zamba2 zaya"
-).split()
+FAMILIES = [
+    *(
+        "bamba",
+        "falcon_h1",
+        "granitemoehybrid",
+        "inkling_text",
+        "kimi_linear",
+        "lfm2",
+        "lfm3",
+        "mamba2",
+        "nemotron_h",
+    ),
+    *("olmo_hybrid", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "zamba2", "zaya"),
+]
 DRAFTS = {"always rejected": adversary, "often rejected": perturbed, "never rejected": lambda model: model}
 SHAPES = (
     (1, 1, "often rejected"),

@@ -106,7 +106,8 @@ class RaggedCache(Cache):
         positions: (B, n): the slots that the next forward writes, which are the tokens' places in their rows.
         rows: (B, 1) their numbers.
         kv_length: slots of a row that it reads.
-        stores: ("keys", "values" or "indexer", layer) → (B, slots, heads, dim), so that a token's are one piece of memory.
+        stores: ("keys", "values" or "indexer", layer) → (B, slots, heads, dim), so that a token's are one piece of
+            memory.
     """
 
     positions: torch.Tensor

@@ -80,8 +80,8 @@ def _check(pair: ModelPair, settings: Settings) -> None:
     if keeps_states(pair.target):
         raise SettingsError(
             "drafter",
-            f"'early_exit' drafts in the target's own cache, and {type(pair.target).__name__} keeps states in it that "
-            "are of all layers; choose 'prompt_lookup'.",
+            f"'early_exit' drafts in the target's own cache, and {type(pair.target).__name__} keeps states in it, "
+            "which have no tokens to take out; choose 'prompt_lookup'.",
         )
     if settings.exit_layer is not None and settings.exit_layer >= layers:
         raise SettingsError(

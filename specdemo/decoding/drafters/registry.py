@@ -49,7 +49,8 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
     if settings.strategy == "assisted" and (names := [type(m).__name__ for m in models if m._is_stateful]):
         raise SettingsError(
             "strategy",
-            f"'assisted' is transformers' own, which takes no tokens back from a {names[0]}; choose 'speculative'.",
+            f"'assisted' is transformers' own, which takes no tokens back from a {names[0]}; "
+            "choose 'speculative'.",
         )
     if settings.drafts_trees:
         readers = list(zip(("target", "draft"), models, strict=False))

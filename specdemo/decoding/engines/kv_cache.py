@@ -4,7 +4,7 @@ transformers' ``DynamicCache`` makes new tensors of all keys and values for ever
 longer the context is, by the copying alone. Here slots are set aside ahead, twice as many when all are full: each
 is copied once or twice in all. A rollback only moves the end, and what lies behind it is written over next.
 
-Recurrent and convolution layers keep a state of fixed size instead. Each forward of several tokens puts new tensors
+Recurrent and convolution layers keep a state of fixed size instead. A forward of several tokens puts new tensors
 in the place of the old ones, so that to keep the old ones and put them back copies nothing.
 """
 

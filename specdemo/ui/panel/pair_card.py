@@ -83,11 +83,10 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
     licence = ", ".join(licences) or (entry.licence if entry else "")
     gated = " (gated)" if any(m.gated for m in report.models) else ""
     states = any(m.states for m in report.models)
+    taken_back = "states are put back, tried when loaded" if states else "caches can be rolled back"
     facts = [
         report.tokenizers.text if report.tokenizers else "",
-        f"{'states are put back, tried when loaded' if states else 'caches can be rolled back'}"
-        if report.ok
-        else "",
+        taken_back if report.ok else "",
         _context(report),
         f"licence {licence}{gated}" if licence else "",
         f"on {report.device}",
