@@ -11,6 +11,8 @@ from typing import Literal
 
 DEFAULT_DRAFTER = "model"
 Part = Literal["draft", "head"]
+GGUF = "gguf"
+"""Stands among the parts of a pair that llama.cpp runs."""
 PARTS: dict[Part, str] = {"draft": "a draft model", "head": "an EAGLE-3 head"}
 """What a pair may have besides its target, and what people call it."""
 
@@ -29,6 +31,7 @@ class DrafterInfo:
         trees: it drafts trees too.
         batches: it drafts for several prompts together.
         assisted: transformers' own generation drafts so too.
+        llama_cpp: the flags of llama-server with which it drafts so; None where it cannot.
     """
 
     name: str
@@ -40,15 +43,39 @@ class DrafterInfo:
     trees: bool = False
     batches: bool = False
     assisted: bool = False
+    llama_cpp: str | None = None
 
 
 _ROWS = (
-    DrafterInfo("model", "draft model", "draft", always_drafts=True, trees=True, batches=True, assisted=True),
     DrafterInfo(
-        "prompt_lookup", "prompt lookup", reads=("lookup_ngram",), copies=True, batches=True, assisted=True
+        "model",
+        "draft model",
+        "draft",
+        always_drafts=True,
+        trees=True,
+        batches=True,
+        assisted=True,
+        llama_cpp="-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
+    ),
+    DrafterInfo(
+        "prompt_lookup",
+        "prompt lookup",
+        reads=("lookup_ngram",),
+        copies=True,
+        batches=True,
+        assisted=True,
+        llama_cpp="--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
+        "--spec-ngram-simple-size-m {gamma}",
     ),
     DrafterInfo("early_exit", "early exit", reads=("exit_layer",), always_drafts=True, trees=True),
-    DrafterInfo("eagle3", "EAGLE-3 head", "head", always_drafts=True, trees=True),
+    DrafterInfo(
+        "eagle3",
+        "EAGLE-3 head",
+        "head",
+        always_drafts=True,
+        trees=True,
+        llama_cpp="-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
+    ),
 )
 DRAFTERS: dict[str, DrafterInfo] = {row.name: row for row in _ROWS}
 """All drafters by name, in the order in which lists show them."""
@@ -61,4 +88,5 @@ def first_choice(parts: Collection[str]) -> DrafterInfo:
 
 def offered_with(parts: Collection[str]) -> list[DrafterInfo]:
     """The drafters of a pair that has these ``PARTS`` besides its target."""
-    return [info for info in DRAFTERS.values() if info.needs is None or info.needs in parts]
+    found = [info for info in DRAFTERS.values() if info.needs is None or info.needs in parts]
+    return [info for info in found if GGUF not in parts or info.llama_cpp is not None]

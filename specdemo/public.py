@@ -34,6 +34,7 @@ from specdemo.runs.race import race, repeat_race
 from specdemo.runs.single import run, stream
 from specdemo.runs.sweep import stream_sweep, sweep
 from specdemo.runs.threads import quickest_threads
+from specdemo.servers.gguf import GgufPair
 from specdemo.servers.pair import ServerPair
 from specdemo.settings import Settings
 from specdemo.trace import Trace

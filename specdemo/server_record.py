@@ -61,6 +61,7 @@ class ServerRecord:
         engine: what the server runs, as it says of itself; empty in older traces.
         prefill_seconds, decode_seconds: of the request, on the server's own clock; None if it does not tell.
         incomplete: why the response broke off; None if it did not.
+        obeyed: whether it was started with the lane's settings, so that drafter and γ are those.
         notes: sentences for people on what did not add up or is unknown.
     """
 
@@ -78,6 +79,7 @@ class ServerRecord:
     decode_seconds: float | None = None
     incomplete: str | None = None
     notes: tuple[str, ...] = ()
+    obeyed: bool = False
 
     @property
     def gamma(self) -> int | None:

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import SettingsError
-from specdemo.settings import LOSSY_RULES, Settings
+from specdemo.settings import LOSSY_RULES, MAX_LOOKUP_NGRAM, Settings
 
 FRAMEWORKS = {"transformers": "transformers", "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 """What can be asked for, and what people call it."""
@@ -26,25 +26,22 @@ DRAFTING = {
         "vllm": '{{"method": "draft_model", "model": {draft}, "num_speculative_tokens": {gamma}}}',
         "sglang": "--speculative-algorithm STANDALONE --speculative-draft-model-path {draft} \\\n"
         "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "-md {draft_gguf} --spec-type draft-simple --spec-draft-n-max {gamma}",
     },
     "prompt_lookup": {
         "transformers": "prompt_lookup_num_tokens={gamma},\n    max_matching_ngram_size={lookup_ngram}",
         "vllm": '{{"method": "ngram", "num_speculative_tokens": {gamma}, "prompt_lookup_max": {lookup_ngram}, '
         '"prompt_lookup_min": 1}}',
         "sglang": "--speculative-algorithm NGRAM --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "--spec-type ngram-simple --spec-ngram-simple-size-n {lookup_ngram} "
-        "--spec-ngram-simple-size-m {gamma}",
     },
     "early_exit": {"transformers": "assistant_early_exit={exit_layer}"},
     "eagle3": {
         "vllm": '{{"method": "eagle3", "model": {head}, "num_speculative_tokens": {gamma}}}',
         "sglang": "--speculative-algorithm EAGLE3 --speculative-draft-model-path {head} \\\n"
         "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
-        "llama.cpp": "-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
     },
 }
-"""How engines are told to draft so, by drafter; what stands in no row cannot be had there."""
+"""How engines are told to draft so, by drafter; what stands in no row cannot be had there.
+llama.cpp's flags stand with the drafters."""
 BUILTIN = "assets/builtin/target"
 COMMANDS = {
     "vllm": "vllm serve",
@@ -86,7 +83,7 @@ def engine_lines(
         raise SettingsError("engine", f"{engine!r:.60} is not known; choose one of {', '.join(FRAMEWORKS)}.")
     known = {**UNKNOWN, **models}
     spec = DRAFTERS[settings.drafter] if settings.strategy == "speculative" else None
-    elsewhere = DRAFTING.get(spec.name, {}).get(engine) if spec is not None else ""
+    elsewhere = "" if spec is None else {**DRAFTING.get(spec.name, {}), "llama.cpp": spec.llama_cpp}.get(engine)
     other = "Run it plain, or advise again without this method."
     if elsewhere is None:
         return f"# {FRAMEWORKS[engine]} has no {DRAFTERS[settings.drafter].label}. {other}"
@@ -110,7 +107,8 @@ def engine_lines(
     values = {
         "gamma": gamma,
         "rows": gamma + 1,
-        "lookup_ngram": settings.lookup_ngram,
+        # llama.cpp drafts nothing that is shorter than what it matched.
+        "lookup_ngram": min(settings.lookup_ngram, gamma if engine == "llama.cpp" else MAX_LOOKUP_NGRAM),
         "exit_layer": settings.exit_layer or "LAYERS",
         "draft": known["draft"],
         "head": known["head"],
@@ -128,11 +126,12 @@ def engine_lines(
         flags = (
             filled and f" \\\n  {f'--speculative-config {shlex.quote(filled)}' if engine == 'vllm' else filled}"
         )
-        notes += [f"{GGUF_OF_BUILTIN if known['target'] == BUILTIN else GGUF}"] * (engine == "llama.cpp")
+        if engine == "llama.cpp" and target != known["target"]:
+            notes.append(GGUF_OF_BUILTIN if known["target"] == BUILTIN else GGUF)
         text = f"{COMMANDS[engine]} {shlex.quote(target)}{flags}\n"
     return "".join(f"# {note}\n" for note in notes) + text
 
 
 def _gguf(name: str) -> str:
-    """The file that a model is converted into."""
-    return f"{Path(name).name or name}.gguf"
+    """The file that a model is converted into; itself if it is one."""
+    return name if name.endswith(".gguf") else f"{Path(name).name or name}.gguf"

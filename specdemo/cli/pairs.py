@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from threading import Event
 
@@ -13,10 +13,11 @@ from rich.console import Console
 
 from specdemo.cli.files import Exports, Outputs, add_exports
 from specdemo.cli.terminal import rows_table
-from specdemo.models.pair import ModelPair
 from specdemo.models.request import catalog, request_pair
+from specdemo.runs.race import Pair
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
+from specdemo.servers.gguf import GgufPair
 from specdemo.servers.pair import on_server
 from specdemo.settings import Settings
 from specdemo.view.progress_text import await_load
@@ -53,7 +54,9 @@ def list_pairs(args: argparse.Namespace) -> None:
 def add_pair(parser: argparse.ArgumentParser) -> None:
     """Options that name a pair and how it is loaded, as in ``specdemo.load_pair``."""
     group = parser.add_argument_group("models, as in specdemo.load_pair")
-    group.add_argument("--pair", default="builtin", metavar="NAME", help='an id of `pairs`, or "target + draft"')
+    group.add_argument(
+        "--pair", default="builtin", metavar="NAME", help='an id of `pairs`, or "target + draft"; also GGUF files'
+    )
     group.add_argument("--device", help="cpu, cuda, mps, or auto to spread a model over all GPUs")
     group.add_argument("--dtype", help="float32, bfloat16 or float16")
     group.add_argument("--target-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
@@ -64,7 +67,7 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Console) -> Iterator[ModelPair | None]:
+def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Console) -> Iterator[Pair]:
     """The pair that was named, or None where all lanes run on servers; an interrupt stops its loading."""
     if all(on_server(None, settings) for settings in lanes):
         yield None
@@ -75,4 +78,6 @@ def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Cons
         with errors.status(f"Loading {args.pair}…") as status:
             for text in await_load(load, Event()):
                 status.update(text)
-        yield load.future.result()
+        pair = load.future.result()
+        with pair if isinstance(pair, GgufPair) else nullcontext():
+            yield pair

@@ -18,11 +18,10 @@ from specdemo.cli.options import add_settings, read_lane, typed_settings
 from specdemo.cli.pairs import add_pair, loaded_for
 from specdemo.cli.terminal import figures_table, lane_panels, legend, rounds_text, server_lines
 from specdemo.errors import SettingsError, SpecDemoError
-from specdemo.models.pair import ModelPair
 from specdemo.recording import Recording
 from specdemo.rounds import Round
 from specdemo.runs.prompts import examples
-from specdemo.runs.race import race, repeat_race
+from specdemo.runs.race import Pair, race, repeat_race
 from specdemo.runs.record import record
 from specdemo.settings import Settings
 from specdemo.trace import Trace
@@ -100,7 +99,7 @@ def run_race(args: argparse.Namespace) -> None:
         outputs.say(sentence)
 
 
-def _raced(pair: ModelPair | None, prompt: str, lanes: Sequence[Settings], out: Console) -> list[Trace]:
+def _raced(pair: Pair, prompt: str, lanes: Sequence[Settings], out: Console) -> list[Trace]:
     titles = [header["title"] for header in lane_headers(lanes)]
     rounds: list[list[Round]] = [[] for _ in lanes]
     # Drawn between rounds, while every lane's clock stands still, not by a thread that would take their time.

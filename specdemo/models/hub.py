@@ -65,6 +65,11 @@ class Checkpoint:
         """The folder that holds these files, after fetching what is missing."""
         return self.folder
 
+    def beginning(self, name: str, nbytes: int) -> bytes:
+        """The first bytes of a file, without fetching the rest."""
+        with (self.folder / name).open("rb") as content:
+            return content.read(nbytes)
+
     def describe(self, progress: LoadProgress) -> Path:
         """The folder with configuration and tokenizer, fetched if need be.
 
@@ -72,9 +77,15 @@ class Checkpoint:
             PairError: no config.json.
         """
         if "config.json" not in self.sizes:
+            gguf = any(name.lower().endswith(".gguf") for name in self.sizes)
+            name = self.source.name
             raise PairError(
-                f"{self.source.name} holds no config.json, so it is no model of transformers; "
-                "give the repository or folder that has one."
+                f"{name} holds no config.json, so it is no model of transformers; "
+                + (
+                    f"name one of its GGUF files: {name}:Q4_K_M."
+                    if gguf
+                    else "give the repository or folder that has one."
+                )
             )
         described = (n for n in self.sizes if "/" not in n and n.endswith(DESCRIPTIONS))
         return self.read([n for n in described if self.sizes[n] <= LARGEST_DESCRIPTION], progress)
@@ -123,6 +134,21 @@ class HubCheckpoint(Checkpoint):
 
     def missing(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if not (self.folder / name).is_file()]
+
+    def beginning(self, name: str, nbytes: int) -> bytes:
+        if not self.missing([name]):
+            return super().beginning(name, nbytes)
+        url = hf_hub_url(self.source.name, name, revision=self.commit)
+        headers = build_hf_headers(token=_token()) | {"Range": f"bytes=0-{nbytes - 1}"}
+        data = b""
+        timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=ATTEMPTS) as response:
+            hf_raise_for_status(response)
+            for chunk in response.iter_bytes(CHUNK):
+                data += chunk
+                if len(data) >= nbytes:  # ranges need not be served
+                    break
+        return data[:nbytes]
 
     def remaining(self, names: Sequence[str]) -> int:
         parts = [self._part(name) for name in self.missing(names)]
@@ -242,9 +268,14 @@ def _token() -> str | bool:
 
 def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     config = try_to_load_from_cache(source.name, "config.json", revision=source.revision)
-    if not isinstance(config, str):
+    folder = Path(config).parent if isinstance(config, str) else None
+    if source.file is not None:  # a repository of GGUF files need not have one
+        kept = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
+        ref = kept / "refs" / (source.revision or constants.DEFAULT_REVISION)
+        commit = ref.read_text() if ref.exists() else source.revision or ""
+        folder = kept / "snapshots" / commit if commit and (kept / "snapshots" / commit).is_dir() else None
+    if folder is None:
         raise unreachable(source) from error
-    folder = Path(config).parent
     return Checkpoint(source, folder, _sizes_in(folder), commit=folder.name, cached=True)
 
 

@@ -15,10 +15,11 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
 from specdemo.errors import PairError
 from specdemo.machine import bfloat16_instructions
-from specdemo.models import compatibility
+from specdemo.models import compatibility, gguf
 from specdemo.models.eagle3_config import Eagle3Config, config_data, described, fitted, is_head, read_config
 from specdemo.models.eagle3_head import CONVERT, Eagle3Head
 from specdemo.models.failures import explained
+from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantised_layers, working_bytes
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
@@ -37,7 +38,7 @@ class ModelReport:
     role: str  # ``target``, ``draft`` or ``head``
     checkpoint: Checkpoint = field(repr=False, compare=False)
     files: list[str]  # names of those with the weights
-    config: PretrainedConfig | Eagle3Config = field(repr=False)
+    config: PretrainedConfig | Eagle3Config | GgufHeader = field(repr=False)
     parameters: int
     dtype: str  # of the weights once loaded
     weights: Footprint  # bytes they will take in memory
@@ -144,10 +145,14 @@ def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], 
             progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
     match = None
-    if not problems:
+    if not problems and request.is_gguf:
+        match = gguf.match_vocabularies(
+            [m.config for m in models if isinstance(m.config, GgufHeader) and m.role != "head"]
+        )
+    elif not problems:
         match = compatibility.match_tokenizers([(m.tokenizer, m.width) for m in models if m.tokenizer is not None])
-        if match.relation == "refused":
-            problems.append(f"draft: {match.text}.")
+    if match and match.relation == "refused":
+        problems.append(f"draft: {match.text}.")
     notes = (*(m.note for m in models if m.note), *_notes_on_dtype(request, models))
     report = Preflight(request, tuple(models), match, free(request.device), tuple(problems), notes)
     return replace(report, problems=(*problems, *_shortages(report)))
@@ -179,6 +184,8 @@ def _examine(
 ) -> ModelReport:
     """A model or a head, whichever its config.json says; ``before`` are those that were examined before it."""
     checkpoint = open_checkpoint(source)
+    if request.is_gguf:
+        return _examine_gguf(role, checkpoint, before, progress)
     folder = checkpoint.describe(progress)
     data = config_data(folder)
     compatibility.check_counts(source, data)
@@ -232,7 +239,7 @@ def _examine_head(
     if not before:
         raise PairError(f"{config.name} is a head, and its target could not be examined.")
     target = before[0]
-    assert not isinstance(target.config, Eagle3Config), "the first is the target"
+    assert isinstance(target.config, PretrainedConfig), "the first is the target"
     config = fitted(config, target.config)
     files = checkpoint.weights(progress, CONVERT)
     with torch.device("meta"):
@@ -257,8 +264,44 @@ def _examine_head(
     )
 
 
+def _examine_gguf(
+    role: str, checkpoint: Checkpoint, before: list[ModelReport], progress: LoadProgress
+) -> ModelReport:
+    """A GGUF model by its files' headers; one that drafts is a draft or a head, as it says itself."""
+    files = gguf.files_of(checkpoint)
+    headers = gguf.headers_of(checkpoint, files, progress)
+    header, name = headers[0], Path(files[0]).name
+    gguf.check_model(role, header, name)
+    target = next((m.config for m in before if isinstance(m.config, GgufHeader)), None)
+    if header.architecture == gguf.HEAD:
+        if target is None:
+            raise PairError(f"target: {name} is a draft head; name its target first: 'target + {name}'.")
+        role = "head"
+        gguf.check_head(header, target, name)
+    elif role == "head":
+        role = "draft"
+    if any(model.role == role for model in before):
+        raise PairError(f"{name} is a second {role}; name one.")
+    checkpoint.licence = checkpoint.licence or header.text("general.license") or None
+    nbytes = sum(h.nbytes for h in headers)
+    return ModelReport(
+        role,
+        checkpoint,
+        files,
+        header,
+        parameters=sum(h.weights for h in headers),
+        dtype=header.kind or headers[-1].kind,
+        weights=Footprint(nbytes, nbytes),
+        download=checkpoint.remaining(files),
+        width=len(header.tokens),
+        context=gguf.context_of(header),
+        detail=gguf.described(header),
+        working=gguf.cache_bytes(header),
+    )
+
+
 def _notes_on_dtype(request: PairRequest, models: list[ModelReport]) -> list[str]:
-    if not on_cpu(request.device) or all(m.dtype == "float32" for m in models):
+    if request.is_gguf or not on_cpu(request.device) or all(m.dtype == "float32" for m in models):
         return []
     if request.dtype == "float16" or not bfloat16_instructions():
         return [f"This processor has no {request.dtype} instructions: float32 is quicker, at twice the memory."]

@@ -36,11 +36,13 @@ class ModelSource:
     name: str  # a repository such as ``gpt2`` or ``Qwen/Qwen3-4B``, or a folder's path
     revision: str | None = None  # branch, tag or commit of the repository; None is its main branch
     folder: Path | None = None  # where the files lie; None for a repository
+    file: str | None = None  # of a GGUF model its file or quantisation, empty for the only one; None for no GGUF
 
     @property
     def title(self) -> str:
-        """A short name: a repository without its owner, the last part of a folder's path."""
-        return Path(self.name).name or self.name
+        """A short name: a repository without its owner, the last part of a path."""
+        behind = f":{self.file}" if self.file and self.folder is None else ""
+        return (Path(self.name).name or self.name) + behind
 
 
 def parse_source(text: str, revision: str | None = None) -> ModelSource:
@@ -53,25 +55,38 @@ def parse_source(text: str, revision: str | None = None) -> ModelSource:
     if text.startswith("assets:"):
         return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"))
     if is_folder(text):
-        return ModelSource(text, folder=Path(text).expanduser().resolve())
-    if text.startswith((".", "/", "~", "\\")):
+        folder = Path(text).expanduser().resolve()
+        only_gguf = not (folder / "config.json").exists() and any(folder.glob("*.gguf"))
+        return ModelSource(text, folder=folder, file="" if only_gguf else None)
+    if is_file(text):
+        path = Path(text).expanduser().absolute()  # the parts of a split file need not lie where a link leads
+        return ModelSource(text, folder=path.parent, file=path.name)
+    if text.startswith((".", "/", "~", "\\")) or (text.lower().endswith(".gguf") and ":" not in text):
         raise PairError(
-            f"pair: there is no folder {shorten(text)!r}; give the folder that holds the model's config.json."
+            f"pair: there is no folder or file {shorten(text)!r}; give the folder that holds the model's "
+            "config.json, or a .gguf file."
         )
-    name, _, typed = text.partition("@")
+    name, colon, file = text.partition(":")
+    name, _, typed = name.partition("@")
     try:
-        validate_repo_id(name)
+        validate_repo_id(name if "/" in name or not colon else text)
     except HFValidationError as error:
         raise PairError(
-            f"pair: {shorten(text)!r} is neither a folder here nor a name on the hub; write owner/name, "
-            "owner/name@revision or the path of a folder."
+            f"pair: {shorten(text)!r} is neither a folder or file here nor a name on the hub; write owner/name, "
+            "owner/name@revision, owner/name:FILE.gguf or a path."
         ) from error
-    return ModelSource(name, typed or revision)
+    return ModelSource(name, typed or revision, file=file if colon else None)
 
 
 def shorten(text: str) -> str:
     """A typed text, short enough for a message."""
     return text if len(text) <= 80 else f"{text[:60]}…{text[-15:]}"
+
+
+def names_gguf(text: str) -> bool:
+    """Whether a typed name is that of GGUF files."""
+    text = text.strip()
+    return text.lower().endswith(".gguf") or ("/" in text and ":" in text and not is_folder(text))
 
 
 def is_network_path(text: str) -> bool:
@@ -86,6 +101,14 @@ def is_folder(text: str) -> bool:
     """Whether this is a folder's path; false also for texts that no path can be (too long, with a zero byte)."""
     try:
         return Path(text).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def is_file(text: str) -> bool:
+    """Whether this is the path of a GGUF file."""
+    try:
+        return text.lower().endswith(".gguf") and Path(text).expanduser().is_file()
     except (OSError, RuntimeError, ValueError):
         return False
 
@@ -142,6 +165,11 @@ class PairRequest:
     draft_quantization: str | None = None
     head: ModelSource | None = None
 
+    @property
+    def is_gguf(self) -> bool:
+        """Whether llama.cpp runs it."""
+        return self.target.file is not None
+
     def unquantized_target(self) -> PairRequest:
         """The target alone, not quantised: the baseline of a quantised pair."""
         return replace(self, draft=None, head=None, target_quantization=None, draft_quantization=None)
@@ -163,7 +191,7 @@ def request_pair(
     """
     known = catalog().get(name.strip()) if isinstance(name, str) else None
     entry = known or _typed(name)
-    return PairRequest(
+    request = PairRequest(
         name=entry.id,
         target=parse_source(entry.target, entry.target_revision),
         draft=parse_source(entry.draft, entry.draft_revision) if entry.draft else None,
@@ -173,6 +201,20 @@ def request_pair(
         draft_quantization=_quantization(draft_quantization, entry.draft_quantization) if entry.draft else None,
         head=parse_source(entry.head, entry.head_revision) if entry.head else None,
     )
+    kinds = {source.file is None for source in (request.target, request.draft, request.head) if source}
+    if len(kinds) > 1:
+        raise PairError(
+            "pair: GGUF files are drafted for by GGUF files, and other models by others; give one kind."
+        )
+    if request.is_gguf:
+        held = (dtype, "auto"), (device, "cpu"), (target_quantization, "none"), (draft_quantization, "none")
+        if any(str(given) not in ("None", "auto", usual) for given, usual in held):
+            raise PairError(
+                "pair: a GGUF file holds its own types and llama.cpp chooses the device; leave dtype, device and "
+                "quantisations out."
+            )
+        return replace(request, device="cpu")
+    return request
 
 
 def is_public() -> bool:
@@ -207,9 +249,9 @@ def _typed(name: str | Sequence[str]) -> CatalogEntry:
             f"pair: {shorten(typed)!r} is not in the catalogue, and this public page loads no other models; "
             f"choose one of {', '.join(catalog())}, or run the app on your own machine."
         )
-    if isinstance(name, str) and not is_folder(typed):
+    if isinstance(name, str) and not is_folder(typed) and not is_file(typed):
         meant = get_close_matches(typed, catalog(), n=1)
-        if meant and not any(mark in typed for mark in ("/", "@", BETWEEN)):
+        if meant and not any(mark in typed for mark in ("/", "@", ":", BETWEEN)):
             raise PairError(
                 f"pair: {name!r:.80} is not known; did you mean {meant[0]!r}? "
                 "A repository of the hub is written owner/name."

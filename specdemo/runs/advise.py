@@ -23,7 +23,8 @@ from specdemo.models.request import ASSETS
 from specdemo.prompt import one_by_one, read_ids
 from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, opened, to_its_end, turned
 from specdemo.runs.single import Prompt
-from specdemo.servers.pair import ServerPair, on_server
+from specdemo.servers.gguf import GgufPair
+from specdemo.servers.pair import ServedPair, on_server
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -35,7 +36,7 @@ HUB_CACHE = re.compile(r"/models--([^/]+)/snapshots/")
 
 
 def stream_advice(
-    pair: ModelPair | ServerPair | None,
+    pair: ModelPair | ServedPair | None,
     prompts: Prompt | Sequence[Prompt],
     settings: Settings | None = None,
     budget_seconds: float = BUDGET_SECONDS,
@@ -68,14 +69,17 @@ def stream_advice(
     budget = _checked_budget(budget_seconds)
     prompts = one_by_one(prompts)  # a list, since a generator can be read only once
     kinds = _checked_kinds(kinds, len(prompts))
-    if on_server(pair, settings):
+    if on_server(pair, settings) and not isinstance(pair, GgufPair):
         if methods is not None:
             raise SettingsError("methods", "a server drafts as it was started; leave methods out.")
     else:
         settings = replace(settings, adaptive_gamma=False, tree_nodes=0)
-    pair, given = opened(pair, prompts, settings)
+    pair, given = opened(pair, prompts, PLAIN.settings(settings) if isinstance(pair, GgufPair) else settings)
     about = measured_on(pair)
     contenders: tuple[Contender, ...] = (PLAIN, Contender(SERVER))
+    if isinstance(pair, GgufPair):
+        contenders = contenders_of(allowed_drafters(pair, settings, methods), adaptive=False)
+        about |= {"models": {role: str(path) for role, path in pair.files.items()}}
     if isinstance(pair, ModelPair):
         families = allowed_drafters(pair, settings, methods)
         trees = [name for name in families if _drafts(pair, settings, name, min(TREES))]
@@ -101,7 +105,9 @@ def stream_advice(
 advise = to_its_end("advise", stream_advice)
 
 
-def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str] | None = None) -> list[str]:
+def allowed_drafters(
+    pair: ModelPair | GgufPair, settings: Settings, methods: Sequence[str] | None = None
+) -> list[str]:
     """The drafters that a pair can have under these settings, or those of ``methods``, which it must have.
 
     Raises:
@@ -117,15 +123,23 @@ def allowed_drafters(pair: ModelPair, settings: Settings, methods: Sequence[str]
         if unknown is not None:
             raise SettingsError("methods", f"{quoted(unknown)} is not known; choose from {', '.join(DRAFTERS)}.")
         for name in methods:
-            check_drafter(pair, replace(settings, drafter=name, tree_nodes=0))
+            _check(pair, replace(settings, drafter=name, tree_nodes=0))
         return [name for name in DRAFTERS if name in methods]
     return [name for name in DRAFTERS if _drafts(pair, settings, name)]
 
 
-def _drafts(pair: ModelPair, settings: Settings, name: str, tree: int = 0) -> bool:
+def _check(pair: ModelPair | GgufPair, settings: Settings) -> None:
+    """Refuse a drafter that this pair cannot have."""
+    if isinstance(pair, GgufPair):
+        pair.check(settings)
+    else:
+        check_drafter(pair, settings)
+
+
+def _drafts(pair: ModelPair | GgufPair, settings: Settings, name: str, tree: int = 0) -> bool:
     """Whether a drafter can draft for this pair, chains or a tree of so many tokens."""
     try:
-        check_drafter(pair, replace(settings, drafter=name, tree_nodes=tree))
+        _check(pair, replace(settings, drafter=name, tree_nodes=tree))
     except SettingsError as error:
         if error.field in DRAFTERS[name].reads:  # asked for wrongly, which is not the pair's lack
             raise

@@ -11,7 +11,7 @@ from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
 from specdemo.models.request import catalog
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.runs.chat_template import TemplateFails, render
-from specdemo.servers.pair import ServerPair
+from specdemo.servers.pair import ServedPair
 from specdemo.settings import Settings
 
 
@@ -45,10 +45,10 @@ def encode(
 
 def models_here(pair: object) -> ModelPair:
     """The pair, whose models are in this process; PairError if it is something else."""
-    if isinstance(pair, ServerPair):
+    if isinstance(pair, ServedPair):
         raise PairError(
             "pair: this needs the models themselves, not their deployments; "
-            "a ServerPair can be run, streamed, raced and swept."
+            "a pair on servers can be run, streamed, raced and swept."
         )
     if not isinstance(pair, ModelPair):
         raise PairError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -10,11 +11,13 @@ from specdemo.decoding.engines.eager import Engine
 from specdemo.decoding.engines.head import HeadRunner
 from specdemo.decoding.trials import TOKENS, check_chain
 from specdemo.models.failures import explained
+from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.loading import assemble, fetch
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, examine
 from specdemo.models.progress import LoadProgress
 from specdemo.models.request import PairRequest, request_pair
+from specdemo.servers.gguf import GgufPair
 
 
 def load_pair(
@@ -23,13 +26,14 @@ def load_pair(
     dtype: str | torch.dtype | None = None,
     target_quantization: str | None = None,
     draft_quantization: str | None = None,
-) -> ModelPair:
-    """Load a pair, downloading what is not on this machine.
+) -> Any:
+    """Load a pair, downloading what is not on this machine: a ModelPair, or of GGUF files a GgufPair.
 
     Args:
         name: an id of the catalogue (``assets/pairs.toml``); or a target, or ``"target + draft"``, each a
             repository of the hub (``owner/name``, ``owner/name@revision``) or the path of a folder. One
-            with `` + `` in its name stands in double quotes unless it is the only one.
+            with `` + `` in its name stands in double quotes unless it is the only one. GGUF files, by their paths
+            or as ``owner/name:FILE.gguf`` or ``owner/name:Q4_K_M``, are run by llama.cpp: a :class:`GgufPair`.
         device: where both models run; None takes a GPU if there is one; ``auto`` spreads large models.
         dtype: of the weights; None means the catalogue's choice, else on a CPU float32 (exact), but bfloat16
             for models from 50M parameters if the processor multiplies it, and the checkpoint's own 16-bit type
@@ -44,16 +48,39 @@ def load_pair(
     return load(request_pair(name, device, dtype, target_quantization, draft_quantization), LoadProgress())
 
 
-def load(request: PairRequest, progress: LoadProgress) -> ModelPair:
+def load(request: PairRequest, progress: LoadProgress) -> ModelPair | GgufPair:
     """Examine, fetch and load a pair; the errors are those of :func:`load_pair`, and LoadCancelled."""
     report = examine(request, progress)
     fetch(report, progress)
     return assemble_warm(report, progress)
 
 
-def assemble_warm(report: Preflight, progress: LoadProgress) -> ModelPair:
-    """Read the weights into memory and run them once; if anything goes wrong, none stays there."""
+def assemble_warm(report: Preflight, progress: LoadProgress, threads: int | None = None) -> ModelPair | GgufPair:
+    """Read the weights into memory and run them once; if anything goes wrong, none stays there.
+
+    ``threads`` of the CPU are for llama.cpp; None gives it as many as torch has.
+    """
+    if report.request.is_gguf:
+        return _started(report, progress, threads)
     return assemble(report, progress, partial(_warm_up, report, progress))
+
+
+def _started(report: Preflight, progress: LoadProgress, threads: int | None) -> GgufPair:
+    """GGUF files in llama.cpp: the server of plain decoding runs, so what it cannot load is known."""
+    paths = {m.role: m.checkpoint.read(m.files, progress) / m.files[0] for m in report.models}
+    target = report.models[0]
+    assert isinstance(target.config, GgufHeader), "of a GGUF file"
+    pair = GgufPair(
+        " + ".join(model.checkpoint.source.title for model in report.models),
+        paths,
+        {model.role: model.weights for model in report.models},
+        chat=bool(target.config.text("tokenizer.chat_template")),
+        context=target.context or 0,
+        threads=threads or torch.get_num_threads(),  # as few as this program may use, which llama.cpp does not ask
+    )
+    progress.begin("Starting llama.cpp")
+    pair.start(progress.check)
+    return pair
 
 
 def _warm_up(report: Preflight, progress: LoadProgress, pair: ModelPair) -> None:

@@ -11,6 +11,8 @@ from inspect import signature
 from threading import Event
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
+import torch
+
 from specdemo.analysis.contenders import Contender
 from specdemo.analysis.disturbance import drift
 from specdemo.analysis.report import Report, key_of
@@ -21,7 +23,8 @@ from specdemo.metrics import counts_of
 from specdemo.models.pair import ModelPair
 from specdemo.runs.encode import encode_all, models_here
 from specdemo.runs.single import LocalLane, Prompt, checked, stream
-from specdemo.servers.pair import ServerPair, on_server
+from specdemo.servers.gguf import GgufPair
+from specdemo.servers.pair import ServedPair, on_server
 from specdemo.settings import SEEDS, Settings
 from specdemo.trace import Trace
 
@@ -81,11 +84,11 @@ def drafting(settings: Settings | None, refusal: str) -> Settings:
 
 
 def opened(
-    pair: ModelPair | ServerPair | None,
+    pair: ModelPair | ServedPair | None,
     prompts: Prompt | Sequence[Prompt],
     settings: Settings,
     lanes: Sequence[Settings] = (),
-) -> tuple[ModelPair | ServerPair, list[Any]]:
+) -> tuple[ModelPair | ServedPair, list[Any]]:
     """Who decodes, and the prompts as it takes them; ``lanes`` as of :func:`specdemo.runs.encode.encode`."""
     if on_server(pair, settings):
         from specdemo.servers.request import sweep_prompts  # with the libraries that only servers need
@@ -95,15 +98,17 @@ def opened(
     return pair, encode_all(pair, prompts, settings.chat, lanes)
 
 
-def measured_on(pair: ModelPair | ServerPair) -> dict[str, Any]:
+def measured_on(pair: ModelPair | ServedPair) -> dict[str, Any]:
     """The fields of a report that say which models ran where."""
-    if isinstance(pair, ServerPair):
+    if isinstance(pair, GgufPair):
+        return {"pair": pair.name, "dtype": "unknown", "machine": machine_of(torch.device("cpu"), pair.threads)}
+    if isinstance(pair, ServedPair):
         return {"pair": pair.name, "dtype": "unknown", "server": pair.name}
     machine = machine_of(pair.device, pair.threads)
     return {"pair": pair.name, "dtype": pair.dtype, "quantization": pair.quantization, "machine": machine}
 
 
-def finished_run(pair: ModelPair | ServerPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
+def finished_run(pair: ModelPair | ServedPair, prompt: Prompt, settings: Settings, stop: Event) -> Trace | None:
     """One whole run; None if it was stopped. A server's answer that broke off would spoil the figures."""
     with closing(stream(pair, prompt, settings, stop)) as lane:
         for _ in lane if isinstance(lane, LocalLane) else lane.until(stop):
@@ -124,7 +129,7 @@ class Driver(Generic[Found]):
     ``stop`` ends it within one round; a run that was not finished is not counted. Tests have other clocks.
     """
 
-    pair: ModelPair | ServerPair
+    pair: ModelPair | ServedPair
     prompts: Sequence[Prompt]
     report: Found
     stop: Event
@@ -207,7 +212,7 @@ class Driver(Generic[Found]):
 
     def look(self, contender: Contender, prompt: int, trace: Trace) -> None:
         """Note in the report what only a trace tells."""
-        if trace.server is not None and trace.server.gamma:
+        if trace.server is not None and trace.server.gamma and not trace.server.obeyed:
             self.report = replace(self.report, server_gamma=self.report.server_gamma or trace.server.gamma)
 
     def over(self, contender: Contender) -> bool:

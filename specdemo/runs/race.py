@@ -12,7 +12,7 @@ from specdemo.errors import ServerError, SettingsError, SpecDemoError
 from specdemo.models.pair import ModelPair
 from specdemo.rounds import Round
 from specdemo.runs.single import LocalLane, Prompt, checked, stream
-from specdemo.servers.pair import ServerPair
+from specdemo.servers.pair import ServedPair
 from specdemo.settings import SEEDS, Settings, at_least_one
 from specdemo.trace import Trace
 
@@ -21,7 +21,7 @@ WAIT_SECONDS = 0.02
 """How long to look at one server for news before looking at the next."""
 REPEATS = 5
 
-Pair = ModelPair | ServerPair | None
+Pair = ModelPair | ServedPair | None
 
 
 def race(

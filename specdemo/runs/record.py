@@ -9,12 +9,12 @@ from specdemo.machine import hardware, versions
 from specdemo.models.pair import ModelPair
 from specdemo.recording import Hardware, Recording, check_playable
 from specdemo.runs.encode import pieces
-from specdemo.servers.pair import ServerPair
+from specdemo.servers.pair import ServedPair
 from specdemo.trace import Trace
 
 
 def record(
-    pair: ModelPair | ServerPair | None, prompt: str | None, traces: Sequence[Trace], title: str = ""
+    pair: ModelPair | ServedPair | None, prompt: str | None, traces: Sequence[Trace], title: str = ""
 ) -> Recording:
     """The recording of lanes that ran on this machine, or on servers, from one prompt.
 

@@ -25,7 +25,7 @@ from specdemo.rounds import Round
 from specdemo.runs.encode import encode, models_here
 from specdemo.runs.load import warm_up
 from specdemo.runs.threads import decoding_threads
-from specdemo.servers.pair import ServerPair, on_server
+from specdemo.servers.pair import ServedPair, on_server
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -36,7 +36,7 @@ Prompt = str | Sequence[int]
 OWN_DECODING = "transformers decodes this lane itself"
 
 
-def run(pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings | None = None) -> Trace:
+def run(pair: ModelPair | ServedPair | None, prompt: Prompt, settings: Settings | None = None) -> Trace:
     """Decode one prompt to the end.
 
     Args:
@@ -57,7 +57,7 @@ def run(pair: ModelPair | ServerPair | None, prompt: Prompt, settings: Settings 
 
 
 def stream(
-    pair: ModelPair | ServerPair | None,
+    pair: ModelPair | ServedPair | None,
     prompt: Prompt,
     settings: Settings | None = None,
     stop: Event | None = None,
@@ -73,7 +73,7 @@ def stream(
     if on_server(pair, settings):
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 
-        return ServerLane(pair, prompt, settings)
+        return ServerLane(pair, prompt, settings, stop)
     pair = models_here(pair)
     return LocalLane(pair, encode(pair, prompt, settings.chat, [settings]), settings, stop)
 

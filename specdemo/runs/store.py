@@ -21,6 +21,7 @@ from specdemo.models.progress import LoadProgress
 from specdemo.models.request import BUDGET, PairRequest
 from specdemo.runs.load import assemble_warm
 from specdemo.runs.threads import quickest_threads
+from specdemo.servers.gguf import GgufPair
 
 DOWNLOADS = 4
 """Pairs that may be examined or downloaded at the same time."""
@@ -52,7 +53,7 @@ class Load:
     users: int = 0
     thread: Thread | None = None
 
-    def finish(self, pair: ModelPair) -> None:
+    def finish(self, pair: ModelPair | GgufPair) -> None:
         """The pair is in memory: wake those who wait for it."""
         self.weights = pair.footprints()
         self.nbytes = sum(f.nbytes for f in self.weights.values())
@@ -184,9 +185,10 @@ class PairStore:
     def _assemble(self, load: Load, report: Preflight) -> None:
         load.progress.check()  # before other pairs are evicted for one that nobody wants any more
         self._evict_until_it_fits(load, report)
-        pair = assemble_warm(report, load.progress)
-        load.progress.begin("Finding out how many threads run it the fastest")
-        pair.threads = self._threads or quickest_threads(pair)
+        pair = assemble_warm(report, load.progress, self._threads)
+        if isinstance(pair, ModelPair):
+            load.progress.begin("Finding out how many threads run it the fastest")
+            pair.threads = self._threads or quickest_threads(pair)
         load.finish(pair)  # in this thread, so that the next load counts its memory
 
     def _evict_until_it_fits(self, load: Load, report: Preflight) -> None:

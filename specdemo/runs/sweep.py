@@ -12,7 +12,8 @@ from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
 from specdemo.runs.measuring import Driver, Progress, drafting, measured_on, opened, to_its_end
 from specdemo.runs.single import Prompt
-from specdemo.servers.pair import ServerPair
+from specdemo.servers.gguf import GgufPair
+from specdemo.servers.pair import ServedPair
 from specdemo.settings import MAX_GAMMA, Settings, at_least_one, whole_numbers
 
 GAMMAS = range(2, 9)
@@ -20,7 +21,7 @@ WARM_UP_TOKENS = 2 * MAX_GAMMA
 
 
 def stream_sweep(
-    pair: ModelPair | ServerPair | None,
+    pair: ModelPair | ServedPair | None,
     prompts: Prompt | Sequence[Prompt],
     settings: Settings | None = None,
     gammas: Sequence[int] = GAMMAS,
@@ -52,6 +53,7 @@ def stream_sweep(
     pair, given = opened(pair, prompts, settings, [settings])
     if isinstance(pair, ModelPair):
         check_drafter(pair, settings)
+    if isinstance(pair, ModelPair | GgufPair):
         wanted = whole_numbers("gammas", gammas, MAX_GAMMA, "range(2, 9)")
         tried = [Contender(settings.drafter, gamma) for gamma in wanted]
     elif list(gammas) == list(GAMMAS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -46,7 +47,8 @@ class ServerLane(Iterator[Round]):
     Args:
         pair: the deployments; anything if the settings name a configured server.
         prompt: text, or token ids for plain completions.
-        settings: of the lane; γ, drafter and acceptance rule are the server's own.
+        settings: of the lane; γ, drafter and acceptance rule are the server's own unless it was started for them.
+        stop: ends the waiting for a server that is started for this lane.
 
     Attributes:
         in_turn: set by a race in which this lane runs alone; the trace says so.
@@ -56,17 +58,22 @@ class ServerLane(Iterator[Round]):
         ServerError: at once if nobody is there; a refused request when the first round is taken.
     """
 
-    def __init__(self, pair: Any, prompt: str | Sequence[int], settings: Settings) -> None:
-        self.pair: ServerPair = server_of(pair, settings)
-        self.settings = settings
-        wanted = wanted_of(self.pair, prompt, settings)
+    def __init__(
+        self, pair: Any, prompt: str | Sequence[int], settings: Settings, stop: Event | None = None
+    ) -> None:
+        served = server_of(pair, settings)
+        self.settings, self._obeys = settings, served.obeys
+        wanted = wanted_of(served, prompt, settings)
+        self._deployment = ExitStack()
+        self.pair: ServerPair = self._deployment.enter_context(served.deployed(settings, stop))
         self._connection = Connection(self.pair, settings.strategy)
+        self._deployment.callback(self._connection.close)
         try:
             self._network_seconds = self._connection.network_seconds()
             self._engine = detected(self._connection)(self._connection, wanted)
             self._reader = Reader(self.pair, self._engine, self._engine.request())
         except BaseException as error:
-            self._connection.close()
+            self._deployment.close()
             if isinstance(error, FAILURES):
                 raise explained(error, self.pair, settings.strategy) from None
             raise
@@ -139,7 +146,7 @@ class ServerLane(Iterator[Round]):
         self._ended = True
         if self._started:
             self._reader.join(CLOSE_SECONDS)
-        self._connection.close()
+        self._deployment.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_ended"):  # what was refused has nothing to close
@@ -166,6 +173,7 @@ class ServerLane(Iterator[Round]):
             prefill_seconds=response.prefill_seconds,
             decode_seconds=response.decode_seconds,
             network_seconds=self._network_seconds,
+            obeyed=self._obeys,
         )
         if self._connection.aborted:
             record = replace(record, incomplete="it was stopped here")

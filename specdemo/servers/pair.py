@@ -1,13 +1,16 @@
-"""ServerPair: two deployments of one model elsewhere, one without and one with speculative decoding."""
+"""Pairs that are served: ServerPair is two deployments of one model elsewhere, without and with speculation."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
 from socket import gethostbyname, gethostname
-from typing import Any
+from threading import Event
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from specdemo.errors import ServerError, SettingsError
@@ -18,8 +21,41 @@ LONGEST_TIMEOUT = 3600.0
 MOST_STOPS = 4
 
 
+class ServedPair(ABC):
+    """A pair in other processes, whose lanes run through a server's API.
+
+    Attributes:
+        name: how people call it.
+        chat: put a text prompt into the server's chat template, unless the settings say otherwise.
+        stop: texts at which the server ends its output, besides its end tokens; it leaves them out.
+        obeys: its servers are started with the settings of each lane, so that drafter and γ are the lane's.
+    """
+
+    name: str
+    chat: bool
+    stop: tuple[str, ...] = ()
+    obeys: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, settings: Settings) -> None:
+        """Refuse a lane that it could not decode.
+
+        Raises:
+            SettingsError: the settings ask for what its servers cannot do; names the field.
+            ServerError: there is no deployment for the strategy.
+        """
+
+    @abstractmethod
+    def deployed(self, settings: Settings, stop: Event | None = None) -> AbstractContextManager[ServerPair]:
+        """The deployments for one lane, which are there until the context is left; ``stop`` ends the waiting."""
+
+    @abstractmethod
+    def model_of(self, strategy: str) -> str:
+        """What a deployment calls the model."""
+
+
 @dataclass(frozen=True)
-class ServerPair:
+class ServerPair(ServedPair):
     """A model that is served elsewhere, in place of a :class:`specdemo.ModelPair`.
 
     Args:
@@ -76,12 +112,21 @@ class ServerPair:
         object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "name", self.name or self.model)
 
-    def url_of(self, strategy: str) -> str:
-        """The address for a strategy.
+    def check(self, settings: Settings) -> None:
+        """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
+        drafts = settings.strategy == "speculative"
+        refuse(
+            settings,
+            ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
+            ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
+            ("tree_nodes", drafts and settings.drafts_trees, "a server drafts as it was started; set 0"),
+        )
+        self.url_of(settings.strategy)
 
-        Raises:
-            ServerError: this pair has no deployment for it.
-        """
+    def deployed(self, settings: Settings, stop: Event | None = None) -> AbstractContextManager[ServerPair]:
+        return nullcontext(self)
+
+    def url_of(self, strategy: str) -> str:
         plain = strategy == "autoregressive"
         role, other = ("baseline_url", "speculative") if plain else ("speculative_url", "autoregressive")
         url = getattr(self, role)
@@ -103,9 +148,21 @@ class ServerPair:
         return (self.speculative_model if strategy != "autoregressive" else None) or self.model
 
 
-def on_server(pair: Any, settings: Settings) -> bool:
+def refuse(settings: Settings, *reasons: tuple[str, bool, str]) -> None:
+    """Refuse what no server does, and what one kind does not: the field, whether the reason holds, the reason."""
+    drafts, lossless = settings.strategy == "speculative", settings.acceptance in ("exact", "sampling")
+    for name, refused, reason in (
+        ("strategy", settings.strategy == "assisted", "a server does not do transformers' 'assisted'"),
+        ("acceptance", drafts and not lossless, "a server's own rule is lossless; take 'exact' or 'sampling'"),
+        *reasons,
+    ):
+        if refused:
+            raise SettingsError(name, f"{reason}, or run that lane here, with a ModelPair.")
+
+
+def on_server(pair: object, settings: Settings) -> bool:
     """Whether a lane of these settings runs on a server."""
-    return isinstance(pair, ServerPair) or settings.engine == "server"
+    return isinstance(pair, ServedPair) or settings.engine == "server"
 
 
 def check_here(lanes: Sequence[Settings], what: str) -> None:

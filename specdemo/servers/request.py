@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from specdemo.errors import PromptError, SettingsError
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.catalog import configured_pair
 from specdemo.servers.engines.base import Wanted
-from specdemo.servers.pair import ServerPair
+from specdemo.servers.pair import ServedPair
 from specdemo.settings import Settings
 
 
-def wanted_of(pair: ServerPair, prompt: Any, settings: Settings) -> Wanted:
+def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
     """What a lane wants of a deployment. Token ids are taken as they are; the chat template is for texts.
 
     Raises:
@@ -34,7 +35,7 @@ def wanted_of(pair: ServerPair, prompt: Any, settings: Settings) -> Wanted:
     return Wanted(pair.model_of(settings.strategy), prompt, chat, settings, pair.stop)
 
 
-def server_of(pair: Any, settings: Settings) -> ServerPair:
+def server_of(pair: Any, settings: Settings) -> ServedPair:
     """The deployments that the settings name, or the pair itself.
 
     Raises:
@@ -47,17 +48,16 @@ def server_of(pair: Any, settings: Settings) -> ServerPair:
         )
     if settings.server is not None:
         pair = configured_pair(settings.server)
-    if not isinstance(pair, ServerPair):
+    if not isinstance(pair, ServedPair):
         raise SettingsError(
             "server",
             "the engine 'server' needs the name of a configured server, or a specdemo.ServerPair as pair.",
         )
-    _check_followed(settings)
-    pair.url_of(settings.strategy)
+    pair.check(settings)
     return pair
 
 
-def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPair, list[str | list[int]]]:
+def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServedPair, list[str | list[int]]]:
     """The deployments of a sweep, which needs both, and its prompts as they are sent.
 
     Raises:
@@ -65,22 +65,8 @@ def sweep_prompts(pair: Any, prompts: Any, settings: Settings) -> tuple[ServerPa
         SettingsError, ServerError: as :func:`server_of`.
     """
     found = server_of(pair, settings)
-    found.url_of("autoregressive")
+    found.check(replace(settings, strategy="autoregressive"))
     checked = [wanted_of(found, prompt, settings).prompt for prompt in one_by_one(prompts)]
     if not checked:
         raise PromptError("there is none; give at least one text to continue.")
     return found, checked
-
-
-def _check_followed(settings: Settings) -> None:
-    """γ, drafter and acceptance rule are the server's own: settings that contradict that are refused."""
-    drafts, lossless = settings.strategy == "speculative", settings.acceptance in ("exact", "sampling")
-    for field, refused, reason in (
-        ("strategy", settings.strategy == "assisted", "a server does not do transformers' 'assisted'"),
-        ("drafter", drafts and settings.drafter != "model", "a server drafts as it was started; take 'model'"),
-        ("acceptance", drafts and not lossless, "a server's own rule is lossless; take 'exact' or 'sampling'"),
-        ("adaptive_gamma", drafts and settings.adaptive_gamma, "a server chooses its own γ; switch it off"),
-        ("tree_nodes", drafts and settings.drafts_trees, "a server drafts as it was started; set 0"),
-    ):
-        if refused:
-            raise SettingsError(field, f"{reason}, or run that lane here, with a ModelPair.")

@@ -118,7 +118,7 @@ def _layers(settings: Settings) -> str:
 
 def trace_headers(traces: Sequence[Trace]) -> list[dict[str, Any]]:
     """The headers of lanes that ran; servers have the names that their traces recorded."""
-    names = [t.server.name if t.server else None for t in traces]
+    names = [t.server.name if t.server and not t.server.obeyed else None for t in traces]
     return lane_headers([t.settings for t in traces], [t.quantization for t in traces], names)
 
 
@@ -166,7 +166,7 @@ def _server_name(settings: Settings) -> str | None:
 
 def complete_header(header: dict[str, Any], trace: Trace, record: ServerRecord) -> None:
     """Add to the header of a lane what its server reported; it has ended, and has at least its first round."""
-    if record.gamma:
+    if record.gamma and not record.obeyed:
         header["detail"] += f", γ\u00a0{record.gamma}"
     header["server"] = {"line": _line(record, trace.settings), "notes": _notes(record)}
     figures = trace.metrics()

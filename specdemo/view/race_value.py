@@ -159,7 +159,9 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     view.rounds = round_texts(in_order(traces))
     view.conclude(traces, recording.repeats)
     places = [recording.hardware.label] if recording.hardware else []
-    places += dict.fromkeys(f"server {t.server.name}" for t in traces if t.server)
+    places += dict.fromkeys(
+        t.server.engine if t.server.obeyed else f"server {t.server.name}" for t in traces if t.server
+    )
     return {
         **view.value(),
         "replay": {
@@ -172,11 +174,16 @@ def replay_value(recording: Recording) -> dict[str, Any]:
     }
 
 
+def _obeyed(trace: Trace) -> bool:
+    """Whether the lane was decoded as its settings say, here or on a server that was started for it."""
+    return trace.server is None or trace.server.obeyed
+
+
 def _facts(recording: Recording, titles: list[str]) -> list[list[str]]:
     """What a reader needs to repeat the run: pairs of a name and a text."""
     facts = []
     for title, trace in zip(titles, recording.traces, strict=True):
-        said = {n: v for n, v in asdict(trace.settings).items() if trace.server is None or n not in OWN}
+        said = {n: v for n, v in asdict(trace.settings).items() if _obeyed(trace) or n not in OWN}
         settings = ", ".join(f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in said.items())
         weights = f", {trace.quantization} weights" if trace.quantization else ""
         here = f"{trace.pair}, {trace.dtype}{weights}: {settings}"

@@ -207,15 +207,16 @@ def _send(exchange: Exchange, repository: _Repository, name: str, mischief: _Mis
     """A file, or the rest of it from where a range begins."""
     listed = repository.files[name]
     size, etag = listed["size"], listed["lfs"]["sha256"] if "lfs" in listed else listed["blobId"]
-    wanted = re.fullmatch(r"bytes=(\d+)-", exchange.headers["Range"] or "")
+    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", exchange.headers["Range"] or "")
     start = int(wanted[1]) if wanted else 0
+    end = min(size, int(wanted[2]) + 1) if wanted and wanted[2] else size
     headers = {"Connection": "close", "X-Repo-Commit": repository.commit, "ETag": f'"{etag}"'}
     headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(size)} if "lfs" in listed else {}
-    headers |= {"Content-Range": f"bytes {start}-{size - 1}/{size}"} if wanted else {}
-    exchange.head(206 if wanted else 200, {**headers, "Content-Length": str(size - start)})
+    headers |= {"Content-Range": f"bytes {start}-{end - 1}/{size}"} if wanted else {}
+    exchange.head(206 if wanted else 200, {**headers, "Content-Length": str(end - start)})
     if exchange.command == "HEAD":
         return
-    stop = size if mischief.cut_after is None else min(size, mischief.cut_after)
+    stop = end if mischief.cut_after is None else min(end, mischief.cut_after)
     with (repository.folder / name).open("rb") as stream:
         stream.seek(start)
         while start < stop:

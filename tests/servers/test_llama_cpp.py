@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from llama_server import LlamaServer, llama_server, running
+from llama_server import llama_server, shape
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 import specdemo
@@ -24,7 +23,7 @@ from specdemo.runs.encode import encode
 from specdemo.runs.prompts import examples
 from specdemo.server_record import IN_TURN
 from specdemo.servers.engines import table
-from specdemo.training import gguf
+from specdemo.servers.llama_server import LlamaServer
 from specdemo.training.drafters import new_head
 from specdemo.training.gguf import write_model
 
@@ -45,21 +44,6 @@ ODD_TEXTS = [
     "def f(x):\n    return {x: [1, 2], 'y': None}  # ok?",
     "\u200b\u00a0\x01\x7f\ufeff\U0010ffff",
 ]
-
-
-@pytest.fixture(scope="module")
-def pair() -> ModelPair:
-    return specdemo.load_pair("builtin", device="cpu", dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The builtin pair as the command writes it."""
-    folder = tmp_path_factory.mktemp("gguf")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["gguf", str(folder)])
-        gguf.main()
-    return {role: folder / f"{role}.gguf" for role in ("target", "draft")}
 
 
 def advised(files: dict[str, Path], gamma: int = GAMMA, **settings: Any) -> tuple[str, ...]:
@@ -90,18 +74,6 @@ def served(servers: dict[str, LlamaServer]) -> ServerPair:
 def here(settings: Settings) -> Settings:
     """The same lane with the models of this process."""
     return replace(settings, engine="auto", gamma=GAMMA)
-
-
-def shape(trace: Trace) -> list[tuple]:
-    """Its rounds, but for times, probabilities and what a rejected token was.
-
-    The round of an end token is left out: llama.cpp's draft was never seen to propose that token, and ours does.
-    """
-    return [
-        (r.drafted, r.accepted, r.stop, [(t.kind, None if t.kind == "rejected" else t.id) for t in r.tokens])
-        for r in trace.rounds
-        if r.stop != "eos"
-    ]
 
 
 def test_its_tokenizer_and_template_are_ours(pair: ModelPair, served: ServerPair) -> None:
@@ -167,7 +139,7 @@ def test_a_head_drafts_the_same_tokens_there(pair: ModelPair, files: dict[str, P
     A head that is not trained says the last token again, which is right only in a text that repeats one.
     """
     head = new_head(pair.target, 1).requires_grad_(False).eval()
-    path = files["target"].with_name("head.gguf")
+    path = files["target"].with_name("untrained.gguf")
     write_model(path, head, pair.tokenizer)
     with_head = ModelPair(pair.target, None, pair.tokenizer, head=head)
     flags = ("--spec-type", "draft-eagle3", "-md", str(path), "--spec-draft-n-max", str(GAMMA))
@@ -259,8 +231,8 @@ def test_the_readmes_commands_start_a_race(files: dict[str, Path]) -> None:
         urls = []
         for _, *flags in commands:
             flags = [f.replace("gguf-files", str(files["target"].parent)) for f in flags]
-            flags[flags.index("--port") + 1] = "0"
-            urls.append(stack.enter_context(running(*flags)).url)
+            del flags[flags.index("--port") : flags.index("--port") + 2]
+            urls.append(stack.enter_context(LlamaServer(flags)).url)
         traces = [specdemo.run(ServerPair(*urls, "builtin"), PROMPT, s) for s in (PLAIN, DRAFTED)]
     assert [t.server.counts.drafted > 0 for t in traces] == [False, True]
     assert traces[0].token_ids == traces[1].token_ids
@@ -319,6 +291,6 @@ def test_a_full_server_a_crash_and_a_restart_are_told(pair: ModelPair, files: di
         assert not trace.complete
         with pytest.raises(ServerError, match="cannot be reached"):
             specdemo.run(served, PROMPT, DRAFTED)
-    port = server.url.rpartition(":")[2]
-    with llama_server(files["target"], *advised(files), "--port", port):
+    port = int(server.url.rpartition(":")[2])
+    with llama_server(files["target"], *advised(files), port=port):
         assert specdemo.run(served, PROMPT, DRAFTED).token_ids == late.token_ids

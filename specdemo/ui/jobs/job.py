@@ -69,7 +69,8 @@ class Job(ABC):
     @property
     def on_server_here(self) -> bool:
         """Whether a server that computes on this machine decodes any of it."""
-        return any(shares_machine(each.settings) for each in self.work)
+        by_llama = any(pair.is_gguf for pair in self.pairs if pair)
+        return by_llama or any(shares_machine(each.settings) for each in self.work)
 
     @property
     def pairs(self) -> Sequence[PairRequest | None]:

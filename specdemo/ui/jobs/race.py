@@ -14,9 +14,10 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.recording import Hardware, Recording
 from specdemo.runs.encode import pieces
-from specdemo.runs.race import REPEATS, race, repeat_race
+from specdemo.runs.race import REPEATS, Pair, race, repeat_race
 from specdemo.runs.record import record
 from specdemo.servers.catalog import label_of
+from specdemo.servers.gguf import GgufPair
 from specdemo.trace import Trace
 from specdemo.ui.jobs.job import Job, JobState, LaneRequest, Work
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
@@ -70,13 +71,13 @@ class RaceJob(Job):
     def first(self) -> Any:
         return RaceResult(self._view().value())
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
+    def states(self, pairs: Sequence[Pair], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; results are of :class:`RaceResult`."""
         view, settings = self._view(), [lane.settings for lane in self.lanes]
-        here = next(filter(None, pairs), None)  # the first pair that runs here
+        here = next((pair for pair in pairs if isinstance(pair, ModelPair)), None)  # the first that runs here
         left = [s.max_new_tokens for s in settings]  # tokens that each lane may still emit
         with closing(in_thread(thread, race, pairs, self.prompt, settings, stop)) as racing:
-            view.question = question(self.prompt, settings, self._places(here))
+            view.question = question(self.prompt, settings, self._places(here, pairs))
             if here is not None:
                 view.show_prompt(settings, pieces(here, racing.prompt_ids))
             with closing(gathered(thread, lambda: racing, stop)) as updates:
@@ -95,9 +96,11 @@ class RaceJob(Job):
         again = self if phase == "done" and len(traces) > 1 else None
         yield JobState(phase, message, result=RaceResult(view.value(), recording, again))
 
-    def _places(self, here: ModelPair | None) -> list[str]:
+    def _places(self, here: ModelPair | None, pairs: Sequence[Pair]) -> list[str]:
         """What the lanes run on, for people."""
-        servers = dict.fromkeys(label_of(s.server) for s in (lane.settings for lane in self.lanes) if s.server)
+        served = (label_of(lane.settings.server) for lane in self.lanes if lane.settings.server)
+        own = (f"{pair.name} in llama.cpp" for pair in pairs if isinstance(pair, GgufPair))
+        servers = dict.fromkeys((*own, *served))
         if here is None:
             return [*servers]
         machine = Hardware(**hardware(here.device, here.threads)).label
@@ -136,7 +139,7 @@ class RepeatJob(RaceJob):
     def first(self) -> Any:
         return Repeats(self.run)
 
-    def states(self, pairs: Sequence[ModelPair | None], thread: Executor, stop: Event) -> Generator[JobState]:
+    def states(self, pairs: Sequence[Pair], thread: Executor, stop: Event) -> Generator[JobState]:
         """As :meth:`Job.states`; each task of the thread is one run."""
         done: tuple[tuple[float, ...], ...] = ()
         settings = [lane.settings for lane in self.lanes]

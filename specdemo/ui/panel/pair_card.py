@@ -86,10 +86,10 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
     taken_back = "states are put back, tried when loaded" if states else "caches can be rolled back"
     facts = [
         report.tokenizers.text if report.tokenizers else "",
-        taken_back if report.ok else "",
+        taken_back if report.ok and not report.request.is_gguf else "",
         _context(report),
         f"licence {licence}{gated}" if licence else "",
-        f"on {report.device}",
+        "in llama.cpp" if report.request.is_gguf else f"on {report.device}",
     ]
     models = [(m, m.name.removeprefix("assets:"), _size(m, weights[m.role])) for m in report.models]
     lines = [" · ".join(filter(None, facts)), entry.note if entry else ""]

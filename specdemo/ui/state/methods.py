@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, PARTS, DrafterInfo, first_choice, offered_with
+from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, GGUF, PARTS, DrafterInfo, first_choice, offered_with
 from specdemo.servers.catalog import label_of, offered
 
 PREFIX = "server:"
@@ -110,7 +110,9 @@ def method_choices(
     here = [
         (method.label, name)
         for name, method in local_methods().items()
-        if (method.drafter is None or method.drafter in offered_with(parts)) and (quantized or name != UNQUANTIZED)
+        if (method.drafter is None or method.drafter in offered_with(parts))
+        and (quantized or name != UNQUANTIZED)
+        and (GGUF not in parts or method.strategy != "assisted")
     ]
     off = [("None", NO_LANE)] if optional else []
     return [*off, *(here if server is None else []), *server_choices(server)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from specdemo.drafters import GGUF
 from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.eagle3_config import named_like_head
-from specdemo.models.request import PairRequest, catalog, request_pair
+from specdemo.models.request import PairRequest, catalog, names_gguf, request_pair
 from specdemo.servers.catalog import offered
 from specdemo.settings import MAX_GAMMA, TREE_RULES, Settings
 from specdemo.ui.jobs.job import LaneRequest
@@ -197,7 +198,9 @@ def pair_request(choice: PairChoice) -> PairRequest:
         return request_pair(choice.pair, *precision)
     typed = [part.strip() for part in (choice.target or "", choice.draft or "")]
     if not typed[0]:
-        raise PairError("target: it is empty; type a repository of the hub (owner/name) or a folder's path.")
+        raise PairError(
+            "target: it is empty; type a repository of the hub (owner/name), or the path of a folder or GGUF file."
+        )
     return request_pair([part for part in typed if part], *precision)
 
 
@@ -212,10 +215,10 @@ def parts_of(pair: str, target: str | None = None, draft: str | None = None) -> 
         return frozenset({"draft"})
     if pair != CUSTOM:
         return catalog()[pair].parts
-    second = (draft or "").strip()
+    second, kind = (draft or "").strip(), {GGUF} if names_gguf(target or "") else set()
     if second and named_like_head(second):
-        return frozenset({"head"})
-    return frozenset({"draft"} if second or not (target or "").strip() else ())
+        return frozenset({"head", *kind})
+    return frozenset({"draft", *kind} if second or not (target or "").strip() else kind)
 
 
 def chats(pair: str) -> bool:

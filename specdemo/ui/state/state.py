@@ -131,7 +131,7 @@ def _weights() -> dict[str, str]:
 class PairChoice(BaseModel):
     """Which models, and how they are held."""
 
-    target: str = _control("", "Target: owner/name on the hub, or a folder", element="custom-target")
+    target: str = _control("", "Target: owner/name on the hub, a folder or a .gguf file", element="custom-target")
     draft: str = _control("", "Draft or EAGLE-3 head, may be empty", element="custom-draft")
     pair: str = _control(lambda: next(iter(catalog())), "Model pair", choices=pairs)
     target_weights: str = _control(

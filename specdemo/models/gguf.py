@@ -1,0 +1,157 @@
+"""GGUF models of a pair: which files are meant, and what their headers say before llama.cpp is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import PurePosixPath
+
+from specdemo.errors import PairError
+from specdemo.models.compatibility import TokenizerMatch
+from specdemo.models.gguf_header import GgufHeader, NeedsMore, read_header
+from specdemo.models.hub import Checkpoint
+from specdemo.models.progress import LoadProgress
+
+CONTEXT = 8192
+"""Tokens that prompt and output of a lane have together, where a model reads more: its KV cache is reserved."""
+LANES = 2
+"""Servers whose KV caches are counted; all of them share the weights, which are mapped."""
+FIRST_BYTES, MOST_BYTES = 2**22, 2**28
+"""Of a file, to find its header in; vocabularies take a few MB."""
+HEAD = "eagle3"
+PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)", re.IGNORECASE)
+PROJECTORS = re.compile(r"mmproj|imatrix", re.IGNORECASE)
+MOST_NAMED = 6
+EXTRA_TOKENS, OWN_TOKENS = 128, 5
+"""llama.cpp takes vocabularies for one that differ in so many tokens at the end, and in the first few."""
+
+
+def files_of(checkpoint: Checkpoint) -> list[str]:
+    """The files of the model that its source names, in order: one, or all parts of a split one.
+
+    Raises:
+        PairError: none or several are meant, or a part is missing.
+    """
+    wanted, place = checkpoint.source.file or "", checkpoint.source.name
+    models = sorted(n for n in checkpoint.sizes if n.lower().endswith(".gguf") and not PROJECTORS.search(n))
+    firsts = [n for n in models if (part := PART.search(n)) is None or int(part[1]) == 1]
+    if wanted in checkpoint.sizes:
+        found = [wanted]
+    else:  # a quantisation stands at the end of a name, or is the name of a folder
+        end = re.compile(rf"(^|[-._/]){re.escape(wanted)}([-_.]\d{{5}}-of-\d{{5}})?(\.gguf|/)", re.IGNORECASE)
+        found = [n for n in firsts if not wanted or end.search(n)]
+    if len(found) != 1:
+        listed = ", ".join([*found, *firsts][:MOST_NAMED]) or "none"
+        said = f"has no GGUF file {wanted!r:.80}" if wanted and not found else "has not one GGUF model"
+        raise PairError(
+            f"{place} {said} ({listed}); name one file, or on the hub owner/repo:FILE or owner/repo:Q4_K_M."
+        )
+    if (part := PART.search(found[0])) is None:
+        return found
+    names = [PART.sub(f"-{n:05}-of-{part[2]}", found[0]) for n in range(1, int(part[2]) + 1)]
+    if lost := [n for n in names if n not in checkpoint.sizes]:
+        raise PairError(f"{place} is incomplete: {lost[0]} is missing; put all parts into one folder.")
+    return names
+
+
+def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgress) -> list[GgufHeader]:
+    """The header of each part; of files of the hub only their beginnings are fetched.
+
+    Raises:
+        PairError: a file that is broken, cut short, or no GGUF file.
+    """
+    found = []
+    for name in names:
+        size, nbytes, shown = checkpoint.sizes[name], FIRST_BYTES, PurePosixPath(name).name
+        while True:
+            progress.check()
+            try:
+                header = read_header(checkpoint.beginning(name, nbytes), shown)
+                break
+            except NeedsMore:
+                if nbytes >= min(size, MOST_BYTES):
+                    raise PairError(f"{shown} is cut short: it ends inside its header; fetch it again.") from None
+                nbytes *= 8
+        if size < header.end:
+            raise PairError(f"{shown} is cut short: it has {size:,} of {header.end:,} bytes; fetch it again.")
+        found.append(header)
+    return found
+
+
+def check_model(role: str, header: GgufHeader, name: str) -> None:
+    """Refuse what is no language model: adapters, projectors, embeddings without a vocabulary.
+
+    Raises:
+        PairError: says what it is.
+    """
+    kind = header.text("general.type")
+    if kind not in ("", "model") or not header.tokens or not header.whole("block_count"):
+        what = kind or header.architecture or "unknown"
+        raise PairError(
+            f"{role}: {name} is no language model (it is {what!r:.60}); give a model that generates text."
+        )
+
+
+def check_head(head: GgufHeader, target: GgufHeader, name: str) -> None:
+    """Refuse a head that was made for another target, by its width.
+
+    Raises:
+        PairError: says both widths.
+    """
+    made_for = head.whole("target_hidden_size", target.whole("embedding_length"))
+    if made_for != target.whole("embedding_length"):
+        raise PairError(
+            f"head: {name} was made for a target of width {made_for}, and this one's is "
+            f"{target.whole('embedding_length')}; give the head of this target."
+        )
+
+
+def cache_bytes(header: GgufHeader) -> int:
+    """Bytes of the KV caches of ``LANES`` servers, in 16 bit."""
+    heads, layers = header.whole("attention.head_count", 1), header.whole("block_count")
+    keys = header.fields.get(f"{header.architecture}.attention.head_count_kv", heads)
+    total = sum(keys) if isinstance(keys, list) else (keys if isinstance(keys, int) else heads) * layers
+    width = header.whole("embedding_length") // max(heads, 1)
+    widths = header.whole("attention.key_length", width) + header.whole("attention.value_length", width)
+    return LANES * 2 * total * widths * context_of(header)
+
+
+def context_of(header: GgufHeader) -> int:
+    """The tokens that a lane of this model can have."""
+    return min(header.whole("context_length", CONTEXT) or CONTEXT, CONTEXT)
+
+
+def described(header: GgufHeader) -> str:
+    """What the card says of a model besides its sizes."""
+    mtp = header.whole("nextn_predict_layers")
+    said = [
+        header.architecture,
+        f"trained for {header.whole('context_length'):,} tokens" if header.whole("context_length") else "",
+        "chat template" if header.text("tokenizer.chat_template") else "no chat template",
+        f"{mtp} MTP layer{'s' * (mtp > 1)}" if mtp else "",
+    ]
+    return " · ".join(filter(None, said if header.architecture != HEAD else said[:1]))
+
+
+def match_vocabularies(headers: Sequence[GgufHeader]) -> TokenizerMatch:
+    """Whether llama.cpp can draft with the second model's vocabulary, by its own rule."""
+    if len(headers) < 2:
+        return TokenizerMatch("alone", "no draft model")
+    target, draft = (header.tokens for header in headers[:2])
+    pairs = list(zip_longest(target, draft))
+    differ = [n for n, (ours, theirs) in enumerate(pairs) if ours != theirs]
+    if not differ:
+        return TokenizerMatch("same", "same vocabulary")
+    inside = [n for n in differ if OWN_TOKENS <= n < min(len(target), len(draft))]
+    if inside or abs(len(target) - len(draft)) > EXTRA_TOKENS:
+        where = (
+            f"differs from the target's at token {inside[0]:,}"
+            if inside
+            else f"has {len(draft):,} tokens, the target's {len(target):,}"
+        )
+        return TokenizerMatch(
+            "refused",
+            f"its vocabulary {where}, so llama.cpp cannot draft with it; take a smaller model of its family",
+        )
+    return TokenizerMatch("specials", "the vocabularies differ in a few special tokens only")

@@ -1,0 +1,153 @@
+"""The header of a GGUF file: what a model is, by its own words, without its weights.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Everything in it is untrusted.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from specdemo.errors import PairError
+
+MAGIC = b"GGUF"
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Types of values that ``struct`` reads."""
+TEXT, ARRAY = 8, 9
+TENSORS = {
+    **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 30: ("BF16", 1, 2), 28: ("F64", 1, 8)},
+    **{24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8)},
+    **{2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34)},
+    **{10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176)},
+    **{14: ("Q6_K", 256, 210), 16: ("IQ2_XXS", 256, 66), 17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98)},
+    **{19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82)},
+    **{23: ("IQ4_XS", 256, 136), 29: ("IQ1_M", 256, 56), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66)},
+    **{39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36)},
+}
+"""Types of weights: the name, and how many weights take how many bytes."""
+
+
+class NeedsMore(Exception):
+    """The bytes end before the header does."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """What a file says of itself."""
+
+    fields: dict[str, Any]  # as they are called there
+    weights: int  # numbers in all of its tensors
+    nbytes: int  # of them in the file
+    kind: str  # the type that most of them have, such as ``Q4_K``; empty without any
+    end: int  # where the last of them ends, in bytes from the file's beginning
+
+    @property
+    def architecture(self) -> str:
+        """Such as ``llama``; ``eagle3`` of a head."""
+        return str(self.fields.get("general.architecture", ""))
+
+    def whole(self, name: str, default: int = 0) -> int:
+        """A whole number of this architecture, such as ``context_length``; of a list, one a layer, the sum."""
+        value = self.fields.get(f"{self.architecture}.{name}", default)
+        if isinstance(value, list):
+            return sum(n for n in value if isinstance(n, int))
+        return value if isinstance(value, int) else default
+
+    def text(self, name: str) -> str:
+        """A text; empty if there is none."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def tokens(self) -> list[bytes]:
+        """The texts of its vocabulary."""
+        found = self.fields.get("tokenizer.ggml.tokens")
+        return found if isinstance(found, list) else []
+
+
+def read_header(data: bytes, name: str) -> GgufHeader:
+    """Read the header at the beginning of a file; ``name`` is the file's, for messages.
+
+    Raises:
+        NeedsMore: these bytes are not the whole of it.
+        PairError: it is no GGUF file, or none that llama.cpp reads.
+    """
+    if data[:4] != MAGIC:
+        raise PairError(
+            f"{name} is no GGUF file, or a pointer to one (git lfs pull fetches it); give a .gguf file."
+        )
+    reader = _Reader(data, name)
+    version, tensors, fields = reader.number("I"), reader.number("Q"), reader.number("Q")
+    if version not in (2, 3):
+        kind = "big-endian" if version > 0xFFFF else f"of version {version}"
+        raise PairError(f"{name} is {kind}, which is not read here; convert its model anew with llama.cpp.")
+    found = {}
+    for _ in range(fields):
+        key = reader.text().decode(errors="replace")
+        found[key] = reader.value(reader.number("I"))
+    kinds: Counter[str] = Counter()
+    places = []
+    for _ in range(tensors):
+        reader.text()
+        dimensions = reader.number("I")
+        if dimensions > 8:
+            raise reader.broken()
+        count = math.prod(reader.number("Q") for _ in range(dimensions))
+        kind, block, nbytes = TENSORS.get(reader.number("I"), ("other", 1, 0))
+        kinds[kind] += count
+        places.append((reader.number("Q"), -(-count // block) * nbytes))
+    alignment = found.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise reader.broken()
+    begin = -(-reader.position // alignment) * alignment
+    return GgufHeader(
+        {key: _decoded(value) for key, value in found.items()},
+        kinds.total(),
+        sum(nbytes for _, nbytes in places),
+        kinds.most_common(1)[0][0] if kinds else "",
+        begin + max((offset + nbytes for offset, nbytes in places), default=0),
+    )
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+@dataclass(slots=True)
+class _Reader:
+    data: bytes
+    name: str
+    position: int = 4
+
+    def broken(self) -> PairError:
+        return PairError(f"{self.name}: its header is broken; fetch the file again, or convert its model anew.")
+
+    def take(self, count: int) -> bytes:
+        end = self.position + count
+        if end > len(self.data):
+            raise NeedsMore
+        begin, self.position = self.position, end
+        return self.data[begin:end]
+
+    def number(self, code: str) -> Any:
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+
+    def text(self) -> bytes:
+        return self.take(self.number("Q"))
+
+    def value(self, kind: int) -> Any:
+        if kind in NUMBERS:
+            return self.number(NUMBERS[kind])
+        if kind == TEXT:
+            return self.text()
+        inner, count = (self.number("I"), self.number("Q")) if kind == ARRAY else (ARRAY, 0)
+        if inner == TEXT:
+            return [self.text() for _ in range(count)]
+        if inner not in NUMBERS:
+            raise self.broken()
+        code = NUMBERS[inner]
+        data = self.take(count * struct.calcsize("<" + code))
+        return list(struct.unpack(f"<{count}{code}", data))

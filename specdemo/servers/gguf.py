@@ -1,0 +1,166 @@
+"""GgufPair: GGUF files on this machine, run by servers of llama.cpp that are started and ended from here."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, RLock
+from typing import ClassVar
+from weakref import finalize
+
+from specdemo.drafters import DRAFTERS, GGUF, PARTS, offered_with
+from specdemo.errors import LoadCancelled, PairError, SettingsError
+from specdemo.models.memory import Footprint
+from specdemo.models.progress import STOPPED
+from specdemo.servers.llama_server import LlamaServer, new_key
+from specdemo.servers.pair import ServedPair, ServerPair, refuse
+from specdemo.settings import Settings
+
+KEPT = 4
+"""Servers without a lane that are kept for the next one; a race has at most as many lanes on the page."""
+ANSWER_SECONDS = 900.0
+"""The longest wait for a token: a long prompt in a large model on a slow machine."""
+PLAIN = Settings(strategy="autoregressive")
+
+
+@dataclass(eq=False)
+class GgufPair(ServedPair):
+    """A target in a GGUF file, perhaps with a draft or a head, in place of a :class:`specdemo.ModelPair`.
+
+    Made by :func:`specdemo.load_pair`. Each lane's drafter and γ are flags of its server; there is one server for
+    each set of flags. All of them end with :meth:`close`, with this object, and with the program.
+
+    Args:
+        name: how people call it.
+        files: paths by role: ``target``, perhaps ``draft`` and ``head``; of a split file the first part.
+        weights: bytes of each, which all servers share.
+        chat: whether the target has a chat template.
+        context: tokens that prompt and output of a lane have together.
+        threads: of the CPU for each server; None leaves it to llama.cpp.
+    """
+
+    name: str
+    files: Mapping[str, Path]
+    weights: dict[str, Footprint] = field(repr=False)
+    chat: bool = False
+    context: int = 2048
+    threads: int | None = None
+    obeys: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._servers: OrderedDict[tuple[str, ...], LlamaServer] = OrderedDict()  # the least recently used first
+        self._lock = RLock()
+        self._key = new_key()
+        self._closing = finalize(self, _end_all, self._servers)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What it has besides the target: of ``specdemo.drafters.PARTS``, and ``GGUF``."""
+        return frozenset(self.files) - {"target"} | {GGUF}
+
+    def footprints(self) -> dict[str, Footprint]:
+        """Bytes of the weights, by role."""
+        return self.weights
+
+    def model_of(self, strategy: str) -> str:
+        return self.files["target"].name
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what llama.cpp cannot do, and drafters that these files do not have."""
+        drafts, info = settings.strategy == "speculative", DRAFTERS[settings.drafter]
+        refuse(
+            settings,
+            ("adaptive_gamma", drafts and settings.adaptive_gamma, "llama.cpp has one γ; switch adaptive γ off"),
+            ("tree_nodes", drafts and settings.drafts_trees, "llama.cpp drafts chains; set 0"),
+            ("drafter", drafts and info.llama_cpp is None, f"llama.cpp has no {info.label}"),
+            ("chat", bool(settings.chat) and not self.chat, "this file has no chat template; switch chat off"),
+        )
+        if drafts and info.needs is not None and info.needs not in self.parts:
+            able = " or ".join(repr(other.name) for other in offered_with(self.parts))
+            raise SettingsError(
+                "drafter", f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none; choose {able}."
+            )
+
+    def flags(self, settings: Settings) -> tuple[str, ...]:
+        """The flags of ``llama-server`` for a lane, but for host, port and key."""
+        given = ["-m", str(self.files["target"]), "-c", str(self.context), "-np", "1"]
+        if self.threads is not None:
+            given += ["-t", str(self.threads)]
+        drafting = DRAFTERS[settings.drafter].llama_cpp if settings.strategy == "speculative" else None
+        values = {
+            "gamma": settings.gamma,
+            "lookup_ngram": min(settings.lookup_ngram, settings.gamma),  # llama.cpp drafts no less than it matched
+            **{f"{role}_gguf": path for role, path in self.files.items()},
+        }
+        return (*given, *(flag.format(**values) for flag in (drafting or "").split()))
+
+    @contextmanager
+    def deployed(self, settings: Settings, stop: Event | None = None) -> Iterator[ServerPair]:
+        """A server with this lane's flags, which runs until the lane ends and perhaps longer.
+
+        Raises:
+            PairError: it does not start, or this pair was closed.
+        """
+
+        def check() -> None:
+            if stop is not None and stop.is_set():
+                raise LoadCancelled(STOPPED)
+
+        server = self._server(self.flags(settings), check)
+        try:
+            yield ServerPair(
+                server.url,
+                server.url,
+                self.model_of(settings.strategy),
+                api_key=self._key,
+                name=self.name,
+                chat=self.chat,
+                timeout=ANSWER_SECONDS,
+            )
+        finally:
+            with self._lock:
+                server.users -= 1
+
+    def start(self, check: Callable[[], object] = bool) -> None:
+        """Start the server of plain decoding; what ``check`` raises ends it.
+
+        Raises:
+            PairError: it does not start.
+        """
+        server = self._server(self.flags(PLAIN), check)
+        with self._lock:
+            server.users -= 1
+
+    def close(self) -> None:
+        """End all servers; lanes that run on them break off."""
+        with self._lock:
+            self._closing()
+
+    def __enter__(self) -> GgufPair:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _server(self, flags: tuple[str, ...], check: Callable[[], object]) -> LlamaServer:
+        """The server with these flags, for one more lane; a crashed one is started again."""
+        with self._lock:
+            if not self._closing.alive:
+                raise PairError(f"{self.name} was closed; load it again.")
+            server = self._servers.get(flags)
+            if server is None or not server.running:
+                idle = [key for key, other in self._servers.items() if not other.users]
+                for key in idle[: len(self._servers) - KEPT + 1] if len(self._servers) >= KEPT else []:
+                    self._servers.pop(key).end()
+                server = self._servers[flags] = LlamaServer(flags, check, self._key)
+            self._servers.move_to_end(flags)
+            server.users += 1
+            return server
+
+
+def _end_all(servers: OrderedDict[tuple[str, ...], LlamaServer]) -> None:
+    while servers:
+        servers.popitem()[1].end()

@@ -1,0 +1,329 @@
+"""GGUF files as a pair: what their headers say, servers of llama.cpp for each lane, and how these end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+from hub import Hub
+from llama_server import shape
+
+import specdemo
+from specdemo import GgufPair, LoadCancelled, ModelPair, PairError, Settings, SettingsError, Trace
+from specdemo.cli.main import main
+from specdemo.models.gguf import described
+from specdemo.models.gguf_header import read_header
+from specdemo.models.progress import LoadProgress
+from specdemo.servers.llama_server import EXECUTABLE, LlamaServer
+from specdemo.view.lane_headers import lane_headers, trace_headers
+
+PROMPT = "Once upon a time there was"
+CATS = "A cat sat. A dog sat. A cow sat. A cat sat. A dog sat. A cow sat. A cat"
+DRAFTED = Settings(max_new_tokens=32, chat=False, gamma=4)
+PLAIN = replace(DRAFTED, strategy="autoregressive")
+
+
+def named(files: dict[str, Path], *roles: str) -> str:
+    return " + ".join(str(files[role]) for role in roles)
+
+
+@pytest.fixture(scope="module")
+def served(files: dict[str, Path]) -> Iterator[GgufPair]:
+    with specdemo.load_pair(named(files, "target", "draft", "head")) as found:
+        found.threads = 1
+        yield found
+
+
+def processes() -> set[psutil.Process]:
+    """The servers that this process has now, and what they started."""
+    return set(psutil.Process().children(recursive=True))
+
+
+def test_the_card_is_read_from_the_files(pair: ModelPair, files: dict[str, Path]) -> None:
+    before = processes()
+    report = specdemo.preflight(named(files, "target", "draft", "head"))
+    assert report.ok, report.problems
+    assert [m.role for m in report.models] == ["target", "draft", "head"]
+    target = report.models[0]
+    assert target.parameters == sum(p.numel() for p in pair.target.parameters())
+    assert (target.dtype, target.weights.nbytes) == ("F32", 4 * target.parameters)
+    assert target.context == pair.target.config.max_position_embeddings
+    assert target.detail == f"llama · trained for {target.context:,} tokens · chat template"
+    assert report.tokenizers.relation == "same"
+    assert report.memory > sum(m.weights.nbytes for m in report.models)
+    assert processes() == before
+
+
+def test_a_header_tells_of_mtp_layers_and_licence(files: dict[str, Path], tmp_path: Path) -> None:
+    data = files["target"].read_bytes()
+    header = read_header(data, "x")
+    fields = {**header.fields, "llama.nextn_predict_layers": 1}
+    assert described(replace(header, fields=fields)).endswith("1 MTP layer")
+
+
+BROKEN = {
+    "cut short in its header": (lambda data: data[:2000], "cut short"),
+    "cut short in its weights": (lambda data: data[:-4096], "cut short: it has"),
+    "foreign": (lambda data: b"PK\3\4" + data[4:], "no GGUF file"),
+    "big-endian": (lambda data: data[:4] + data[7:3:-1] + data[8:], "big-endian"),
+    "counts beyond reason": (lambda data: data[:8] + b"\xff" * 16 + data[24:], "cut short|broken"),
+    "empty": (lambda data: b"", "no GGUF file"),
+    "no language model": (
+        lambda data: data.replace(b"llama.block_count", b"llama.black_count"),
+        "no language model",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_files_are_refused_before_anything_starts(
+    kind: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    spoil, said = BROKEN[kind]
+    path = tmp_path / "spoilt.gguf"
+    path.write_bytes(spoil(files["target"].read_bytes()))
+    before = processes()
+    with pytest.raises(PairError, match=said):
+        specdemo.load_pair(str(path))
+    assert processes() == before
+
+
+def test_what_does_not_fit_is_refused(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(files["draft"].read_bytes().replace(b"\xc4\xa0the", b"\xc4\xa0thy", 1))
+    (tmp_path / "folder").mkdir()
+    for role in ("target", "draft"):
+        shutil.copy(files[role], tmp_path / "folder")
+    for name, said in (
+        (f"{files['target']} + {other}", "vocabulary differs from the target's at token"),
+        (str(tmp_path / "folder"), "not one GGUF model"),
+        (str(files["head"]), "is a draft head"),
+        (named(files, "target", "draft", "draft"), "a second draft"),
+        (f"{files['target']} + gpt2", "give one kind"),
+        (str(tmp_path / "none.gguf"), "no folder or file"),
+    ):
+        with pytest.raises(PairError, match=said):
+            specdemo.load_pair(name)
+    with pytest.raises(PairError, match="leave dtype"):
+        specdemo.load_pair(str(files["target"]), dtype="float32")
+    monkeypatch.setenv("SPECDEMO_PUBLIC", "1")
+    with pytest.raises(PairError, match="public page"):
+        specdemo.load_pair(str(files["target"]))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"gamma": 2}, {"drafter": "eagle3"}, {"drafter": "prompt_lookup", "gamma": 2}], ids=str
+)
+def test_each_drafter_gives_the_tokens_of_its_lane_here(pair: ModelPair, served: GgufPair, changes: dict) -> None:
+    """Its γ is the lane's, and its rounds are known; those of model and head are those that they have here."""
+    settings = replace(DRAFTED, ignore_eos=True, max_new_tokens=96, **changes)
+    text = {"eagle3": "ha ha ha ha ha ha ha ha ha", "prompt_lookup": CATS}.get(settings.drafter, PROMPT)
+    own, theirs = specdemo.run(pair, text, settings), specdemo.run(served, text, settings)
+    assert theirs.token_ids == own.token_ids
+    assert (theirs.server.level, theirs.server.obeyed) == ("detailed", True)
+    assert 0 < max(r.drafted for r in theirs.rounds) <= settings.gamma
+    assert theirs.metrics().accepted > 0
+    if settings.needs:
+        assert shape(theirs) == shape(own)
+
+
+def test_two_gammas_race_as_their_own_lanes(pair: ModelPair, served: GgufPair) -> None:
+    lanes = [PLAIN, replace(DRAFTED, gamma=2), replace(DRAFTED, gamma=5)]
+    before = processes()
+    race = specdemo.race(served, PROMPT, lanes)
+    order = [lane for lane, _ in race]
+    assert order == sorted(order), "servers of one machine run in turns"
+    traces = race.traces()
+    assert [t.token_ids for t in traces] == [specdemo.run(pair, PROMPT, PLAIN).token_ids] * 3
+    assert [max(r.drafted for r in t.rounds) for t in traces[1:]] == [2, 5]
+    titles = [header["title"] for header in trace_headers(traces)]
+    assert (
+        titles
+        == [header["title"] for header in lane_headers(lanes)]
+        == ["Plain", "Draft model γ 2", "Draft model γ 5"]
+    )
+    assert [Trace.from_json(t.to_json()) for t in traces] == traces
+    started = processes()
+    specdemo.run(served, PROMPT, lanes[1])
+    assert processes() == started != before, "kept warm"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"drafter": "early_exit"},
+        {"acceptance": "top_k"},
+        {"acceptance": "block"},
+        {"adaptive_gamma": True},
+        {"tree_nodes": 8},
+        {"strategy": "assisted"},
+        {"engine": "eager"},
+    ],
+    ids=str,
+)
+def test_what_llama_cpp_cannot_do_is_refused(served: GgufPair, changes: dict) -> None:
+    before = processes()
+    with pytest.raises(SettingsError, match=next(reversed(changes))):
+        specdemo.stream(served, PROMPT, replace(DRAFTED, **changes))
+    assert processes() == before
+
+
+def test_servers_end_with_close_and_come_back_after_a_crash(files: dict[str, Path]) -> None:
+    before = processes()
+    found = specdemo.load_pair(str(files["target"]))
+    with pytest.raises(SettingsError, match="this pair has none; choose 'prompt_lookup'"):
+        specdemo.run(found, PROMPT, DRAFTED)
+    whole = specdemo.run(found, PROMPT, PLAIN)
+    lane = specdemo.stream(found, PROMPT, replace(PLAIN, max_new_tokens=800, ignore_eos=True))
+    next(lane)
+    for process in processes() - before:
+        process.kill()
+    list(lane)
+    assert "broke off" in lane.trace().server.incomplete
+    assert specdemo.run(found, PROMPT, PLAIN).token_ids == whole.token_ids
+    found.close()
+    assert processes() == before
+    with pytest.raises(PairError, match="was closed"):
+        specdemo.run(found, PROMPT, PLAIN)
+    dropped = specdemo.load_pair(str(files["target"]))
+    assert processes() != before
+    del dropped
+    assert processes() == before
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, None], ids=str)
+def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Signals | None) -> None:
+    code = (
+        "import psutil, sys, specdemo; pair = specdemo.load_pair(sys.argv[1]);"
+        "print(psutil.Process().children()[0].pid, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(files["target"])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        server = psutil.Process(int(program.stdout.readline()))
+        assert server.is_running()
+        program.send_signal(end) if end else program.stdin.close()
+        program.wait(30)
+    psutil.wait_procs([server], 30)
+    assert not server.is_running()
+
+
+def test_stop_ends_what_is_starting(files: dict[str, Path]) -> None:
+    before, stop, progress = processes(), Event(), LoadProgress()
+    started: list[set] = []
+
+    def check() -> None:
+        started.append(processes() - before)
+        progress.check()
+
+    progress.cancel()
+    with pytest.raises(LoadCancelled):
+        LlamaServer(["-m", str(files["target"])], check)
+    assert len(started[0]) == 1
+    assert processes() == before
+    found = specdemo.load_pair(str(files["target"]))
+    stop.set()
+    with pytest.raises(LoadCancelled):
+        specdemo.stream(found, PROMPT, replace(DRAFTED, drafter="prompt_lookup"), stop)
+    found.close()
+    assert processes() == before
+
+
+def test_what_does_not_start_shows_the_end_of_its_log(files: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "unknown.gguf"
+    path.write_bytes(files["target"].read_bytes().replace(b"llama", b"lxama"))
+    before = processes()
+    with pytest.raises(PairError, match=r"did not start: .*lxama"):
+        specdemo.load_pair(str(path))
+    assert processes() == before
+
+
+STAND_IN = """#!{python}
+import http.server, os, sys
+print("flags", sys.argv[1:], flush=True)
+if "broken" in sys.argv:
+    sys.exit("no such device, key " + os.environ["LLAMA_API_KEY"])
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answer).serve_forever()
+"""
+
+
+def test_an_executable_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with the process that started it, even where that is killed."""
+    program = tmp_path / "llama-server"
+    program.write_text(STAND_IN.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv(EXECUTABLE, str(program))
+    with pytest.raises(PairError) as refused:
+        LlamaServer(["broken"], key="secret")
+    assert "no such device, key ***" in str(refused.value)
+    before = processes()
+    for end in (LlamaServer.end, LlamaServer.kill):
+        server = LlamaServer([], key="secret")
+        (own,) = psutil.Process(server.process.pid).children()
+        assert str(program) in own.cmdline()
+        assert "secret" not in " ".join(own.cmdline())
+        end(server)
+        psutil.wait_procs([own], 10)
+        assert not own.is_running()
+    assert processes() == before
+    monkeypatch.setenv(EXECUTABLE, str(tmp_path / "none"))
+    with pytest.raises(PairError, match="is no program"):
+        LlamaServer([])
+
+
+def test_a_file_of_the_hub_is_examined_by_its_beginning_then_fetched(
+    hub: Hub, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    for name in ("model-Q4_K_M.gguf", "model-Q8_0.gguf", "mmproj-F16.gguf"):
+        shutil.copy(files["target"], repo / name)
+    commit = hub.add("org/model", repo)
+    monkeypatch.setattr("specdemo.models.gguf.FIRST_BYTES", 2**12)
+    report = specdemo.preflight("org/model:q4_k_m")
+    size = (repo / "model-Q4_K_M.gguf").stat().st_size
+    assert (report.ok, report.models[0].files, report.download) == (True, ["model-Q4_K_M.gguf"], size)
+    assert report.models[0].licence == "apache-2.0"
+    assert sum(int(r.partition("-")[2]) for r in hub.ranges("org/model")) < size
+    assert (
+        "name a" in specdemo.preflight("org/model").problems[0]
+        or ":Q4_K_M" in specdemo.preflight("org/model").problems[0]
+    )
+    assert "has no GGUF file 'Q5_0'" in specdemo.preflight("org/model:Q5_0").problems[0]
+    with specdemo.load_pair(f"org/model@{commit}:model-Q8_0.gguf") as found:
+        assert specdemo.run(found, PROMPT, PLAIN).token_ids
+        assert found.name == "model:model-Q8_0.gguf"
+
+
+def test_parts_of_a_split_file_come_together(hub: Hub, files: dict[str, Path], tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    names = [f"big-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
+    for name in names:
+        shutil.copy(files["target"], repo / name)
+    hub.add("org/big", repo)
+    for name in ("org/big:Q8_0", str(repo), str(repo / names[0])):
+        (model,) = specdemo.preflight(name).models
+        assert model.files == names
+    (repo / names[1]).unlink()
+    assert f"{names[1]} is missing" in specdemo.preflight(str(repo)).problems[0]
+
+
+def test_the_command_line_races_them(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before = processes()
+    main(["race", PROMPT, "--pair", named(files, "target", "draft"), "--gamma", "3", "--max-new-tokens", "16"])
+    assert "llama.cpp" in capsys.readouterr().out
+    assert processes() == before
