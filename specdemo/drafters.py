@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 DEFAULT_DRAFTER = "model"
-Part = Literal["draft", "head"]
+Part = Literal["draft", "head", "mtp"]
 GGUF = "gguf"
 """Stands among the parts of a pair that llama.cpp runs."""
-PARTS: dict[Part, str] = {"draft": "a draft model", "head": "an EAGLE-3 head"}
+PARTS: dict[Part, str] = {"draft": "a draft model", "head": "an EAGLE-3 head", "mtp": "a target with an MTP head"}
 """What a pair may have besides its target, and what people call it."""
 
 
@@ -76,6 +76,13 @@ _ROWS = (
         trees=True,
         llama_cpp="-md {head_gguf} --spec-type draft-eagle3 --spec-draft-n-max {gamma}",
     ),
+    DrafterInfo(
+        "mtp",
+        "MTP head",
+        "mtp",
+        always_drafts=True,
+        llama_cpp="--spec-type draft-mtp --spec-draft-n-max {gamma}",
+    ),
 )
 DRAFTERS: dict[str, DrafterInfo] = {row.name: row for row in _ROWS}
 """All drafters by name, in the order in which lists show them."""
@@ -83,7 +90,7 @@ DRAFTERS: dict[str, DrafterInfo] = {row.name: row for row in _ROWS}
 
 def first_choice(parts: Collection[str]) -> DrafterInfo:
     """The drafter that the page begins with for a pair with these ``PARTS``: a head, a draft model, else any."""
-    return min(offered_with(parts), key=lambda info: ("head", "draft", None).index(info.needs))
+    return min(offered_with(parts), key=lambda info: ("head", "mtp", "draft", None).index(info.needs))
 
 
 def offered_with(parts: Collection[str]) -> list[DrafterInfo]:

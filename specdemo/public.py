@@ -22,6 +22,7 @@ from specdemo.losslessness.certify import certify, stream_certificate
 from specdemo.losslessness.greedy_check import GreedyCheck, check_greedy
 from specdemo.metrics import Metrics
 from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.mtp_head import MtpHead
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import Preflight, preflight
 from specdemo.recording import Recording

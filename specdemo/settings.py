@@ -70,7 +70,7 @@ class Settings:
             generation, with its own acceptance rule.
         drafter: who proposes tokens, one of ``specdemo.drafters.DRAFTERS``: ``model`` is the pair's draft model,
             ``prompt_lookup`` copies what followed the last tokens before, ``early_exit`` is the target's own first
-            layers, ``eagle3`` is the pair's EAGLE-3 head.
+            layers, ``eagle3`` is the pair's EAGLE-3 head, ``mtp`` the MTP head that the target's files carry.
         acceptance: which drafted tokens are kept. ``exact`` (temperature 0), ``sampling``, ``token_match`` and
             ``block`` are lossless; ``top_k``, ``typical`` and ``naive`` are lossy.
         gamma: drafted tokens a round, 1 to 16; of a draft tree its depth.

@@ -33,6 +33,11 @@ SHAPES: dict[str, dict[str, object]] = {
     "mixtral": {"num_local_experts": 3},
     "qwen3_moe": {"head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+    "qwen3_5_text": {"head_dim": 16, "full_attention_interval": 1},
+    "qwen3_5_moe_text": {
+        **{"head_dim": 16, "full_attention_interval": 1, "num_experts": 4, "num_experts_per_tok": 2},
+        **{"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32},
+    },
 }
 """What a family's configuration has beside the sizes of all; opt has those of the default width."""
 EOS = (7, 11)
@@ -51,6 +56,7 @@ def build(
     eos: Sequence[int] | int | None = EOS,
     dropout: float = 0.0,
     scale: float = 0.3,
+    **more: object,
 ) -> PreTrainedModel:
     """A random model with weights wide enough that its greedy output varies instead of repeating a token."""
     shape: dict[str, object] = {
@@ -70,7 +76,7 @@ def build(
     if family == "gemma3":
         shape["layer_types"] = ["sliding_attention" if i % 2 == 0 else "full_attention" for i in range(layers)]
     drops = ("attention_dropout", "hidden_dropout", "dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
-    shape |= dict.fromkeys(drops, dropout) | SHAPES.get(family, {})
+    shape |= dict.fromkeys(drops, dropout) | SHAPES.get(family, {}) | more
     config = transformers.AutoConfig.for_model({"gemma3": "gemma3_text"}.get(family, family), **shape)
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -196,6 +202,39 @@ def skilled_head(target: PreTrainedModel, **options: object) -> specdemo.Eagle3H
     return head
 
 
+@torch.no_grad()
+def build_mtp(target: PreTrainedModel, seed: int = 3) -> specdemo.MtpHead:
+    """A random MTP head for a target."""
+    torch.manual_seed(seed)
+    head = specdemo.MtpHead(target).requires_grad_(False).eval()
+    for weights in head.parameters():
+        random = torch.randn(weights.shape)
+        weights.copy_(weights + 0.2 * random if weights.ndim == 1 else 0.3 * random)
+    for norm in (head.norm, head.target_norm):
+        norm.weight.copy_(target.get_decoder().norm.weight)
+    return head
+
+
+@torch.no_grad()
+def skilled_mtp(target: PreTrainedModel) -> specdemo.MtpHead:
+    """One that is often right about this target's greedy text: fitted to give its next hidden state, but for what
+    its layer adds.
+    """
+    head = build_mtp(target)
+    for name, weights in head.layers.named_parameters():
+        weights.mul_(0.1 if "o_proj" in name or "down_proj" in name else 1.0)
+    ids = torch.tensor([*prompt_ids(9), *generate(target, prompt_ids(9), 120)])
+    hidden = EagerRunner(target, aux_layers=head.aux_layers).forward(ids[:-1], keep=0).hidden
+    embedded = head.pre_fc_norm_embedding(torch.nn.functional.embedding(ids[1:-1], head.embeddings(target)))
+    read = torch.cat([embedded, head.pre_fc_norm_hidden(head.project(hidden[:-1]))], dim=1)
+    head.fc.weight.copy_(torch.linalg.lstsq(read, hidden[1:], driver="gelsd").solution.T)
+    return head
+
+
+MTP_FAMILIES = ("llama", "qwen3")
+"""Whose toy pairs have an MTP head: those whose models are built as the families that really carry one."""
+
+
 @functools.cache
 def toy_pair(family: str) -> specdemo.ModelPair:
     """A random target with a perturbed copy as draft; built once, never to be changed by a test."""
@@ -207,7 +246,10 @@ def toy_pair(family: str) -> specdemo.ModelPair:
 def endless_pair(family: str) -> specdemo.ModelPair:
     """The same without end tokens, for tests that count tokens."""
     target = build(family, eos=None)
-    return specdemo.ModelPair(target, perturbed(target), None, head=skilled_head(target, draft_vocabulary=48))
+    mtp = skilled_mtp(target) if family in MTP_FAMILIES else None
+    return specdemo.ModelPair(
+        target, perturbed(target), None, head=skilled_head(target, draft_vocabulary=48), mtp=mtp
+    )
 
 
 @functools.cache
@@ -371,7 +413,9 @@ def toy(
     small = {"hidden": 16, "layers": layers, "heads": 2, "context": 32, "eos": eos}
     target = build(family, vocabulary=vocabulary, **small)
     draft = build(family, seed=1, vocabulary=draft_vocabulary or vocabulary, **small)
-    return specdemo.ModelPair(target, draft, None, head=build_head(target, draft_vocabulary=vocabulary - 2))
+    head = build_head(target, draft_vocabulary=vocabulary - 2)
+    mtp = build_mtp(target) if family in MTP_FAMILIES else None
+    return specdemo.ModelPair(target, draft, None, head=head, mtp=mtp)
 
 
 def check_times(trace: Trace) -> None:

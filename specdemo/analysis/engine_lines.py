@@ -39,6 +39,11 @@ DRAFTING = {
         "sglang": "--speculative-algorithm EAGLE3 --speculative-draft-model-path {head} \\\n"
         "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
     },
+    "mtp": {
+        "vllm": '{{"method": "mtp", "num_speculative_tokens": {gamma}}}',
+        "sglang": "--speculative-algorithm NEXTN \\\n"
+        "  --speculative-num-steps {gamma} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
+    },
 }
 """How engines are told to draft so, by drafter; what stands in no row cannot be had there.
 llama.cpp's flags stand with the drafters."""

@@ -29,6 +29,13 @@ HEALTHY, LEAST_HELD = (0.40, 0.20, 0.10), 8
 """Share of rounds that keep a head's first, second and third drafted token and all before it, greedily in chains:
 thresholds of the nightly tests of vllm-project/speculators (Llama 3.1 8B with the head of EAGLE-3's authors), and
 rounds of a lane from which on it is held against them, and another γ is advised."""
+SMALLER = {
+    None: "a smaller draft",
+    "draft": "a smaller draft",
+    "head": "a head with a smaller draft vocabulary",
+    "mtp": "prompt lookup, whose drafts cost nothing",
+}
+"""What drafts more cheaply, by what drafted; a head comes in one size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class Evidence:
         predicted: the speed-up that acceptance and costs lead to, with what goes outside the models.
         overhead: share of the time outside model forwards.
         quantization: of the target's weights.
-        head: whether a head drafted, which comes in one size.
+        needs: what drafted, a key of ``drafters.PARTS``; None where nothing that a pair has.
         shorter: a smaller γ and the speed-up it promises, if that is clearly more.
         server: whether it ran on a server, of which only the clock is known.
         saved: of a lane of trees what second guesses added, as a sentence.
@@ -62,7 +69,7 @@ class Evidence:
     predicted: float = 1.0
     overhead: float = 0.0
     quantization: str | None = None
-    head: bool = False
+    needs: str | None = None
     shorter: tuple[int, float] | None = None
     server: bool = False
     saved: str = ""
@@ -181,7 +188,7 @@ def sentence(e: Evidence, name: str = "plain") -> str:
         "predicted": factor(e.predicted),
         "alone": factor(e.predicted / (1 - e.overhead)),
         "seldom": "" if e.gamma > 0.9 * e.longest else f" {e.gamma:.1f} tokens were drafted a round.",
-        "smaller": "a head with a smaller draft vocabulary" if e.head else "a smaller draft",
+        "smaller": SMALLER[e.needs],
         "or_shorter": f" or {fewer}, which promises {promise}" if e.shorter else "",
         "try_shorter": f"; {fewer} promises {promise}" if e.shorter else "",
         "other_draft": "a smaller draft or γ"
@@ -249,7 +256,7 @@ def gather(baseline: Trace, lane: Trace, found: Speedup) -> Evidence | None:
         predicted=predicted,
         overhead=1 - models,
         quantization=lane.quantization,
-        head=drafted_by_head(lane),
+        needs=lane.settings.needs,
         shorter=shorter,
     )
 

@@ -153,4 +153,4 @@ def new_lane(pair: ModelPair, ids: Sequence[int], settings: Settings, clock: Lan
 def lane_clock(pair: ModelPair) -> LaneClock:
     """A clock that waits for all devices of a pair."""
     devices = [device_of(model) for model in pair.models]
-    return LaneClock(*devices, *([] if pair.head is None else [pair.head.device]))
+    return LaneClock(*devices, *(head.device for head in pair.heads))

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
 
 from specdemo.errors import PairError
 from specdemo.models.memory import best_device, on_cpu
@@ -101,6 +104,8 @@ def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> Pre
         )
     named = config.architectures[0] if config.architectures else None
     causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())  # of names: the classes would all be imported
+    # Of a model that reads images too its language model alone is taken.
+    causal.add(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type, ""))
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or (named is not None and named not in causal):
         raise PairError(
             f"{role}: {source.name} is a {named or type(config).__name__}, which is no causal language model; "
@@ -110,7 +115,8 @@ def skeleton_of(role: str, source: ModelSource, config: PretrainedConfig) -> Pre
     # loading at that moment would take weights of that dtype.
     with torch.device("meta"):
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        skeleton = kind(config)
+        apart = config.sub_configs.get("text_config") is kind.config_class  # as the library tells them apart
+        skeleton = kind(config.get_text_config() if apart else config)
     check_can_decode(role, skeleton)
     return skeleton
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from specdemo.models.eagle3_config import Eagle3Config, config_data, fitted, rea
 from specdemo.models.failures import explained
 from specdemo.models.hub import ONE_FILE, open_checkpoint
 from specdemo.models.progress import LoadProgress
-from specdemo.models.request import ModelSource
+from specdemo.models.request import ModelSource, is_folder
 
 if TYPE_CHECKING:
     from transformers import Cache, LlamaConfig, PreTrainedModel
@@ -44,6 +44,7 @@ CONVERT = (
 UNUSED = re.compile(r"t2d|verifier_.*|.*rotary_emb\.inv_freq")
 """Tensors that follow from others, or belong to the target."""
 TABLE = "embed_tokens.weight"
+ADVICE = "choose a head of one Llama or Qwen3 layer"
 
 
 class Eagle3Layer(nn.Module):
@@ -108,21 +109,22 @@ class Eagle3Head(nn.Module):
         Raises:
             PairError: it cannot be read, or does not fit the target, which is found out before weights are read.
         """
-        if not hasattr(target, "config"):
-            raise PairError(f"target: {target!r:.80} is no model; give the loaded one, such as a pair's target.")
-        place = Path(folder).expanduser()
-        source = ModelSource(str(folder), folder=place)
-        if not place.is_dir():
-            raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
+        source = head_source(folder, target)
         with explained(source):
             checkpoint, progress = open_checkpoint(source), LoadProgress()
-            config = fitted(read_config(config_data(checkpoint.describe(progress)), source.name), target.config)
+            place = checkpoint.describe(progress)
+            config = fitted(read_config(config_data(place), source.name), target.config)
             return read_head(place, checkpoint.weights(progress, CONVERT), config, target)
 
     @property
     def aux_layers(self) -> tuple[int, ...]:
         """The target's layers whose input the head reads."""
         return self.config.aux_layers
+
+    @property
+    def feature_width(self) -> int:
+        """Of what the head reads, in numbers a token."""
+        return self.fc.in_features
 
     @property
     def dtype(self) -> torch.dtype:
@@ -196,13 +198,23 @@ class Eagle3Head(nn.Module):
         return self.norm(h) if self.config.feeds_norm else h
 
 
+def head_source(folder: str | Path, target: PreTrainedModel) -> ModelSource:
+    """The folder of a head; a PairError where it is none, or where the target is no model."""
+    if not hasattr(target, "config"):
+        raise PairError(f"target: {target!r:.80} is no model; give the loaded one, such as a pair's target.")
+    source = ModelSource(str(folder), folder=Path(folder).expanduser())
+    if not is_folder(str(folder)):
+        raise PairError(f"head: there is no folder {str(folder)[:80]!r}; give the one of its config.json.")
+    return source
+
+
 def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreTrainedModel) -> Eagle3Head:
     """The head in memory, in the target's type, where the target's output layer is; ``config`` is fitted to it.
 
     Raises:
         PairError: tensors are missing, unknown or misshapen.
     """
-    tensors = _tensors(folder, files)
+    tensors = read_tensors(folder, files, _own_name)
     config = replace(
         config,
         # The tensors decide: keys for them were left out of some files, or written where nobody looked.
@@ -222,7 +234,8 @@ def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreT
     where = target.get_output_embeddings().weight.device
     # Files of whole vocabularies may lack the table of ids.
     needs_ids = config.draft_vocabulary < config.vocabulary or "d2t" in tensors
-    _check_tensors(config, head.state_dict() | ({"d2t": head.target_ids} if needs_ids else {}), tensors)
+    wanted = head.state_dict() | ({"d2t": head.target_ids} if needs_ids else {})
+    check_tensors(config.name, wanted, tensors, "EAGLE-3 head of this configuration", ADVICE)
     head.target_ids = _target_ids(config, tensors.pop("d2t", None)).to(where)
     head.load_state_dict({n: t.to(where, target.dtype) for n, t in tensors.items()}, assign=True)
     head.rotary_emb = type(head.rotary_emb)(config.layer).to(where)
@@ -246,36 +259,45 @@ def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _tensors(folder: Path, files: list[str]) -> dict[str, torch.Tensor]:
-    """All tensors that are used, by this module's names: NeMo writes all below ``model.``, speculators number
-    the layer.
-    """
+def _own_name(stored: str) -> str | None:
+    """By this module's names: NeMo writes all below ``model.``, speculators number the layer."""
+    own = re.sub(r"^layers\.0\.", "midlayer.", stored.removeprefix("model."))
+    return None if UNUSED.fullmatch(own) else own
+
+
+def read_tensors(folder: Path, files: list[str], name_of: Callable[[str], str | None]) -> dict[str, torch.Tensor]:
+    """All tensors that are used, by the names that ``name_of`` makes of the stored ones; None leaves one out."""
     found = {}
     for file in files:
         with safe_open(folder / file, "pt") as held:
-            for name in held.keys():  # noqa: SIM118  # it is no mapping
-                own = re.sub(r"^layers\.0\.", "midlayer.", name.removeprefix("model."))
-                if not UNUSED.fullmatch(own):
-                    found[own] = held.get_tensor(name)
+            for stored in held.keys():  # noqa: SIM118  # it is no mapping
+                if own := name_of(stored):
+                    found[own] = held.get_tensor(stored)
     return found
 
 
-def _check_tensors(
-    config: Eagle3Config, wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
+def check_tensors(
+    name: str,
+    wanted: Mapping[str, torch.Tensor],
+    found: Mapping[str, torch.Tensor],
+    kind: str,
+    advice: str,
+    prefix: str = "",
 ) -> None:
-    files = f"{config.name}: its weight files"
+    """Refuse files of a head ``name`` that lack a tensor, or hold one that no head of this kind has.
+
+    ``prefix`` stands before the names in the files.
+    """
+    files = f"{name}: its weight files"
     belong = "they are incomplete or belong to another head."
     if lacking := sorted(wanted.keys() - found.keys()):
-        raise PairError(f"{files} lack {lacking[0]}, which the configuration asks for; {belong}")
+        raise PairError(f"{files} lack {prefix}{lacking[0]}, which the configuration asks for; {belong}")
     if foreign := sorted(found.keys() - wanted.keys()):
-        raise PairError(
-            f"{files} hold {foreign[0][:60]}, which no EAGLE-3 head of this configuration has; choose a head of "
-            "one Llama or Qwen3 layer."
-        )
-    for name, tensor in found.items():
-        if tensor.shape != wanted[name].shape:
-            shapes = f"{tuple(tensor.shape)} instead of {tuple(wanted[name].shape)}"
-            raise PairError(f"{files} hold {name} in the shape {shapes}; {belong}")
+        raise PairError(f"{files} hold {prefix}{foreign[0][:60]}, which no {kind} has; {advice}.")
+    for own, tensor in found.items():
+        if tensor.shape != wanted[own].shape:
+            shapes = f"{tuple(tensor.shape)} instead of {tuple(wanted[own].shape)}"
+            raise PairError(f"{files} hold {prefix}{own} in the shape {shapes}; {belong}")
 
 
 def _target_ids(config: Eagle3Config, offsets: torch.Tensor | None) -> torch.Tensor:

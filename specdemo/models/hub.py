@@ -21,6 +21,7 @@ from huggingface_hub import HfApi, constants, hf_hub_download, hf_hub_url, try_t
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
+from safetensors import safe_open
 
 from specdemo.errors import PairError
 from specdemo.models.failures import unreachable
@@ -111,11 +112,28 @@ class Checkpoint:
             f"{self.source.name} holds no weights (no {ONE_FILE}); choose the repository that has them."
         )
 
-    def _shards(self, index: Path) -> list[str]:
+    def tensor_names(self, files: Sequence[str]) -> set[str] | None:
+        """Of the tensors in :meth:`weights`, by the index, which :meth:`describe` fetched, or by the files; None
+        where neither is on this machine.
+        """
+        if INDEX in self.sizes:
+            return {*self._weight_map(self.folder / INDEX)}
+        if self.missing(files):
+            return None
+        names: set[str] = set()
+        for name in files:
+            with safe_open(self.folder / name, "pt") as held:
+                names.update(held.keys())
+        return names
+
+    def _weight_map(self, index: Path) -> dict[str, str]:
         try:
-            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        except (ValueError, KeyError, TypeError) as error:
             raise PairError(f"{self.source.name}: {INDEX} cannot be read; fetch the model again.") from error
+
+    def _shards(self, index: Path) -> list[str]:
+        shards = sorted({*self._weight_map(index).values()})
         lost = [name for name in shards if name not in self.sizes]
         if lost:
             raise PairError(

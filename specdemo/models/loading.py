@@ -19,6 +19,7 @@ from specdemo.models.eagle3_config import Eagle3Config
 from specdemo.models.eagle3_head import read_head
 from specdemo.models.failures import explained
 from specdemo.models.memory import release_memory
+from specdemo.models.mtp_head import read_mtp_head
 from specdemo.models.packing import pack, unpackable_reason
 from specdemo.models.pair import ModelPair
 from specdemo.models.preflight import ModelReport, Preflight
@@ -65,15 +66,24 @@ def assemble(
 
 def _assemble(report: Preflight, progress: LoadProgress, prepare: Callable[[ModelPair], None] | None) -> ModelPair:
     parts: dict[str, Any] = {}
+    refused: dict[str, str] = {}
     for model in report.models:
         source = model.checkpoint.source
         progress.begin(f"Loading the {model.role} ({source.title})")
         folder = model.checkpoint.read(model.files, progress)
-        with explained(source):
-            if isinstance(model.config, Eagle3Config):
-                loaded: Any = read_head(folder, model.files, model.config, parts["target"])
-            else:
-                loaded = _load_model(model, folder, report.device, progress)
+        try:
+            with explained(source):
+                if model.role == "mtp":
+                    loaded: Any = read_mtp_head(folder, report.models[0].files, parts["target"], source.name)
+                elif isinstance(model.config, Eagle3Config):
+                    loaded = read_head(folder, model.files, model.config, parts["target"])
+                else:
+                    loaded = _load_model(model, folder, report.device, progress)
+        except PairError as error:
+            if model.role != "mtp":
+                raise
+            refused[model.role] = str(error)  # nobody asked for it, and the target runs without
+            continue
         if unpackable_reason(loaded, report.device, loaded.dtype) is None:
             pack(loaded)
         parts[model.role] = loaded
@@ -84,6 +94,7 @@ def _assemble(report: Preflight, progress: LoadProgress, prepare: Callable[[Mode
         tokenizer=tokenizers["target"],
         name=report.request.name,
         draft_tokenizer=tokenizers["draft"] if reencoded else None,
+        refused=refused,
     )
     if prepare is not None:
         prepare(pair)

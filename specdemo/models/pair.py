@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, cast
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from specdemo.drafters import PARTS
 from specdemo.errors import PairError
 from specdemo.models.eagle3_config import fitted
 from specdemo.models.eagle3_head import Eagle3Head
 from specdemo.models.memory import Footprint, measure
+from specdemo.models.mtp_head import Head, MtpHead
 from specdemo.settings import Settings, whole_numbers
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class ModelPair:
         head: an EAGLE-3 head that was made for the target; a pair may have a draft and a head.
         threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is. Another number
             rounds differently, so equal outputs of equal seeds need an equal one; every trace has it.
+        mtp: the head for multi-token prediction that the target's own files carry.
+        refused: parts that its files hold and that cannot be used, and why.
 
     Attributes:
         prepared: the warm-ups and checks that were done for these models and are not repeated.
@@ -55,6 +59,8 @@ class ModelPair:
     draft_tokenizer: PreTrainedTokenizerBase | None = None
     threads: int | None = None
     head: Eagle3Head | None = None
+    mtp: MtpHead | None = None
+    refused: dict[str, str] = field(default_factory=dict)
     prepared: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -67,9 +73,11 @@ class ModelPair:
                     f"head: {type(self.head).__name__} is no EAGLE-3 head; read one with specdemo.Eagle3Head.load."
                 )
             fitted(self.head.config, self.target.config)
+        if self.mtp is not None and not (isinstance(self.mtp, MtpHead) and self.mtp.belongs_to(self.target)):
+            raise PairError("mtp: it is no MTP head of this target; read it with specdemo.MtpHead.load.")
 
     def __repr__(self) -> str:
-        models = [type(part).__name__ for part in (*self.models, self.head) if part is not None]
+        models = [type(part).__name__ for part in (*self.models, *self.heads)]
         return f"ModelPair({self.name!r}: {' + '.join(models)}, {self.dtype}, {self.device})"
 
     @property
@@ -78,9 +86,14 @@ class ModelPair:
         return [self.target] if self.draft is None else [self.target, self.draft]
 
     @property
+    def heads(self) -> list[Head]:
+        """What drafts from the target's hidden states."""
+        return [head for head in (self.head, self.mtp) if head is not None]
+
+    @property
     def parts(self) -> frozenset[str]:
         """What it has besides the target: of ``specdemo.drafters.PARTS``."""
-        return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
+        return frozenset(part for part in PARTS if getattr(self, part) is not None)
 
     def context_for(self, *lanes: Settings) -> int | None:
         """The longest sequence that all these lanes can read, in the target's tokens; None for no limit.
@@ -122,8 +135,8 @@ class ModelPair:
         return quantization_of(self.target)
 
     def footprints(self) -> dict[str, Footprint]:
-        """Bytes of the weights in memory, by role (``target``, ``draft``, ``head``); counted, not estimated."""
-        roles = {"target": self.target, "draft": self.draft, "head": self.head}
+        """Bytes of the weights in memory, by role: ``target`` and :attr:`parts`; counted, not estimated."""
+        roles = {role: getattr(self, role) for role in ("target", *PARTS)}
         return {role: measure(model) for role, model in roles.items() if model is not None}
 
 

@@ -22,6 +22,7 @@ from specdemo.models.failures import explained
 from specdemo.models.gguf_header import GgufHeader
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.memory import Footprint, estimate, free_memory, on_cpu, quantised_layers, working_bytes
+from specdemo.models.mtp_head import MtpHead, carries_mtp
 from specdemo.models.packing import extra_bytes, is_large, unpackable_reason
 from specdemo.models.pair import context_of, keeps_states
 from specdemo.models.progress import LoadProgress
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 class ModelReport:
     """What is known of one model or head without its weights; loading needs no more."""
 
-    role: str  # ``target``, ``draft`` or ``head``
+    role: str  # ``target``, ``draft``, ``head`` or ``mtp``
     checkpoint: Checkpoint = field(repr=False, compare=False)
-    files: list[str]  # names of those with the weights
+    files: list[str]  # names of those with the weights; none of ``mtp``, which is in the target's
     config: PretrainedConfig | Eagle3Config | GgufHeader = field(repr=False)
     parameters: int
     dtype: str  # of the weights once loaded
@@ -140,7 +141,7 @@ def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], 
         progress.begin(f"Looking at the {role} ({source.title})")
         try:
             with explained(source):
-                models.append(_examine(request, role, source, models, progress))
+                models += _examine(request, role, source, models, progress)
         except PairError as error:
             progress.check()  # a load that was stopped is no problem of the pair
             problems.append(str(error))
@@ -181,11 +182,13 @@ def gigabytes(count: int) -> str:
 
 def _examine(
     request: PairRequest, role: str, source: ModelSource, before: list[ModelReport], progress: LoadProgress
-) -> ModelReport:
-    """A model or a head, whichever its config.json says; ``before`` are those that were examined before it."""
+) -> list[ModelReport]:
+    """A model or a head, whichever its config.json says, and the head that it carries; ``before`` are those that
+    were examined before it.
+    """
     checkpoint = open_checkpoint(source)
     if request.is_gguf:
-        return _examine_gguf(role, checkpoint, before, progress)
+        return [_examine_gguf(role, checkpoint, before, progress)]
     folder = checkpoint.describe(progress)
     data = config_data(folder)
     compatibility.check_counts(source, data)
@@ -193,7 +196,7 @@ def _examine(
     if role == "target" and is_head(data):
         raise PairError(f"target: {source.name} is a draft head; name its target first: 'target + {source.name}'.")
     if role == "head" or is_head(data):
-        return _examine_head(checkpoint, data, quantization, before, progress)
+        return [_examine_head(checkpoint, data, quantization, before, progress)]
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     skeleton = compatibility.skeleton_of(role, source, config)
     tokenizer = compatibility.read_tokenizer(source, folder)
@@ -206,7 +209,7 @@ def _examine(
             note, quantization = f"{quantization} changes nothing in the {role}: {why}", None
     packs = quantization is None and unpackable_reason(skeleton, request.device, dtype) is None
     files = checkpoint.weights(progress)
-    return ModelReport(
+    report = ModelReport(
         role,
         checkpoint,
         files,
@@ -223,6 +226,23 @@ def _examine(
         states=keeps_states(skeleton),
         note=note,
     )
+    if role != "target" or not carries_mtp(checkpoint, files, data):
+        return [report]
+    with torch.device("meta"):
+        count = sum(p.numel() for p in MtpHead(skeleton).parameters())
+    head = ModelReport(
+        "mtp",
+        checkpoint,
+        files=[],
+        config=skeleton.config,
+        parameters=count,
+        dtype=report.dtype,
+        weights=Footprint(count * dtype.itemsize, count * dtype.itemsize),
+        download=0,
+        width=report.width,
+        detail="in the target's own files; one layer, which drafts on from its own output",
+    )
+    return [report, head]
 
 
 def _examine_head(

@@ -16,6 +16,7 @@ import torch
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from specdemo.drafters import PARTS
 from specdemo.errors import PairError
 from specdemo.models.memory import BITS, best_device
 
@@ -125,6 +126,7 @@ class CatalogEntry:
     target_revision: str | None = None  # a commit; None is the main branch
     draft_revision: str | None = None
     head_revision: str | None = None
+    mtp: bool = False  # whether the target's files carry an MTP head
     dtype: str | None = None
     target_quantization: str | None = None  # by default
     draft_quantization: str | None = None
@@ -138,7 +140,7 @@ class CatalogEntry:
     @property
     def parts(self) -> frozenset[str]:
         """What it has besides the target: of ``specdemo.drafters.PARTS``."""
-        return frozenset(part for part in ("draft", "head") if getattr(self, part) is not None)
+        return frozenset(part for part in PARTS if getattr(self, part))
 
 
 @cache

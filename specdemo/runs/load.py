@@ -104,9 +104,8 @@ def warm_up(pair: ModelPair, engine: str = "auto") -> None:
         return
     for role, model in zip(("target", "draft"), pair.models, strict=False):
         check_chain(role, model, wish)  # a prompt, a step, a verify
-    if pair.head is not None:
-        head = HeadRunner(pair.head, pair.head.embeddings(pair.target), engine)
+    for head in pair.heads:
+        runner = HeadRunner(head, head.embeddings(pair.target), engine)
         for count in (TOKENS, 1):
-            width = len(pair.head.aux_layers) * pair.head.config.target_width
-            head.forward(head.project(torch.zeros(count, width)), [0] * count)
+            runner.forward(runner.project(torch.zeros(count, head.feature_width)), [0] * count)
     pair.prepared.add(wish)

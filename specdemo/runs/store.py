@@ -56,6 +56,7 @@ class Load:
     def finish(self, pair: ModelPair | GgufPair) -> None:
         """The pair is in memory: wake those who wait for it."""
         self.weights = pair.footprints()
+        self.notes += pair.refused.values() if isinstance(pair, ModelPair) else ()
         self.nbytes = sum(f.nbytes for f in self.weights.values())
         self.future.set_result(pair)
 

@@ -70,6 +70,7 @@ CHECKPOINTS = {
         pad="<|endoftext|>",
     ),
 }
+CHECKPOINTS["qwen3_5_text"] = CHECKPOINTS["qwen3"]
 
 
 @functools.cache

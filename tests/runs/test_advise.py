@@ -40,7 +40,7 @@ def report() -> AdviceReport:
 def test_a_report_has_every_method_and_tree_and_keeps_its_budget(report: AdviceReport) -> None:
     assert report.complete
     assert report.seconds <= report.budget_seconds + max(run.wall_seconds for run in report.runs)
-    methods = {"plain decoding", "draft model", "prompt lookup", "early exit", "EAGLE-3 head"}
+    methods = {"plain decoding", "draft model", "prompt lookup", "early exit", "EAGLE-3 head", "MTP head"}
     assert {row.method for row in report.rows} == methods
     plain = next(row for row in report.rows if row.method == "plain decoding")
     assert (plain.speedup, plain.mean_acceptance_length) == (1, 1)
@@ -230,7 +230,7 @@ def test_few_prompts_mark_their_interval_and_their_certainty() -> None:
 MODELS = {"target": "Qwen/Qwen3-4B", "draft": "Qwen/Qwen3-0.6B", "head": "AngelSlim/Qwen3-4B_eagle3"}
 
 
-@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit", "eagle3"])
+@pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit", "eagle3", "mtp"])
 def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
     """JSON in one shell word for vLLM, flags in pairs for the others, a program for transformers."""
     lines = {e: engine_lines(e, Settings(drafter=drafter, gamma=6, exit_layer=3), MODELS) for e in FRAMEWORKS}
@@ -246,11 +246,11 @@ def test_every_line_has_the_form_its_engine_reads(drafter: str) -> None:
         if engine == "vllm":
             config = json.loads(flags["--speculative-config"])
             assert config["num_speculative_tokens"] == 6
-            assert config["method"] in ("draft_model", "ngram", "eagle3")
+            assert config["method"] in ("draft_model", "ngram", "eagle3", "mtp")
         elif engine == "sglang":
             assert flags["--speculative-num-draft-tokens"] == "7", "the last token itself is one of them"
         else:
-            assert flags["--spec-type"] in ("draft-simple", "ngram-simple", "draft-eagle3")
+            assert flags["--spec-type"] in ("draft-simple", "ngram-simple", "draft-eagle3", "draft-mtp")
             assert "6" in (flags.get("--spec-draft-n-max"), flags.get("--spec-ngram-simple-size-m"))
     with pytest.raises(specdemo.SettingsError, match="choose one of transformers, vllm"):
         engine_lines("exllama", Settings(), MODELS)

@@ -80,6 +80,8 @@ def test_the_controls_name_what_load_pair_understands(tmp_path: Path) -> None:
         (CUSTOM, "a", "b", {"draft"}),
         (CUSTOM, "a", "AngelSlim/Qwen3-4B_eagle3", {"head"}),
         (CUSTOM, "a", " ", set()),
+        (CUSTOM, "Qwen/Qwen3.5-0.8B", "", {"mtp"}),
+        (CUSTOM, "Qwen/Qwen3.6-27B", "b", {"draft", "mtp"}),
         (CUSTOM, "", "", {"draft"}),
     ],
 )

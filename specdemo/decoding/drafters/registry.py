@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from specdemo.decoding.batch.loop import BatchDrafter
-from specdemo.decoding.drafters import eagle3, early_exit, model, prompt_lookup
+from specdemo.decoding.drafters import early_exit, head, model, prompt_lookup
 from specdemo.decoding.drafters.base import Drafter, DrafterSpec
 from specdemo.decoding.engines.base import Runner
 from specdemo.decoding.lane import Lane
@@ -20,7 +20,8 @@ SPECS: dict[str, DrafterSpec] = {
     "model": model.SPEC,
     "prompt_lookup": prompt_lookup.SPEC,
     "early_exit": early_exit.SPEC,
-    "eagle3": eagle3.SPEC,
+    "eagle3": head.EAGLE3,
+    "mtp": head.MTP,
 }
 """By ``Settings.drafter``."""
 
@@ -41,9 +42,9 @@ def check_drafter(pair: ModelPair, settings: Settings) -> None:
     if info.needs is not None and info.needs not in pair.parts:
         able = [other for other in offered_with(pair.parts) if other.trees or not settings.drafts_trees]
         others = " or ".join(repr(other.name) for other in able)
-        raise SettingsError(
-            "drafter", f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none; choose {others}."
-        )
+        lacks = f"{info.name!r} needs {PARTS[info.needs]}, and this pair has none"
+        reason = pair.refused.get(info.needs, "")
+        raise SettingsError("drafter", f"{lacks}{reason and f' ({reason})'}; choose {others}.")
     SPECS[info.name].check(pair, settings)
     models = pair.models if info.needs == "draft" else [pair.target]
     if settings.strategy == "assisted" and (names := [type(m).__name__ for m in models if m._is_stateful]):

@@ -1,4 +1,4 @@
-"""What runs an EAGLE-3 head: its one layer behind the rows in its own cache, directly or by its modules."""
+"""What runs an EAGLE-3 or MTP head: its one layer behind the rows in its own cache, directly or by its modules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from specdemo.decoding.engines.llama import Attending, Layer, Linear, attention_
 from specdemo.decoding.engines.llama_check import head_unsupported_reason
 from specdemo.decoding.proposal import TreeMask
 from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.mtp_head import Head
 from specdemo.models.packing import engine_name
 
 
@@ -43,12 +44,12 @@ class HeadRunner:
         engine: what runs the head, for the record.
     """
 
-    def __init__(self, head: Eagle3Head, table: torch.Tensor, wish: str) -> None:
+    def __init__(self, head: Head, table: torch.Tensor, wish: str) -> None:
         self._head, self._table = head, table
         name, reason = _choose(head, wish)
         named = engine_name(name, head)
         self.engine = named if reason is None else f"{named}: {reason}"
-        self._run = DirectHead(head) if name == "direct" else ModuleHead(head)
+        self._run = DirectHead(head) if isinstance(head, Eagle3Head) and name == "direct" else ModuleHead(head)
         self._cache = LaneCache()
         self.length = 0
 
@@ -111,7 +112,7 @@ class DirectHead(Attending):
 class ModuleHead:
     """The same by the head's modules, whatever hooks and weights they have."""
 
-    def __init__(self, head: Eagle3Head) -> None:
+    def __init__(self, head: Head) -> None:
         self._head = head
 
     def __call__(
@@ -127,11 +128,11 @@ class ModuleHead:
         return self._head.logits(h), self._head.feed_back(h)
 
 
-def _choose(head: Eagle3Head, wish: str) -> tuple[str, str | None]:
+def _choose(head: Head, wish: str) -> tuple[str, str | None]:
     """The engine, and why it is not what was asked for."""
     capturable = graph_capture.can_capture(head.device)
     if wish == "graphs" and not capturable:
         return "eager", "graphs need a CUDA device"
-    direct = wish != "eager" and head_unsupported_reason(head) is None
+    direct = wish != "eager" and isinstance(head, Eagle3Head) and head_unsupported_reason(head) is None
     stepwise = wish == "graphs" or (wish == "auto" and capturable)
     return "direct" if direct else "eager", "the drafts of a head are not captured" if stepwise else None

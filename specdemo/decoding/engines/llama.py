@@ -259,7 +259,8 @@ class LlamaModel(Attending):
             attention: of these tokens.
             keep: of how many tokens logits are wanted; may be 0.
             layers: run only the first so many, then norm and head.
-            aux_layers: layers whose input is wanted, side by side, of all tokens: (n, layers · H).
+            aux_layers: layers whose input is wanted, side by side, of all tokens: (n, layers · H); one behind the
+                last reads what the final norm does.
         """
         # A padded target can emit an id that a narrower draft has no embedding for: see Forward.
         x = functional.embedding(ids.clamp(max=len(self._embeddings) - 1), self._embeddings)
@@ -269,6 +270,7 @@ class LlamaModel(Attending):
                 kept[index] = x.clone()
             layer.output.add_to(x, attention(index, layer, layer.before_attention(x)))
             layer.add_mlp(x)
+        kept[len(self.layers)] = x
         hidden = torch.cat([kept[index] for index in aux_layers], dim=1) if aux_layers else None
         return self._head(self._norm(x[len(x) - keep :])), hidden
 

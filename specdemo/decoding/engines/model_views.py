@@ -70,11 +70,11 @@ def observable(module: Any) -> Any:
 
 
 class HiddenStateReader:
-    """A view of a model that keeps what enters some of its layers.
+    """A view of a model that keeps what enters some of its layers, or leaves the last.
 
     Args:
         model: any with its layers in a list.
-        aux_layers: indices of the layers.
+        aux_layers: indices of the layers; their count is that of one behind the last.
 
     Attributes:
         view: the model to call.
@@ -85,12 +85,19 @@ class HiddenStateReader:
         self._kept: dict[int, torch.Tensor] = {}
         layers = layers_of(model)
         for index in set(aux_layers):
-            layers[index] = observable(layers[index])
-            layers[index].register_forward_pre_hook(partial(self._keep, index), with_kwargs=True)
+            if index == len(layers):
+                layers[-1] = observable(layers[-1])
+                layers[-1].register_forward_hook(partial(self._keep_output, index))
+            else:
+                layers[index] = observable(layers[index])
+                layers[index].register_forward_pre_hook(partial(self._keep, index), with_kwargs=True)
         self.view = with_layers(model, layers)
 
     def _keep(self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._kept[index] = args[0] if args else kwargs["hidden_states"]
+
+    def _keep_output(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self._kept[index] = output[0] if isinstance(output, tuple) else output
 
     def take(self) -> torch.Tensor:
         """(B, n, layers · width) of the last forward, on the device of the last layer; kept no longer."""

@@ -91,7 +91,8 @@ def _models(report: Preflight, weights: dict[str, Footprint]) -> dict[str, Any]:
         f"licence {licence}{gated}" if licence else "",
         "in llama.cpp" if report.request.is_gguf else f"on {report.device}",
     ]
-    models = [(m, m.name.removeprefix("assets:"), _size(m, weights[m.role])) for m in report.models]
+    there = [m for m in report.models if m.role in weights]  # a head that does not fit is left out
+    models = [(m, m.name.removeprefix("assets:"), _size(m, weights[m.role])) for m in there]
     lines = [" · ".join(filter(None, facts)), entry.note if entry else ""]
     return {"models": models, "facts": list(filter(None, lines))}
 

@@ -8,6 +8,7 @@ from typing import Any
 from specdemo.drafters import GGUF
 from specdemo.errors import PairError, SettingsError, SpecDemoError
 from specdemo.models.eagle3_config import named_like_head
+from specdemo.models.mtp_head import named_like_mtp
 from specdemo.models.request import PairRequest, catalog, names_gguf, request_pair
 from specdemo.servers.catalog import offered
 from specdemo.settings import MAX_GAMMA, TREE_RULES, Settings
@@ -215,10 +216,11 @@ def parts_of(pair: str, target: str | None = None, draft: str | None = None) -> 
         return frozenset({"draft"})
     if pair != CUSTOM:
         return catalog()[pair].parts
-    second, kind = (draft or "").strip(), {GGUF} if names_gguf(target or "") else set()
+    first, second = (target or "").strip(), (draft or "").strip()
+    kind = {GGUF} if names_gguf(first) else {"mtp"} if named_like_mtp(first) else set()
     if second and named_like_head(second):
         return frozenset({"head", *kind})
-    return frozenset({"draft", *kind} if second or not (target or "").strip() else kind)
+    return frozenset({"draft", *kind} if second or not first else kind)
 
 
 def chats(pair: str) -> bool:

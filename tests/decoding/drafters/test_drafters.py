@@ -112,7 +112,8 @@ def test_early_exit_drafts_like_a_model_of_the_first_layers(layers: int) -> None
     "way",
     [
         *({"drafter": drafter} for drafter in DRAFTERS),
-        {"drafter": "eagle3", "engine": "eager"},  # which reads between the target's modules
+        # Which read between the target's modules.
+        *({"drafter": drafter, "engine": "eager"} for drafter in ("eagle3", "mtp")),
         *({"strategy": "assisted", "drafter": drafter} for drafter in ("model", "prompt_lookup")),
     ],
     ids=str,
@@ -126,7 +127,7 @@ def test_an_abandoned_run_leaves_the_models_bit_identical(way: dict[str, str]) -
 
     pair = endless_pair("llama")
     expected = generate(pair.target, prompt_ids(17), TOKENS)
-    parts = (pair.target, pair.draft, pair.head)
+    parts = (pair.target, pair.draft, *pair.heads)
     before = [{k: v.clone() for k, v in part.state_dict().items()} for part in parts]
     layers = list(pair.target.model.layers)
     configs = [(m.config.to_dict(), m.generation_config.to_dict()) for m in (pair.target, pair.draft)]

@@ -1,8 +1,12 @@
-"""EAGLE-3: one layer, trained for its target, drafts from the hidden states that the target computed anyway."""
+"""One layer, trained for its target, drafts from the hidden states that the target computed anyway.
+
+It is an EAGLE-3 head, or the head for multi-token prediction (MTP) in the target's own files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 
@@ -15,12 +19,12 @@ from specdemo.decoding.proposal import TreeMask
 from specdemo.decoding.sampling import Sampler
 from specdemo.decoding.tree_draft import Node
 from specdemo.errors import SettingsError
-from specdemo.models.eagle3_head import Eagle3Head
+from specdemo.models.mtp_head import Head
 from specdemo.models.pair import ModelPair
 from specdemo.settings import Settings
 
 
-class Eagle3Drafter(SteppingDrafter):
+class HeadDrafter(SteppingDrafter):
     """Drafts a chain or a tree (Li et al., arXiv 2503.01840).
 
     Row t of the head's cache is made of the target's features of token t and of token t + 1. Between rounds it
@@ -88,24 +92,28 @@ class Eagle3Drafter(SteppingDrafter):
         return wide.index_copy_(1, self._target_ids, logits)
 
 
-def _head(pair: ModelPair) -> Eagle3Head:
-    assert pair.head is not None, "check_drafter lets no pair without a head pass"
-    return pair.head
+def _spec(part: Literal["head", "mtp"]) -> DrafterSpec:
+    """How the head that is this part of a pair drafts."""
+
+    def of(pair: ModelPair) -> Head:
+        head: Head | None = getattr(pair, part)
+        assert head is not None, "check_drafter lets no pair without it pass"
+        return head
+
+    def check(pair: ModelPair, settings: Settings) -> None:
+        if layer_list(pair.target) is None:
+            raise SettingsError(
+                "drafter",
+                f"{settings.drafter!r} reads between the target's layers, and {type(pair.target).__name__} keeps "
+                "them in no list; choose 'prompt_lookup'.",
+            )
+
+    def opened(pair: ModelPair, target: Runner, lane: Lane) -> HeadDrafter:
+        head = of(pair)
+        runner = HeadRunner(head, head.embeddings(pair.target), lane.settings.engine)
+        return HeadDrafter(runner, lane.sampler, head.target_ids if head.translates() else None)
+
+    return DrafterSpec(opened, check, aux_layers=lambda pair: of(pair).aux_layers)
 
 
-def _check(pair: ModelPair, settings: Settings) -> None:
-    if layer_list(pair.target) is None:
-        raise SettingsError(
-            "drafter",
-            f"'eagle3' reads between the target's layers, and {type(pair.target).__name__} keeps them in no list; "
-            "choose 'prompt_lookup'.",
-        )
-
-
-def _open(pair: ModelPair, target: Runner, lane: Lane) -> Eagle3Drafter:
-    head = _head(pair)
-    runner = HeadRunner(head, head.embeddings(pair.target), lane.settings.engine)
-    return Eagle3Drafter(runner, lane.sampler, head.target_ids if head.translates() else None)
-
-
-SPEC = DrafterSpec(_open, _check, aux_layers=lambda pair: _head(pair).aux_layers)
+EAGLE3, MTP = _spec("head"), _spec("mtp")
