@@ -84,7 +84,7 @@ class LlamaServer:
         if program is None and find_spec("xllamacpp") is None:
             raise PairError(NOTHING_TO_RUN)
         self.users, self.key, port = 0, key, port or free_port()
-        self.url = f"http://{LOOPBACK}:{port}"
+        self._port, self.url = port, f"http://{LOOPBACK}:{port}"
         # From the folder of this package, which need not be installed; paths in flags are absolute.
         command = [sys.executable, "-m", __name__, "--host", LOOPBACK, "--port", str(port), *flags]
         environment = {**os.environ, EXECUTABLE: program or "", KEY: key or ""}
@@ -113,7 +113,10 @@ class LlamaServer:
 
     @property
     def running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is there; one that does not answer is given a moment, since it may be ending."""
+        if not _answers(self._port):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
         return self.process.poll() is None
 
     def last_words(self) -> str:

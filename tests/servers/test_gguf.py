@@ -158,6 +158,12 @@ def test_two_gammas_race_as_their_own_lanes(pair: ModelPair, served: GgufPair) -
     assert processes() == started != before, "kept warm"
 
 
+def test_a_sweep_tries_every_gamma(served: GgufPair) -> None:
+    report = specdemo.sweep(served, [PROMPT], replace(DRAFTED, max_new_tokens=12), gammas=[2, 3])
+    assert ([row.gamma for row in report.rows], report.server) == ([2, 3], None)
+    assert all(row.speedup and row.acceptance_rate is not None for row in report.rows)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
