@@ -47,10 +47,12 @@ def test_greedy_output_is_generates_whatever_is_rejected(family: str) -> None:
         prompt = prompt_ids(length)
         expected = generate(target, prompt, COUNT)
         pair = ModelPair(target, DRAFTS[kind](target))
-        ways = ({"strategy": "autoregressive"}, {"gamma": gamma}, {"gamma": gamma, "drafter": "prompt_lookup"})
+        ways = [{"gamma": gamma}, {"gamma": gamma, "drafter": "prompt_lookup"}]
+        if kind == "never rejected":
+            ways.append({"strategy": "autoregressive"})
         traces = [specdemo.run(pair, prompt, Settings(max_new_tokens=COUNT, **way)) for way in ways]
         assert [trace.token_ids for trace in traces] == [expected] * len(ways), (length, gamma, kind)
-        rejected = [round_.accepted < round_.drafted for round_ in traces[1].rounds if round_.drafted]
+        rejected = [round_.accepted < round_.drafted for round_ in traces[0].rounds if round_.drafted]
         assert any(rejected) == (kind != "never rejected")
         assert all(rejected) or kind != "always rejected"
 
@@ -94,11 +96,11 @@ def test_samples_are_the_targets_and_would_not_be_if_states_stayed(
     target = tiny(family, vocab_size=32)
     pair = ModelPair(target, perturbed(target, 0.05))
     settings = Settings(acceptance="sampling", temperature=1.0, gamma=3)
-    assert specdemo.certify(pair, prompt_ids(6, 32), settings, runs=60, tokens=8).verdict != "differs"
+    assert specdemo.certify(pair, prompt_ids(6, 32), settings, runs=40, tokens=8).verdict != "differs"
     monkeypatch.setattr(
         EagerRunner, "checkpoint", lambda self: setattr(self, "_checkpoint", (self.length, self._cache.states))
     )
-    assert specdemo.certify(pair, prompt_ids(6, 32), settings, runs=60, tokens=8).verdict == "differs"
+    assert specdemo.certify(pair, prompt_ids(6, 32), settings, runs=40, tokens=8).verdict == "differs"
 
 
 def test_plain_lanes_keep_no_checkpoint_and_a_closed_one_leaves_nothing(runners: Callable[[], list]) -> None:
