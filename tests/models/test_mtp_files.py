@@ -39,13 +39,29 @@ def head(target: PreTrainedModel) -> MtpHead:
 
 
 def carrying(
-    folder: Path, target: PreTrainedModel, tensors: dict[str, torch.Tensor], *, apart: bool = False
+    folder: Path,
+    target: PreTrainedModel,
+    tensors: dict[str, torch.Tensor],
+    *,
+    apart: bool = False,
+    published: bool = False,
 ) -> Path:
-    """A target's folder with these tensors in its weight file, or in one of their own beside it, with an index."""
+    """A target's folder with these tensors in its weight file, or in one of their own beside it, with an index;
+    ``published``: laid out as the hub's, whose model reads images too.
+    """
     checkpoint(folder, "qwen3_5_text", model=target)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"mtp_num_hidden_layers": 1}))
+    text = json.loads((folder / "config.json").read_text()) | {"mtp_num_hidden_layers": 1}
+    (folder / "config.json").write_text(json.dumps(text))
     held = load_file(folder / ONE_FILE)
+    if published:
+        whole = {
+            "architectures": ["Qwen3_5ForConditionalGeneration"],
+            "model_type": "qwen3_5",
+            "text_config": text,
+        }
+        (folder / "config.json").write_text(json.dumps(whole))
+        held = {name.replace("model.", "model.language_model.", 1): t for name, t in held.items()}
+        held["model.visual.patch_embed.proj.bias"] = torch.zeros(8)
     if not apart:
         save_file(held | tensors, folder / ONE_FILE, {"format": "pt"})
         return folder
@@ -56,14 +72,14 @@ def carrying(
     return folder
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("layout", [{}, {"apart": True}, {"published": True}], ids=str)
 def test_a_head_comes_with_its_target_from_the_hub(
-    apart: bool, hub: Hub, target: PreTrainedModel, head: MtpHead, tmp_path: Path
+    layout: dict[str, bool], hub: Hub, target: PreTrainedModel, head: MtpHead, tmp_path: Path
 ) -> None:
     """Guards the whole way from the target's name to a lane: report and card before a weight is fetched, the pair,
     and the output.
     """
-    hub.add("org/target", carrying(tmp_path / "target", target, stored(head), apart=apart))
+    hub.add("org/target", carrying(tmp_path / "target", target, stored(head), **layout))
     report = specdemo.preflight("org/target", device="cpu")
     assert [m.role for m in report.models] == ["target", "mtp"]
     assert not any(name.endswith(".safetensors") for name in hub.fetched("org/target"))
