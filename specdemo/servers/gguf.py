@@ -75,7 +75,7 @@ class GgufPair(ServedPair):
             settings,
             ("adaptive_gamma", drafts and settings.adaptive_gamma, "llama.cpp has one γ; switch adaptive γ off"),
             ("tree_nodes", drafts and settings.drafts_trees, "llama.cpp drafts chains; set 0"),
-            ("drafter", drafts and info.llama_cpp is None, f"llama.cpp has no {info.label}"),
+            ("drafter", drafts and info.llama_cpp is None, f"llama.cpp is not run with {info.label} here"),
             ("chat", bool(settings.chat) and not self.chat, "this file has no chat template; switch chat off"),
         )
         if drafts and info.needs is not None and info.needs not in self.parts:

@@ -13,6 +13,9 @@ from checkpoints import checkpoint
 from hub import Hub
 from playwright.sync_api import Page, expect
 
+from specdemo import load_pair
+from specdemo.training.gguf import write_pair
+
 pytest_plugins = ["browser_fixtures"]
 
 
@@ -135,3 +138,15 @@ def test_a_quantised_target_races_its_unquantised_baseline(page: Page) -> None:
     expect(page.locator("[data-role=why]")).to_contain_text("No plain lane has the int8 weights")
     choose(page, "target-quantization", "as they are")
     expect(page.locator("#lane1-method input")).to_have_value("Plain: the target alone")
+
+
+def test_gguf_files_are_raced_in_llama_cpp(page: Page, tmp_path: Path) -> None:
+    """From a file to a finished race: choose *Custom*, name the files, press Run."""
+    write_pair(load_pair("builtin", "cpu", "float32"), tmp_path, "float32")
+    name_pair(page, str(tmp_path / "target.gguf"), str(tmp_path / "draft.gguf"))
+    report = card(page, "possible")
+    assert "chat template" in report
+    assert "same vocabulary" in report
+    press_run_and_wait(page, tokens=12)
+    expect(page.locator("[data-role=verdict]")).to_have_attribute("data-kind", "identical")
+    expect(page.locator("[data-lane='1']").first).to_contain_text("llama.cpp")
