@@ -74,7 +74,7 @@ class Certificate:
 
     Attributes:
         verdict: ``passes``: all runs were made and no difference was found; ``differs``: the evidence reached
-            1/error_rate; ``undecided``: runs are missing, or too few were asked for to find anything.
+            1/error_rate; ``undecided``: runs are missing, or could not find anything.
         settings: of the speculative runs; their seed is that of the whole test.
         runs: pairs of runs made, one plain and one speculative.
         budget: pairs asked for.
@@ -88,6 +88,7 @@ class Certificate:
         pair: its name; empty in records of earlier versions.
         prompt_ids: the prompt of all runs; with pair, settings, budget and tokens, whose seed is that of the whole
             test, they make the same runs again.
+        alike: whether the test ended early since the prompt's runs are too alike to find anything.
         schema: version of this record.
     """
 
@@ -104,6 +105,7 @@ class Certificate:
     seconds: float
     pair: str = ""
     prompt_ids: tuple[int, ...] = ()
+    alike: bool = False
     schema: int = CERTIFICATE_SCHEMA
 
     @property
@@ -117,10 +119,16 @@ class Certificate:
         if self.verdict == "differs":
             return (
                 f"The outputs differ: were both distributions the same, evidence this strong would come up at "
-                f"most once in {_rounded(self.evidence)} tests.{self._where()}"
+                f"most once in {rounded(self.evidence)} tests.{self._where()}"
             )
         if self.verdict == "passes":
             return f"After {_pairs(self.runs)} of runs no difference was found. {self._power()}"
+        if self.alike:
+            return (
+                f"This prompt leaves the target too little choice: {_pairs(self.runs)} of runs are so alike that "
+                f"{self.budget:,} could find nothing. Choose one that can go on in many ways, such as the "
+                "beginning of a story."
+            )
         if self.runs >= self.budget:
             be = "is" if self.runs == 1 else "are"
             return (
@@ -133,12 +141,11 @@ class Certificate:
     @property
     def evidence_text(self) -> str:
         """What the evidence is, for people."""
-        stake = f"{self.evidence:.1f}" if self.evidence < 10 else _rounded(self.evidence)
         return (
             "Bettors with a stake of 1 in all bet at fair odds that the speculative texts are no draws of the "
             "target’s exact probabilities or, in 16 bit, which text of a pair is the speculative one: where "
-            f"nothing differs, no way of betting gains. Their stake was worth {stake} at its best; "
-            f"{_rounded(1 / self.error_rate)} ends the test."
+            f"nothing differs, no way of betting gains. Their stake was worth {rounded(self.evidence)} at its "
+            f"best; {rounded(1 / self.error_rate)} ends the test."
         )
 
     def to_json(self) -> str:
@@ -201,10 +208,10 @@ def _pairs(count: int) -> str:
     return f"{count:,} pair" if count == 1 else f"{count:,} pairs"
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
     """Two digits are enough to say how sure one is, and rounding down never overstates."""
     if value < 100:
-        return f"{math.floor(value)}"
+        return f"{math.floor(10 * value) / 10:.1f}" if value < 10 else f"{math.floor(value)}"
     scale = 10 ** (math.floor(math.log10(value)) - 1)
     return f"{math.floor(value / scale + 1e-9) * scale:,}" if value < 1e9 else "a thousand million"
 

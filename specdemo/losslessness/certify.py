@@ -11,7 +11,7 @@ from random import Random
 from specdemo.errors import SettingsError
 from specdemo.losslessness.certificate import Certificate, Conclusion, Table, count_tokens
 from specdemo.losslessness.scoring import EvidenceCollector
-from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale, detectable
+from specdemo.losslessness.sequential_test import RunEvidence, TestMartingale, detectable, too_alike
 from specdemo.models.pair import ModelPair
 from specdemo.runs.batch import can_batch, run_batch
 from specdemo.runs.encode import encode
@@ -21,7 +21,9 @@ from specdemo.servers.pair import check_here
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
-RUNS, TOKENS, ERROR_RATE = 200, 12, 0.001
+RUNS, TOKENS, ERROR_RATE = 250, 12, 0.001
+PROMPT = "Tell a story of a little girl named Lily."  # can go on in many ways; of a list no test can say anything
+LOOK_PAIRS = 24  # after which it is known whether the runs are too alike to go on
 POWER_PAIRS = 500  # from whose runs the power is computed
 AT_ONCE = 8  # pairs run together; a row of a float32 batch has the tokens of a run of its own
 
@@ -103,13 +105,14 @@ class Certifier:
         self._at_once = AT_ONCE if self._exact and can_batch(pair, settings) else 1
         self._martingale = TestMartingale(exact=self._exact)
         self._evidence: list[tuple[RunEvidence, RunEvidence]] = []
+        self._alike = False
         self._texts: dict[int, str] = {}
         self._seconds = 0.0
 
     @property
     def done(self) -> bool:
         """Whether there is a verdict, or no run is left."""
-        return self._differs or self._martingale.pairs >= self.runs
+        return self._differs or self._alike or self._martingale.pairs >= self.runs
 
     @property
     def _differs(self) -> bool:
@@ -129,6 +132,9 @@ class Certifier:
                 self._martingale.update(plain, speculative)
                 if self._differs:
                     break
+                if self._martingale.pairs == LOOK_PAIRS < self.runs:
+                    plain_runs = [plain for plain, _ in self._evidence]
+                    self._alike = too_alike(plain_runs, self.runs, self.error_rate)
         self._seconds += time.perf_counter() - begin
 
     def _pairs(self, count: int) -> Iterator[tuple[Trace, Trace]]:
@@ -149,7 +155,7 @@ class Certifier:
         pairs = self._martingale.pairs
         runs = [run_ for pair in self._evidence[:POWER_PAIRS] for run_ in pair]
         power = None if self._differs else detectable(runs, pairs, self.error_rate, exact=self._exact)
-        verdict: Conclusion = "passes" if self.done and power is not None else "undecided"
+        verdict: Conclusion = "passes" if self.done and power and not self._alike else "undecided"
         drafts = self._collector is not None and self._collector.drafts
         return Certificate(
             verdict="differs" if self._differs else verdict,
@@ -165,6 +171,7 @@ class Certifier:
             seconds=self._seconds,
             pair=self.pair.name,
             prompt_ids=tuple(self.ids),
+            alike=self._alike,
         )
 
     def _table(self, title: str, most: int | None = None) -> Table:

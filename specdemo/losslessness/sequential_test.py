@@ -104,6 +104,16 @@ class Detectable:
     shift: float
 
 
+def too_alike(runs: Sequence[RunEvidence], pairs: int, error_rate: float) -> bool:
+    """Whether ``runs``, draws of p, leave too little choice for a fault to be found within ``pairs`` pairs.
+
+    A pair shows about as much of a fault as that takes from the probability of such runs, KL(p ‖ r). Tokens of the
+    reference that p never draws do not count, since :func:`detectable` cannot make a fault of them either.
+    """
+    ratios = np.mean([likelihood_ratios(run) for run in runs], axis=0).reshape(len(STRENGTHS), -1)
+    return bool(pairs * -ratios[:, 1:].min() < math.log(FAULTS / error_rate))
+
+
 def detectable(runs: Sequence[RunEvidence], pairs: int, error_rate: float, *, exact: bool) -> Detectable | None:
     """The smallest fault of :data:`SHARES` that this test would have caught within ``pairs`` pairs.
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +22,7 @@ from specdemo.recording import Recording
 from specdemo.runs.store import PairStore
 from specdemo.settings import LARGEST_WHOLE
 from specdemo.trace import Trace
-from specdemo.ui.jobs.session_recordings import SessionRecordings
+from specdemo.ui.jobs.session_recordings import GONE, SessionRecordings
 from specdemo.ui.panel.controls import UNQUEUED, UNSEEN, Controls, updates
 from specdemo.ui.panel.pair_card import LOOKS
 from specdemo.ui.state.couplings import BROUGHT, DRAFTER, MODE, choices_left
@@ -50,12 +51,12 @@ from specdemo.ui.state.state import (
     parameter_of,
     parameters,
 )
-from specdemo.ui.tabs.recordings_panel import GONE
 from specdemo.view.assets import script_of
 from specdemo.view.export import script_json
 
 LONGEST_LINK = 16_000
 """Characters. Browsers take more, but the programs in which links are sent on do not."""
+LONGEST_KEPT = 2_000  # characters of a prompt
 MOST_NOTICES = 6
 MOST_NAMED = 16
 OTHERS = ("__", "utm_")
@@ -219,6 +220,13 @@ def query_of(recording: Recording) -> dict[str, str]:
         for name in shown_options(query[method], trace.settings.acceptance):
             query[parameter_of(f"lane{number}", name)] = options[name]
     return {name: str(int(value) if isinstance(value, bool) else value) for name, value in query.items()}
+
+
+def link_of(recording: Recording) -> str:
+    """The same as text, to be kept in a browser; a prompt that is long for that is left out."""
+    query = query_of(recording)
+    long = len(query["prompt"]) > LONGEST_KEPT
+    return urlencode(query | {"prompt": "", "without": "prompt"} if long else query)
 
 
 def _pair_query(traces: tuple[Trace, ...]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from specdemo.models.request import is_public, is_zero_gpu
+from specdemo.models.request import ASSETS, is_public, is_zero_gpu
 from specdemo.runs.store import PairStore
 from specdemo.runs.zero_gpu import ZeroGpuStore
 from specdemo.servers.catalog import servers
@@ -112,6 +112,8 @@ def launch_options() -> dict[str, Any]:
         "theme": theme(),
         "head": f"<style>{page}{race_css()}{talk}</style>{race_head()}{link_head()}",
         "footer_links": [],
+        "favicon_path": ASSETS / "icon.svg",
+        "pwa": True,
         "state_session_capacity": SESSIONS,
         "run_history": False,  # a view is large, and every update of every visitor would be recorded
         "show_error": not is_public(),  # of what nobody foresaw; what we say ourselves is always shown

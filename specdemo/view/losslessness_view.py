@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from specdemo.losslessness.certificate import Certificate, Table, TokenCount
+from specdemo.drafters import DRAFTERS
+from specdemo.losslessness.certificate import Certificate, Table, TokenCount, rounded
 from specdemo.losslessness.greedy_check import GreedyCheck
+from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.view.assets import fill
 
 LISTED = 20
@@ -34,11 +36,14 @@ def render(phase: str, message: str, result: Certificate | GreedyCheck | None) -
     if certificate:
         open_ = certificate.verdict == "undecided" and phase in ("running", "stopped")
         reached = math.log(max(certificate.evidence, 1.0)) / math.log(1 / certificate.error_rate)
+        asked = certificate.settings
+        how = f"{ACCEPTANCE_RULES[asked.acceptance]} · {DRAFTERS[asked.drafter].label}, γ {asked.gamma}"
         values = {"word": phase if open_ else certificate.verdict, "reached": min(1.0, reached)}
+        values["checked"] = f"{how} · temperature {asked.temperature:g}"
     if greedy:
         values["odd"] = [(i, p) for i, p in enumerate(greedy.positions, start=1) if p.outcome != "identical"]
     known = {"phase": phase, "message": message, "certificate": certificate, "greedy": greedy, **values}
-    shown = {"words": WORDS, "listed": LISTED, "bars_of": bars_of, "visible": visible, "short": short}
+    shown = {"words": WORDS, "listed": LISTED, "bars_of": bars_of, "visible": visible, "rounded": rounded}
     return fill("losslessness.html", **known, **shown)
 
 
@@ -65,8 +70,3 @@ def visible(text: str) -> str:
     begin = len(text) - len(text.lstrip(" ")) if inner else len(text)
     shown = inner.replace("\n", "⏎").replace("\t", "⇥")
     return "␣" * begin + shown + "␣" * (len(text) - begin - len(inner)) or "∅"
-
-
-def short(value: float) -> str:
-    """An amount of evidence for people."""
-    return f"{value:.1f}" if value < 10 else f"{value:,.0f}" if value < 1e7 else "over ten million"

@@ -171,6 +171,15 @@ def test_a_stream_tells_what_it_knows_and_the_seed_repeats_it() -> None:
     assert replace(again, seconds=0.0) == replace(told[-1], seconds=0.0)
 
 
+def test_runs_that_are_alike_end_the_test_and_say_so() -> None:
+    """Guards a person's minutes: where the next token is certain, no number of runs could find a fault."""
+    cold = Settings(**WARM | {"temperature": 0.01})
+    found = specdemo.certify(toy("llama", 6), TOY_PROMPT, cold, 100, 8)
+    assert (found.verdict, found.runs, found.alike) == ("undecided", 24, True)
+    assert "too little choice: 24 pairs of runs are so alike that 100 could find nothing" in found.text
+    assert Certificate.from_json(found.to_json()) == found
+
+
 @pytest.mark.parametrize("rule", ["sampling", "naive"])
 def test_pairs_that_run_together_are_the_pairs_that_run_alone(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards what is certified: the lanes of a race, which decode one by one, and not only rows of a batch."""

@@ -239,7 +239,9 @@ def result(page: Page, phase: str) -> Locator:
 
 def test_naive_is_rejected_live(tab: Page) -> None:
     """The tab's reason to be; guards evidence, statement, bars and the file, while it runs and after."""
-    tab.locator("#example-stories").click()  # where the target is not sure of its words
+    first = tab.locator("#losslessness-view")
+    for part in ("Example", "Checked: naive · lossy", "Differs", "reached, 1,000 needed"):
+        expect(first).to_contain_text(part)
     choose(tab, "losslessness-rule", "naive")
     choose(tab, "losslessness-drafter", "draft model")
     tab.locator("#losslessness-start").click()
@@ -260,14 +262,17 @@ def test_naive_is_rejected_live(tab: Page) -> None:
 def test_a_check_stopped_on_the_way_keeps_what_it_knows_and_the_tab_goes_on(tab: Page) -> None:
     """Guards Stop, the partial result, a message for what cannot be tested, and a run after it."""
     tab.locator("#losslessness-start").click()
-    expect(tab.locator(".losslessness .meter").first).to_contain_text(re.compile(r"[2-9] of 200"), timeout=TEST_MS)
+    expect(tab.locator(".losslessness .meter").first).to_contain_text(re.compile(r"[2-9] of 250"), timeout=TEST_MS)
     tab.locator("#stop").click()
     view = result(tab, "stopped")
     expect(view.locator(".verdict")).to_contain_text("Stopped: undecided")
-    expect(view).to_contain_text(re.compile(r"No difference found yet, after \d+ of 200 pairs"))
+    expect(view).to_contain_text(re.compile(r"No difference found yet, after \d+ of 250 pairs"))
     tab.locator("#losslessness-rule input").click()
     expect(tab.get_by_role("option", name="exact match")).to_have_count(0)  # it has no meaning when sampling
     tab.keyboard.press("Escape")
+    expect(tab.locator("#losslessness-plan")).to_contain_text(
+        "They continue “Tell a story of a little girl named Lily.”"
+    )
     tab.locator("#prompt textarea").fill("")
     tab.locator("#losslessness-start").click()
     expect(result(tab, "error")).to_contain_text("Prompt: it is empty; write something")

@@ -170,7 +170,7 @@ def test_one_run_button_follows_the_tab_and_says_what_it_will_do(page: Page) -> 
     page.get_by_role("tab", name="Losslessness").click()
     expect(starts).to_have_text(["Check"])
     fill(page.locator("#lane2-gamma input[type=number]"), 9)
-    expect(page.locator("#losslessness-plan")).to_contain_text("γ 9 is lane 2’s. 400 runs of at most 12 tokens")
+    expect(page.locator("#losslessness-plan")).to_contain_text("γ 9 is lane 2’s. 500 runs of at most 12 tokens")
     open_more(page, "lane2")
     tree, adaptive = page.locator("#lane2-tree-nodes"), page.locator("#lane2-adaptive")
     expect(tree).to_have_attribute("data-unused", "The check drafts chains of this γ.")
@@ -263,6 +263,57 @@ def test_the_stage_says_what_was_asked_and_the_visit_has_a_history(page: Page) -
         page.locator("#save-json").click()
     name = download.value.suggested_filename
     assert name.startswith("specdemo-builtin-draft-model-vs-prompt-lookup-make-json-of-this-list")
+
+
+def test_what_ran_is_remembered_by_the_browser(page: Page) -> None:
+    """Guards a reload, which leaves summaries; their settings; two tabs; and storage that nobody can read."""
+    page.locator("#prompt textarea").fill("<b>Once</b> upon")
+    fill(page.locator("#lane2-gamma input[type=number]"), 3)
+    press_run_and_wait(page, tokens=8)
+    other = page.context.new_page()
+    other.goto(page.url.partition("#")[0])
+    earlier = other.locator("#history", has_text="Earlier in this browser").get_by_role("button", name="upon")
+    expect(earlier).to_contain_text("<b>Once</b> upon")
+    expect(other.locator("#history")).not_to_contain_text("Runs of this visit")
+    press_run_and_wait(other, tokens=9)
+    page.reload()
+    runs = page.locator("#history li button")
+    expect(runs).to_have_count(2)
+    expect(runs.first).to_contain_text("Make JSON")
+    expect(runs.first).to_have_attribute("aria-current", "false")
+    page.goto(page.url.partition("#")[0] + "?length=32")
+    open_more(page)
+    expect(page.locator("#max-tokens input[type=number]")).to_have_value("32")
+    runs.nth(1).click()
+    expect(page.locator("#prompt textarea")).to_have_value("<b>Once</b> upon")
+    expect(page.locator("#lane2-gamma input[type=number]")).to_have_value("3")
+    expect(page.locator("#max-tokens input[type=number]")).to_have_value("8")
+    press_run_and_wait(page)
+    page.get_by_role("button", name="Forget these").click()
+    expect(runs).to_have_count(1)
+    for stored in ("{", "[1]", "[null]", '[{"lanes": 3, "link": "gamma=3"}]', "{}"):
+        page.evaluate("text => localStorage.setItem('specdemo-runs-1', text)", stored)
+        page.reload()
+        wait_until_read(page)
+        expect(page.locator("#history")).not_to_contain_text("Earlier")
+    page.add_init_script(
+        "for (const name of ['getItem', 'setItem'])"
+        " Storage.prototype[name] = () => { throw new Error('refused'); };"
+    )
+    page.reload()
+    press_run_and_wait(page)
+    expect(runs).to_have_count(1)
+
+
+def test_the_page_can_be_installed(page: Page) -> None:
+    """Guards what browsers ask of an app: a name, a display of its own, and an icon that is there."""
+    manifest = page.evaluate("fetch('manifest.json').then((answer) => answer.json())")
+    assert "speculative decoding" in manifest["name"]
+    assert manifest["display"] == "standalone"
+    (icon,) = manifest["icons"]
+    kind = page.evaluate("(src) => fetch(src).then((answer) => answer.headers.get('content-type'))", icon["src"])
+    assert (icon["type"], kind) == ("image/svg+xml", "image/svg+xml")
+    assert page.evaluate("window.gradio_config.pwa") is True
 
 
 def test_a_run_goes_by_the_keyboard_alone(page: Page, brake: Event) -> None:

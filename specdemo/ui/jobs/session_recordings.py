@@ -16,6 +16,7 @@ from specdemo.recording import Recording
 
 HISTORY = 8
 """Runs of one visitor that are kept."""
+GONE = "There is nothing to save any more. Press Run, or open a recording, and save again."
 
 
 class Kept(NamedTuple):

@@ -11,21 +11,22 @@ from typing import Any
 import gradio as gr
 
 from specdemo.files import write_whole
+from specdemo.losslessness.certify import PROMPT
 from specdemo.ui.jobs.job import JobState, LaneRequest
 from specdemo.ui.jobs.limits import check_lanes, check_prompts, check_runs
 from specdemo.ui.jobs.losslessness import CheckJob
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.state.request import PanelRequest, whole
-from specdemo.ui.state.state import DISTRIBUTION, GREEDY
+from specdemo.ui.state.state import DISTRIBUTION, GREEDY, PageState
 from specdemo.ui.tabs.examples import EXAMPLE, example_certificate
 from specdemo.ui.tabs.tab_parts import Start, Updates, connect
 from specdemo.view.losslessness_view import render
 from specdemo.view.progress_text import counted
 
 INTRODUCTION = {
-    DISTRIBUTION: "Many short runs of it and of plain decoding continue the panel’s prompt, until a test can tell "
-    "the two apart or gives up.",
+    DISTRIBUTION: "Many short runs of it and of plain decoding continue one prompt, until a test can tell the two "
+    "apart or has seen enough: rejection sampling passes, the rule “naive” is caught.",
     GREEDY: "One run continues the panel’s prompt, and the target judges every token of it.",
 }
 
@@ -43,7 +44,7 @@ def create_losslessness_tab(controls: Controls, runner: JobRunner) -> Start:
             for name, step in (("temperature", 0.05), ("runs", 25), ("tokens", 1))
         )
     note = gr.HTML(value=None, padding=False, elem_classes="measuring-note", elem_id="losslessness-plan")
-    known = render("done", "", example_certificate())
+    known = "<p>The rule “naive”, which tutorials have, is caught:</p>" + render("done", "", example_certificate())
     view = gr.HTML(f"{EXAMPLE}{known}", padding=False, elem_id="losslessness-view")
     save = gr.DownloadButton(
         "Save certificate (JSON)", size="sm", visible=False, elem_id="losslessness-save", scale=0, min_width=180
@@ -73,12 +74,16 @@ def check_plan(request: PanelRequest, job: CheckJob) -> str:
     if job.settings.greedy:
         return f"{taken} One run of at most {counted(job.settings.max_new_tokens, 'token')}."
     runs, tokens = counted(2 * job.runs, "run"), counted(job.tokens, "token")
-    return f"{taken} {runs} of at most {tokens}, half of them plain."
+    story = f" They continue “{PROMPT}”, unless you choose a prompt." if job.prompt == PROMPT else ""
+    return f"{taken} {runs} of at most {tokens}, half of them plain.{story}"
 
 
 def check_job(request: PanelRequest) -> CheckJob:
     """What the page asks for; raises SpecDemoError where it cannot be had, or is too much."""
     tab, pair = request.state.losslessness, request.pair
+    # The page's first prompt is a list, which leaves the target no choice: of it no sampled run can show anything.
+    first = tab.mode == DISTRIBUTION and request.prompt == PageState().prompt
+    prompt = PROMPT if first else request.prompt
     settings = replace(
         request.drafting_lane().settings,
         strategy="speculative",
@@ -87,10 +92,10 @@ def check_job(request: PanelRequest) -> CheckJob:
         drafter=tab.drafter,
         temperature=0.0 if tab.mode == GREEDY else tab.temperature,
     )
-    check_prompts([request.prompt])
+    check_prompts([prompt])
     check_lanes([settings])
     counts: Any = whole("runs", tab.runs), whole("tokens", tab.tokens)  # what is not whole, certify refuses
-    job = CheckJob(request.prompt, LaneRequest(settings, pair), *counts)
+    job = CheckJob(prompt, LaneRequest(settings, pair), *counts)
     if tab.mode == DISTRIBUTION:
         check_runs(2 * job.runs)
     return job

@@ -16,6 +16,7 @@ from specdemo.ui.jobs.limits import limits
 from specdemo.ui.jobs.queue import JobRunner
 from specdemo.ui.jobs.race import RaceJob, RepeatJob, race_job, race_value, repeat_job
 from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
+from specdemo.ui.links import link_of
 from specdemo.ui.panel.controls import UNQUEUED, Controls
 from specdemo.ui.panel.pair_card import PairLoading
 from specdemo.ui.state.request import PanelRequest
@@ -84,7 +85,8 @@ def create_race_tab(
 
     def keep(session: str, recording: Recording) -> None:
         if signals.running(session, "race"):  # else the visitor left meanwhile
-            recordings.keep(session, recording, summary(recording))
+            about = {**summary(recording), "date": recording.date, "link": link_of(recording)}
+            recordings.keep(session, recording, about)
 
     def job(request: PanelRequest) -> RaceJob:
         return race_job(request.prompt, request.lane_requests())

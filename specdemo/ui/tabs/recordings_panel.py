@@ -15,7 +15,7 @@ from specdemo.errors import TraceError
 from specdemo.files import slug
 from specdemo.models.request import ASSETS
 from specdemo.recording import Recording
-from specdemo.ui.jobs.session_recordings import RoundStreams, SessionRecordings
+from specdemo.ui.jobs.session_recordings import GONE, RoundStreams, SessionRecordings
 from specdemo.ui.jobs.worker import StopSignals
 from specdemo.ui.panel.controls import UNSEEN
 from specdemo.view.export import replay_parts, rounds_csv, tokens_csv
@@ -25,7 +25,6 @@ from specdemo.view.race_value import replay_value
 GALLERY = ASSETS / "recordings"
 BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read UTF-8 as something else
 RUNNING = "A run is under way. Press Stop or wait for its end, then open the recording."
-GONE = "There is nothing to save any more. Press Run, or open a recording, and save again."
 _serial = count(1)
 
 IN_TURN: dict[str, Any] = {"concurrency_id": "recordings", "concurrency_limit": 1, **UNSEEN}

@@ -105,16 +105,19 @@ function theirs(name = "__") {
 /** Notices about the opened link, before the server's. */
 const unsaid = [];
 
-/** What the page was opened with, as texts by name. */
-const opened = (() => {
-  const read = (part) => Object.fromEntries(new URLSearchParams(part.slice(1)));
-  const { [WITHOUT]: without, ...texts } = { ...read(location.search), ...read(location.hash) };
+/** What parts of an address say, as texts by name. */
+function textsOf(...parts) {
+  const read = (part) => [...new URLSearchParams(part.slice(1))];
+  const { [WITHOUT]: without, ...texts } = Object.fromEntries(parts.flatMap(read));
   for (const name of (without || "").split(",").filter((part) => part in LONG && !history.state?.long?.[part])) {
     unsaid.push(`The ${LONG[name]} was too long for this link, which leaves it out.`);
     texts[name] ??= ""; // no other stands in for it
   }
   return { ...history.state?.long, ...texts };
-})();
+}
+
+/** What the page was opened with. */
+const opened = textsOf(location.search, location.hash);
 
 if (theirs() !== location.search) {
   const parts = location.search.slice(1).split("&").filter((part) => !part.startsWith("__"));
@@ -204,6 +207,14 @@ async function copy() {
 
 // ---- from the server -----------------------------------------------------------------------------------------
 
+/** Sets the page, as it stands, to what a link says; what it does not say stays. */
+function open(link) {
+  if (!held) return;
+  window.SpecDemoLinks.opened = textsOf(`#${toQuery(held).query}`, link);
+  keepStill(true);
+  document.getElementById("link-read").click();
+}
+
 /** Controls do not take what a person does while a link is on its way, which says what they hold. */
 function keepStill(waiting) {
   for (const element of document.querySelectorAll(`${fields.filter((f) => f.element).map((f) => "#" + f.element)}, .chip, #add-lane`)) {
@@ -237,6 +248,7 @@ function ready(said, values) {
   if (extra.view === "talk") window.SpecDemoTalk.enter();
   pressedFirst?.removeAttribute("aria-busy");
   pressedFirst?.click();
+  pressedFirst = null;
   if (said?.page.recording && extra.recording === said.page.recording) openRecording(said.page); // unless Run was pressed first
   if (extra.autorun) document.getElementById("link-start").click();
 }
@@ -274,5 +286,5 @@ document.addEventListener("click", (event) => {
 const wasRead = () => held !== null;
 
 window.SpecDemoLinks = {
-  opened, begin, differing, toQuery, race, changed, set, ready, wasRead, decided, copy, address, value: (name) => held?.[name],
+  opened, open, begin, differing, toQuery, race, changed, set, ready, wasRead, decided, copy, address, value: (name) => held?.[name],
 };

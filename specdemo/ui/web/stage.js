@@ -1,6 +1,6 @@
 /*
  * The stage of the race: fetches the rounds as they come and hands them to the player, and says above the lanes what was
- * asked, or to a newcomer what this is. Under it, the runs of this visit.
+ * asked, or to a newcomer what this is. Under it, the runs of this visit, and what this browser remembers of earlier ones.
  *
  * @typedef {{run: string, phase: string, count: number, replaces: ?string, replay: ?object,
  *   lanes: LaneSpec[], question: ?{prompt: string, facts: string[]}}} Sent  a value without its rounds; `count` says how
@@ -10,11 +10,13 @@
 /** Milliseconds until a request that failed is sent again. */
 const AGAIN = 1000;
 const CHANGED = "The settings were changed since this run.";
+/** Where the browser keeps what is said of the last runs; of two tabs one would overwrite the other's BrowserState. */
+const [STORE, MOST, VISIT] = ["specdemo-runs-1", 12, performance.timeOrigin];
 const ABOUT = "A language model writes one token, a word or a piece of one, at a time, and each takes a pass through the whole "
   + "model. In speculative decoding something small and quick guesses the next few tokens, and the model checks them all in one "
   + "pass: it keeps those that it would have written itself, and drops the rest. The text stays the same and is there sooner; "
   + "press Run to see how much.";
-const { OVER, button, make, setText, mounting } = window.SpecDemoDom;
+const { OVER, button, confirm, make, setText, mounting } = window.SpecDemoDom;
 const { most } = window.SpecDemoLinkTable.lanes;
 
 /** Whether a run was ever begun in this browser, or that one is; a browser may forbid pages to keep anything. */
@@ -140,18 +142,50 @@ class Caption {
   }
 }
 
-/** Shows the runs of this visit. @param {(number: number) => void} choose */
-function show(root, runs, choose) {
-  root.hidden = !runs?.length;
-  if (root.hidden) return;
-  const list = make("ol");
-  for (const { number, current, prompt, lanes, figure, text, doubt, trend } of runs) {
-    const run = button(make("li", "", list), "", null, () => choose(number), { "aria-current": String(current) });
-    make("strong", "", run, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
-    make("span", "", run, (prompt || "").trim().replace(/\s+/g, " "), { dir: "auto" });
-    make("small", "", run, [lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
+/** What the browser keeps of the runs of other visits; nothing of what cannot be read, or is no such thing. */
+function remembered() {
+  const whole = ({ visit, link, lanes }) => visit !== VISIT && typeof link === "string" && Array.isArray(lanes);
+  try {
+    return JSON.parse(localStorage.getItem(STORE)).filter(whole);
+  } catch {
+    return [];
   }
-  root.replaceChildren(make("h3", "", null, "Runs of this visit"), list);
+}
+
+function remember(runs) {
+  try {
+    localStorage.setItem(STORE, JSON.stringify(runs.slice(0, MOST)));
+  } catch {} // a browser may keep nothing for a page
+}
+
+/** A list of runs with its title; nothing where there are none. `choose` also takes the line that says what ran. */
+function listed(title, runs, choose) {
+  const list = make("ol");
+  for (const run of runs) {
+    const { prompt, lanes, figure, text, doubt, trend } = run;
+    const [current, date] = run.visit === VISIT ? [run.current] : [false, run.date];
+    const line = make("small", "", null, [date, lanes.join(" · "), text, doubt && "in doubt"].filter(Boolean).join("; "));
+    const row = button(make("li", "", list), "", null, () => choose(run, line), { "aria-current": String(current) });
+    make("strong", "", row, figure || "–", { "data-trend": trend, ...(doubt ? { "data-doubt": "yes" } : {}) });
+    make("span", "", row, `${prompt}`.trim().replace(/\s+/g, " "), { dir: "auto" });
+    row.append(line);
+  }
+  return runs.length ? [make("h3", "", null, title), list] : [];
+}
+
+/** Shows the runs of this visit, and those that only the settings are left of. @param {(number: number) => void} choose */
+function show(root, runs, choose) {
+  const [here, earlier] = [(runs || []).map((run) => ({ ...run, visit: VISIT })), remembered()];
+  if (here.length) remember([...here, ...earlier]);
+  root.hidden = !here.length && !earlier.length;
+  root.replaceChildren(
+    ...listed("Runs of this visit", here, (run) => choose(run.number)),
+    ...listed("Earlier in this browser: press one for its settings", earlier, (run, line) => {
+      window.SpecDemoLinks.open("#" + run.link);
+      confirm(line, "The panel has its settings now");
+    }),
+  );
+  if (earlier.length) button(root, "", "Forget these", () => { remember(here); show(root, runs, choose); });
 }
 
 window.SpecDemoStage = { mount: mounting(Stage) };
