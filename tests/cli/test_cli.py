@@ -233,8 +233,9 @@ def test_race_shows_lanes_and_writes_every_file(tmp_path: Path, capsys: pytest.C
 
 
 def test_advise_prints_advice_and_lines_and_writes_its_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("specdemo.analysis.report.disturbance", lambda *_: None)  # whatever else runs here
     saved, table = tmp_path / "report.json", tmp_path / "rows.csv"
     words = ["advise", PROMPT, "--budget", "8", "--methods", "prompt_lookup", "--max-new-tokens", "6"]
     assert main([*words, "--code", "vllm", "--json", str(saved), "--csv", str(table)]) == 0

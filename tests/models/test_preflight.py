@@ -176,7 +176,7 @@ ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARDS = json.dumps({"weight_map": {str(i): f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}})
 TINY = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 BERT = transformers.BertConfig(**TINY, architectures=["BertForMaskedLM"]).to_json_string()
-MAMBA = transformers.MambaConfig(**TINY, state_size=4, architectures=["MambaForCausalLM"]).to_json_string()
+RWKV = transformers.RwkvConfig(**TINY, architectures=["RwkvForCausalLM"]).to_json_string()
 FUTURE = {"model_type": "from_the_future", "architectures": ["Future"]}
 
 SPOILT = [
@@ -194,7 +194,7 @@ SPOILT = [
     ({"texts": {ONE_FILE: None, INDEX: "[]"}}, f"{INDEX} cannot be read", "fetch the model again"),
     ({"texts": {ONE_FILE: None, INDEX: SHARDS}}, "00001-of-00002.safetensors is missing, and 1 more", "fetch it"),
     ({"texts": {"config.json": BERT}}, "BertForMaskedLM, which is no causal language model", "continues text"),
-    ({"texts": {"config.json": MAMBA}}, "MambaForCausalLM has no KV cache", "an architecture that has one"),
+    ({"texts": {"config.json": RWKV}}, "RwkvForCausalLM has no KV cache", "an architecture that has one"),
     ({"num_hidden_layers": 10**7}, "num_hidden_layers in its config.json is 10,000,000", "another repository"),
     ({"text_config": {"num_labels": 10**12}}, "num_labels in its config.json is 1,000,000,000,000", "another"),
     ({"quantization_config": {"quant_method": "gptq"}}, "quantised (by gptq)", "it was made from"),

@@ -86,7 +86,7 @@ def test_folders_are_found_by_absolute_relative_and_home_paths(
     for text in (str(folder), "./some model", "some model", "~/some model"):
         assert parse_source(text).folder == folder.resolve()
         assert parse_source(text).title == "some model"
-    with pytest.raises(PairError, match=r"no folder './nothing'.*config\.json"):
+    with pytest.raises(PairError, match=r"no folder or file './nothing'.*config\.json"):
         parse_source("./nothing")
 
 

@@ -218,8 +218,8 @@ def test_no_server_outlives_the_program(files: dict[str, Path], end: signal.Sign
         server = psutil.Process(int(program.stdout.readline()))
         assert server.is_running()
         program.send_signal(end) if end else program.stdin.close()
-        program.wait(30)
-    psutil.wait_procs([server], 30)
+        program.wait(120)
+    psutil.wait_procs([server], 120)
     assert not server.is_running()
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from math import inf
 
 import pytest
 from fake_vllm import ENDLESS_PAGE, FakeVLLM
@@ -393,7 +394,8 @@ def test_functions_that_need_the_models_refuse_a_server() -> None:
 
 
 @pytest.mark.parametrize("level", ["detailed", "none"])
-def test_a_sweep_over_prompts_has_one_row(level: str) -> None:
+def test_a_sweep_over_prompts_has_one_row(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdemo.analysis.sweep_report.RESTLESS", inf)  # whatever else runs here
     pair, prompts = endless_pair("llama"), [prompt_ids(9), prompt_ids(17)]
     with FakeVLLM(pair, DRAFTS, level=level) as fake, FakeVLLM(pair) as base:
         report = specdemo.sweep(ServerPair(base.url, fake.url, "toy"), prompts, REMOTE, repeats=2)

@@ -21,9 +21,13 @@ def open_more(page: Page, of: str = "run") -> None:
     button = page.locator(f"#{of}-more > button")
     if "open" not in (button.get_attribute("class") or "").split():
         button.click()
-        page.locator(f"#{of}-more input").first.wait_for()
-        # Gradio sets new controls to their values once more in the frame after they appear.
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        wait_until_set(page.locator(f"#{of}-more input").first)
+
+
+def wait_until_set(control: Locator) -> None:
+    """Until a new control holds its value: Gradio sets it once more in the frame after it appeared."""
+    control.wait_for()
+    control.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def set_length(page: Page, tokens: int) -> None:
@@ -75,7 +79,9 @@ def fill_numbers(page: Page, tab: str, prefix: str, numbers: dict[str, float]) -
     """Open a tab and fill in its fields, which are called ``prefix-name``."""
     page.get_by_role("tab", name=tab).click()
     for name, value in numbers.items():
-        fill(page.locator(f"#{prefix}-{name} input"), value)
+        field = page.locator(f"#{prefix}-{name} input")
+        wait_until_set(field)
+        fill(field, value)
 
 
 def download(page: Page, button: str) -> bytes:
