@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from safetensors import safe_open
@@ -69,7 +69,37 @@ class Eagle3Layer(nn.Module):
         )
 
 
-class Eagle3Head(nn.Module):
+class TargetHead(nn.Module):
+    """What the heads that read a target's hidden states have in common."""
+
+    fc: nn.Linear
+    rotary_emb: nn.Module
+    embed_tokens: nn.Embedding | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.fc.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the head runs."""
+        return self.fc.weight.device
+
+    def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
+        """The table (V, H) that tokens are looked up in: its own, or the target's."""
+        table: Any = target.get_input_embeddings() if self.embed_tokens is None else self.embed_tokens
+        return table.weight.detach()
+
+    def filled(self, tensors: Mapping[str, torch.Tensor], config: Any, target: PreTrainedModel) -> Self:
+        """With these weights, in the target's type, where its output layer is; ``config`` is the layer's."""
+        where = target.get_output_embeddings().weight.device
+        self.load_state_dict({n: t.to(where, target.dtype) for n, t in tensors.items()}, assign=True)
+        self.rotary_emb = type(self.rotary_emb)(config).to(where)
+        return self.requires_grad_(False).eval()
+
+
+class Eagle3Head(TargetHead):
     """A head for one target. It holds nothing of the target, whose embeddings it may read.
 
     Args:
@@ -77,6 +107,8 @@ class Eagle3Head(nn.Module):
         own_embeddings: whether it has a table of embeddings itself.
 
     Attributes:
+        aux_layers: the target's layers whose input the head reads.
+        feature_width: of what it reads, in numbers a token.
         target_ids: (Vd,) the target's id of each draft id.
     """
 
@@ -85,9 +117,9 @@ class Eagle3Head(nn.Module):
 
         super().__init__()
         width, eps, layers = config.width, config.layer.rms_norm_eps, len(config.aux_layers)
-        self.config = config
-        self.fc = nn.Linear(layers * config.target_width, width, bias=False)
-        self.input_norm = LlamaRMSNorm(layers * config.target_width, eps=eps) if config.norm_before_fc else None
+        self.config, self.aux_layers, self.feature_width = config, config.aux_layers, layers * config.target_width
+        self.fc = nn.Linear(self.feature_width, width, bias=False)
+        self.input_norm = LlamaRMSNorm(self.feature_width, eps=eps) if config.norm_before_fc else None
         norms = (LlamaRMSNorm(config.target_width, eps=eps) for _ in config.aux_layers)
         self.fc_norm = nn.ModuleList(norms) if config.fc_norm else None
         self.midlayer = Eagle3Layer(config.layer)
@@ -116,40 +148,14 @@ class Eagle3Head(nn.Module):
             config = fitted(read_config(config_data(place), source.name), target.config)
             return read_head(place, checkpoint.weights(progress, CONVERT), config, target)
 
-    @property
-    def aux_layers(self) -> tuple[int, ...]:
-        """The target's layers whose input the head reads."""
-        return self.config.aux_layers
-
-    @property
-    def feature_width(self) -> int:
-        """Of what the head reads, in numbers a token."""
-        return self.fc.in_features
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights."""
-        return self.lm_head.weight.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the head runs."""
-        return self.lm_head.weight.device
-
     def translates(self) -> bool:
         """Whether draft ids are not the target's own: some of its tokens are left out, or the order is another."""
-        config, ids = self.config, self.target_ids
-        own = torch.arange(len(ids), device=ids.device)
-        return config.draft_vocabulary < config.vocabulary or not torch.equal(ids, own)
+        ids = self.target_ids
+        return len(ids) < self.config.vocabulary or not torch.equal(ids, torch.arange(len(ids), device=ids.device))
 
     def get_output_embeddings(self) -> nn.Linear:
         """The output layer, as transformers' models call it."""
         return self.lm_head
-
-    def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
-        """The table (V, H) that tokens are looked up in: its own, or the target's."""
-        table: Any = target.get_input_embeddings() if self.embed_tokens is None else self.embed_tokens
-        return table.weight.detach()
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """What the head makes of the target's features: (…, layers · Ht) gives (…, H)."""
@@ -209,11 +215,7 @@ def head_source(folder: str | Path, target: PreTrainedModel) -> ModelSource:
 
 
 def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreTrainedModel) -> Eagle3Head:
-    """The head in memory, in the target's type, where the target's output layer is; ``config`` is fitted to it.
-
-    Raises:
-        PairError: tensors are missing, unknown or misshapen.
-    """
+    """The head in memory, beside its target, to which ``config`` is fitted; a PairError if tensors do not fit."""
     tensors = read_tensors(folder, files, _own_name)
     config = replace(
         config,
@@ -231,22 +233,18 @@ def read_head(folder: Path, files: list[str], config: Eagle3Config, target: PreT
         )
     if "norm.weight" not in tensors and not (config.norm_before_head or config.feeds_norm):
         head.norm = None
-    where = target.get_output_embeddings().weight.device
     # Files of whole vocabularies may lack the table of ids.
     needs_ids = config.draft_vocabulary < config.vocabulary or "d2t" in tensors
     wanted = head.state_dict() | ({"d2t": head.target_ids} if needs_ids else {})
     check_tensors(config.name, wanted, tensors, "EAGLE-3 head of this configuration", ADVICE)
-    head.target_ids = _target_ids(config, tensors.pop("d2t", None)).to(where)
-    head.load_state_dict({n: t.to(where, target.dtype) for n, t in tensors.items()}, assign=True)
-    head.rotary_emb = type(head.rotary_emb)(config.layer).to(where)
-    return head.requires_grad_(False).eval()
+    ids = _target_ids(config, tensors.pop("d2t", None))
+    head = head.filled(tensors, config.layer, target)
+    head.target_ids = ids.to(head.device)
+    return head
 
 
 def save_head(head: Eagle3Head, folder: Path, note: str = "") -> None:
-    """Write a head in SafeAI's format, as bfloat16, with the aux layers as SpecForge and SGLang name them.
-
-    ``note`` stands in its configuration as ``training_note``.
-    """
+    """Write a head in SafeAI's format, as bfloat16; ``note`` stands in its configuration as ``training_note``."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {n: t.detach().to(torch.bfloat16).contiguous() for n, t in head.state_dict().items()}
     config = head.config
@@ -284,12 +282,8 @@ def check_tensors(
     advice: str,
     prefix: str = "",
 ) -> None:
-    """Refuse files of a head ``name`` that lack a tensor, or hold one that no head of this kind has.
-
-    ``prefix`` stands before the names in the files.
-    """
-    files = f"{name}: its weight files"
-    belong = "they are incomplete or belong to another head."
+    """Refuse files of a head ``name`` that lack a tensor, or hold one unlike its kind's."""
+    files, belong = f"{name}: its weight files", "they are incomplete or belong to another head."
     if lacking := sorted(wanted.keys() - found.keys()):
         raise PairError(f"{files} lack {prefix}{lacking[0]}, which the configuration asks for; {belong}")
     if foreign := sorted(found.keys() - wanted.keys()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import PurePosixPath
 
 from specdemo.errors import PairError
@@ -28,11 +27,7 @@ EXTRA_TOKENS, OWN_TOKENS = 128, 5
 
 
 def files_of(checkpoint: Checkpoint) -> list[str]:
-    """The files of the model that its source names, in order: one, or all parts of a split one.
-
-    Raises:
-        PairError: none or several are meant, or a part is missing.
-    """
+    """The files of the model that its source names: one, or all parts in order; a PairError for another number."""
     wanted, place = checkpoint.source.file or "", checkpoint.source.name
     models = sorted(n for n in checkpoint.sizes if n.lower().endswith(".gguf") and not PROJECTORS.search(n))
     firsts = [n for n in models if (part := PART.search(n)) is None or int(part[1]) == 1]
@@ -56,19 +51,14 @@ def files_of(checkpoint: Checkpoint) -> list[str]:
 
 
 def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgress) -> list[GgufHeader]:
-    """The header of each part; of files of the hub only their beginnings are fetched.
-
-    Raises:
-        PairError: a file that is broken, cut short, or no GGUF file.
-    """
+    """The header of each part, a PairError if one is broken; of the hub's files only beginnings are fetched."""
     found = []
     for name in names:
-        size, nbytes, shown = checkpoint.sizes[name], FIRST_BYTES, PurePosixPath(name).name
-        while True:
+        size, nbytes, shown, header = checkpoint.sizes[name], FIRST_BYTES, PurePosixPath(name).name, None
+        while header is None:
             progress.check()
             try:
                 header = read_header(checkpoint.beginning(name, nbytes), shown)
-                break
             except NeedsMore:
                 if nbytes >= min(size, MOST_BYTES):
                     raise PairError(f"{shown} is cut short: it ends inside its header; fetch it again.") from None
@@ -80,11 +70,7 @@ def headers_of(checkpoint: Checkpoint, names: Sequence[str], progress: LoadProgr
 
 
 def check_model(role: str, header: GgufHeader, name: str) -> None:
-    """Refuse what is no language model: adapters, projectors, embeddings without a vocabulary.
-
-    Raises:
-        PairError: says what it is.
-    """
+    """Refuse what is no language model: adapters, projectors, embeddings without a vocabulary."""
     kind = header.text("general.type")
     if kind not in ("", "model") or not header.tokens or not header.whole("block_count"):
         what = kind or header.architecture or "unknown"
@@ -94,16 +80,12 @@ def check_model(role: str, header: GgufHeader, name: str) -> None:
 
 
 def check_head(head: GgufHeader, target: GgufHeader, name: str) -> None:
-    """Refuse a head that was made for another target, by its width.
-
-    Raises:
-        PairError: says both widths.
-    """
-    made_for = head.whole("target_hidden_size", target.whole("embedding_length"))
-    if made_for != target.whole("embedding_length"):
+    """Refuse a head that was made for a target of another width."""
+    width = target.whole("embedding_length")
+    if (made_for := head.whole("target_hidden_size", width)) != width:
         raise PairError(
-            f"head: {name} was made for a target of width {made_for}, and this one's is "
-            f"{target.whole('embedding_length')}; give the head of this target."
+            f"head: {name} was made for a target of width {made_for}, and this one's is {width}; give the head of "
+            "this target."
         )
 
 
@@ -124,14 +106,13 @@ def context_of(header: GgufHeader) -> int:
 
 def described(header: GgufHeader) -> str:
     """What the card says of a model besides its sizes."""
-    mtp = header.whole("nextn_predict_layers")
-    said = [
-        header.architecture,
-        f"trained for {header.whole('context_length'):,} tokens" if header.whole("context_length") else "",
-        "chat template" if header.text("tokenizer.chat_template") else "no chat template",
-        f"{mtp} MTP layer{'s' * (mtp > 1)}" if mtp else "",
-    ]
-    return " · ".join(filter(None, said if header.architecture != HEAD else said[:1]))
+    if header.architecture == HEAD:
+        return HEAD
+    context, mtp = header.whole("context_length"), header.whole("nextn_predict_layers")
+    trained = f"trained for {context:,} tokens" if context else ""
+    chat = "chat template" if header.text("tokenizer.chat_template") else "no chat template"
+    heads = f"{mtp} MTP layer{'s' * (mtp > 1)}" if mtp else ""
+    return " · ".join(filter(None, (header.architecture, trained, chat, heads)))
 
 
 def match_vocabularies(headers: Sequence[GgufHeader]) -> TokenizerMatch:
@@ -139,19 +120,12 @@ def match_vocabularies(headers: Sequence[GgufHeader]) -> TokenizerMatch:
     if len(headers) < 2:
         return TokenizerMatch("alone", "no draft model")
     target, draft = (header.tokens for header in headers[:2])
-    pairs = list(zip_longest(target, draft))
-    differ = [n for n, (ours, theirs) in enumerate(pairs) if ours != theirs]
-    if not differ:
+    if target == draft:
         return TokenizerMatch("same", "same vocabulary")
-    inside = [n for n in differ if OWN_TOKENS <= n < min(len(target), len(draft))]
-    if inside or abs(len(target) - len(draft)) > EXTRA_TOKENS:
-        where = (
-            f"differs from the target's at token {inside[0]:,}"
-            if inside
-            else f"has {len(draft):,} tokens, the target's {len(target):,}"
-        )
-        return TokenizerMatch(
-            "refused",
-            f"its vocabulary {where}, so llama.cpp cannot draft with it; take a smaller model of its family",
-        )
-    return TokenizerMatch("specials", "the vocabularies differ in a few special tokens only")
+    shared = range(OWN_TOKENS, min(len(target), len(draft)))
+    differs = next((f"differs from the target's at token {n:,}" for n in shared if target[n] != draft[n]), None)
+    if differs is None and abs(len(target) - len(draft)) <= EXTRA_TOKENS:
+        return TokenizerMatch("specials", "the vocabularies differ in a few special tokens only")
+    why = differs or f"has {len(draft):,} tokens, the target's {len(target):,}"
+    advice = "so llama.cpp cannot draft with it; take a smaller model of its family"
+    return TokenizerMatch("refused", f"its vocabulary {why}, {advice}")

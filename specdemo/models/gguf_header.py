@@ -13,7 +13,6 @@ from typing import Any
 
 from specdemo.errors import PairError
 
-MAGIC = b"GGUF"
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Types of values that ``struct`` reads."""
 TEXT, ARRAY = 8, 9
@@ -75,7 +74,7 @@ def read_header(data: bytes, name: str) -> GgufHeader:
         NeedsMore: these bytes are not the whole of it.
         PairError: it is no GGUF file, or none that llama.cpp reads.
     """
-    if data[:4] != MAGIC:
+    if data[:4] != b"GGUF":
         raise PairError(
             f"{name} is no GGUF file, or a pointer to one (git lfs pull fetches it); give a .gguf file."
         )
@@ -86,7 +85,7 @@ def read_header(data: bytes, name: str) -> GgufHeader:
         raise PairError(f"{name} is {kind}, which is not read here; convert its model anew with llama.cpp.")
     found = {}
     for _ in range(fields):
-        key = reader.text().decode(errors="replace")
+        key = reader.value(TEXT)
         found[key] = reader.value(reader.number("I"))
     kinds: Counter[str] = Counter()
     places = []
@@ -104,16 +103,12 @@ def read_header(data: bytes, name: str) -> GgufHeader:
         raise reader.broken()
     begin = -(-reader.position // alignment) * alignment
     return GgufHeader(
-        {key: _decoded(value) for key, value in found.items()},
+        found,
         kinds.total(),
         sum(nbytes for _, nbytes in places),
         kinds.most_common(1)[0][0] if kinds else "",
         begin + max((offset + nbytes for offset, nbytes in places), default=0),
     )
-
-
-def _decoded(value: Any) -> Any:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 @dataclass(slots=True)
@@ -126,11 +121,10 @@ class _Reader:
         return PairError(f"{self.name}: its header is broken; fetch the file again, or convert its model anew.")
 
     def take(self, count: int) -> bytes:
-        end = self.position + count
-        if end > len(self.data):
+        begin, self.position = self.position, self.position + count
+        if self.position > len(self.data):
             raise NeedsMore
-        begin, self.position = self.position, end
-        return self.data[begin:end]
+        return self.data[begin : self.position]
 
     def number(self, code: str) -> Any:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
@@ -142,7 +136,7 @@ class _Reader:
         if kind in NUMBERS:
             return self.number(NUMBERS[kind])
         if kind == TEXT:
-            return self.text()
+            return self.text().decode(errors="replace")
         inner, count = (self.number("I"), self.number("Q")) if kind == ARRAY else (ARRAY, 0)
         if inner == TEXT:
             return [self.text() for _ in range(count)]

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import HfApi, constants, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, http_stream_backoff
@@ -72,22 +72,12 @@ class Checkpoint:
             return content.read(nbytes)
 
     def describe(self, progress: LoadProgress) -> Path:
-        """The folder with configuration and tokenizer, fetched if need be.
-
-        Raises:
-            PairError: no config.json.
-        """
+        """The folder with configuration and tokenizer, fetched if need be; a PairError without a config.json."""
         if "config.json" not in self.sizes:
-            gguf = any(name.lower().endswith(".gguf") for name in self.sizes)
-            name = self.source.name
-            raise PairError(
-                f"{name} holds no config.json, so it is no model of transformers; "
-                + (
-                    f"name one of its GGUF files: {name}:Q4_K_M."
-                    if gguf
-                    else "give the repository or folder that has one."
-                )
-            )
+            name, advice = self.source.name, "give the repository or folder that has one"
+            if any(file.lower().endswith(".gguf") for file in self.sizes):
+                advice = f"name one of its GGUF files: {name}:Q4_K_M"
+            raise PairError(f"{name} holds no config.json, so it is no model of transformers; {advice}.")
         described = (n for n in self.sizes if "/" not in n and n.endswith(DESCRIPTIONS))
         return self.read([n for n in described if self.sizes[n] <= LARGEST_DESCRIPTION], progress)
 
@@ -100,7 +90,14 @@ class Checkpoint:
         if ONE_FILE in self.sizes:
             return [ONE_FILE]
         if INDEX in self.sizes:
-            return self._shards(self.read([INDEX], progress) / INDEX)
+            shards = sorted({*self._weight_map(self.read([INDEX], progress) / INDEX).values()})
+            if lost := [name for name in shards if name not in self.sizes]:
+                more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+                raise PairError(
+                    f"{self.source.name} is incomplete: {lost[0]} is missing{more}; fetch it again where there is "
+                    "a network."
+                )
+            return shards
         if self.cached:
             raise unreachable(self.source)
         if any(name.endswith(PICKLES) for name in self.sizes):
@@ -113,35 +110,21 @@ class Checkpoint:
         )
 
     def tensor_names(self, files: Sequence[str]) -> set[str] | None:
-        """Of the tensors in :meth:`weights`, by the index, which :meth:`describe` fetched, or by the files; None
-        where neither is on this machine.
+        """Of the tensors in :meth:`weights`, by the index, which :meth:`describe` fetched, or by the one file;
+        None where neither is on this machine.
         """
         if INDEX in self.sizes:
             return {*self._weight_map(self.folder / INDEX)}
         if self.missing(files):
             return None
-        names: set[str] = set()
-        for name in files:
-            with safe_open(self.folder / name, "pt") as held:
-                names.update(held.keys())
-        return names
+        with safe_open(self.folder / ONE_FILE, "pt") as held:
+            return {*held.keys()}
 
     def _weight_map(self, index: Path) -> dict[str, str]:
         try:
             return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
         except (ValueError, KeyError, TypeError) as error:
             raise PairError(f"{self.source.name}: {INDEX} cannot be read; fetch the model again.") from error
-
-    def _shards(self, index: Path) -> list[str]:
-        shards = sorted({*self._weight_map(index).values()})
-        lost = [name for name in shards if name not in self.sizes]
-        if lost:
-            raise PairError(
-                f"{self.source.name} is incomplete: {lost[0]} is missing"
-                + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
-                + "; fetch it again where there is a network."
-            )
-        return shards
 
 
 @dataclass
@@ -158,15 +141,10 @@ class HubCheckpoint(Checkpoint):
             return super().beginning(name, nbytes)
         url = hf_hub_url(self.source.name, name, revision=self.commit)
         headers = build_hf_headers(token=_token()) | {"Range": f"bytes=0-{nbytes - 1}"}
-        data = b""
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
         with http_stream_backoff("GET", url, headers=headers, timeout=timeout, max_retries=ATTEMPTS) as response:
             hf_raise_for_status(response)
-            for chunk in response.iter_bytes(CHUNK):
-                data += chunk
-                if len(data) >= nbytes:  # ranges need not be served
-                    break
-        return data[:nbytes]
+            return next(response.iter_bytes(nbytes), b"")  # ranges need not be served
 
     def remaining(self, names: Sequence[str]) -> int:
         parts = [self._part(name) for name in self.missing(names)]
@@ -267,10 +245,9 @@ def open_checkpoint(source: ModelSource) -> Checkpoint:
     if isinstance(licence, list):  # a card may state several
         licence = ", ".join(map(str, licence))
     assert info.sha is not None, "a repository has a commit"
-    cache = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
     return HubCheckpoint(
         source,
-        cache / "snapshots" / info.sha,
+        _cache_of(source) / "snapshots" / info.sha,
         sizes={f.rfilename: f.size or 0 for f in files},
         commit=info.sha,
         licence=licence,
@@ -279,20 +256,21 @@ def open_checkpoint(source: ModelSource) -> Checkpoint:
     )
 
 
+def _cache_of(source: ModelSource) -> Path:
+    return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
+
+
 def _token() -> str | bool:
     """From the environment only; False keeps the library from sending one that somebody left on this machine."""
     return os.environ.get("HF_TOKEN") or False
 
 
 def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
-    config = try_to_load_from_cache(source.name, "config.json", revision=source.revision)
-    folder = Path(config).parent if isinstance(config, str) else None
-    if source.file is not None:  # a repository of GGUF files need not have one
-        kept = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=source.name, repo_type="model")
-        ref = kept / "refs" / (source.revision or constants.DEFAULT_REVISION)
-        commit = ref.read_text() if ref.exists() else source.revision or ""
-        folder = kept / "snapshots" / commit if commit and (kept / "snapshots" / commit).is_dir() else None
-    if folder is None:
+    cache, revision = _cache_of(source), source.revision or constants.DEFAULT_REVISION
+    ref = cache / "refs" / revision
+    folder = cache / "snapshots" / (ref.read_text() if ref.is_file() else revision)
+    # A repository of GGUF files need not have a configuration.
+    if not (folder.is_dir() if source.file is not None else (folder / "config.json").is_file()):
         raise unreachable(source) from error
     return Checkpoint(source, folder, _sizes_in(folder), commit=folder.name, cached=True)
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from specdemo.errors import PairError
 from specdemo.models.eagle3_config import config_data
-from specdemo.models.eagle3_head import Eagle3Head, check_tensors, head_source, read_tensors
+from specdemo.models.eagle3_head import Eagle3Head, TargetHead, check_tensors, head_source, read_tensors
 from specdemo.models.failures import explained
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.progress import LoadProgress
@@ -39,7 +39,7 @@ PREFIX = "mtp."
 EXPERT = re.compile(r"(?P<experts>.*\.experts\.)(?P<number>\d+)\.(?P<part>gate|up|down)_proj\.weight")
 
 
-class MtpHead(nn.Module):
+class MtpHead(TargetHead):
     """A head of one target, whose embeddings and output layer it reads.
 
     Args:
@@ -63,7 +63,7 @@ class MtpHead(nn.Module):
         config._attn_implementation = "sdpa"
         width, kind = text.hidden_size, type(decoder.norm)
         self.config, self.feature_width, self.aux_layers = config, width, (text.num_hidden_layers,)
-        self._after_norm = AFTER_NORM.get(text.model_type, True)
+        self._after_norm, self.embed_tokens = AFTER_NORM.get(text.model_type, True), None
         self._output = (target.get_output_embeddings(),)  # in a tuple: it is no part of the head
         self.fc = nn.Linear(2 * width, width, bias=False)
         self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm, self.target_norm = (
@@ -84,16 +84,6 @@ class MtpHead(nn.Module):
             files = open_checkpoint(source).weights(LoadProgress())
             return read_mtp_head(Path(folder).expanduser(), files, target, source.name)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights."""
-        return self.fc.weight.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the head runs."""
-        return self.fc.weight.device
-
     def belongs_to(self, target: PreTrainedModel) -> bool:
         """Whether it was read for this very model."""
         return self._output[0] is target.get_output_embeddings()
@@ -105,11 +95,6 @@ class MtpHead(nn.Module):
     def get_output_embeddings(self) -> nn.Module:
         """The output layer, which is the target's."""
         return self._output[0]
-
-    def embeddings(self, target: PreTrainedModel) -> torch.Tensor:
-        """The table (V, H) that tokens are looked up in: the target's."""
-        table: Any = target.get_input_embeddings()
-        return table.weight.detach()
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """What the head reads of the target's last hidden states (…, H), which have not passed the final norm."""
@@ -163,11 +148,7 @@ def named_like_mtp(name: str) -> bool:
 
 
 def read_mtp_head(folder: Path, files: list[str], target: PreTrainedModel, name: str) -> MtpHead:
-    """The head in memory, in the target's type, where the target's output layer is; ``files`` are the target's.
-
-    Raises:
-        PairError: tensors are missing, unknown or misshapen.
-    """
+    """The head in memory, beside its target, whose ``files`` hold it; a PairError if its tensors do not fit."""
     family = target.config.get_text_config().model_type
     if family not in AFTER_NORM:
         raise PairError(f"{name}: MTP heads of {family} are not read; choose a target of Qwen3.5's kind.")
@@ -178,22 +159,16 @@ def read_mtp_head(folder: Path, files: list[str], target: PreTrainedModel, name:
     decoder: Any = target.get_decoder()
     tensors["target_norm.weight"] = decoder.norm.weight.detach().clone()
     check_tensors(name, head.state_dict(), tensors, "MTP head of one layer", "decode without it", PREFIX)
-    where: Any = target.get_output_embeddings().weight
-    head.load_state_dict({n: t.to(where.device, target.dtype) for n, t in tensors.items()}, assign=True)
-    head.rotary_emb = type(head.rotary_emb)(head.config).to(where.device)
-    return head.requires_grad_(False).eval()
+    return head.filled(tensors, head.config, target)
 
 
 def _stacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Experts that are stored one by one, as in Qwen3.5, side by side, as in Qwen3.6 and in transformers."""
-    kept, apart = {}, dict[str, dict[str, dict[int, torch.Tensor]]]()
-    for name, tensor in tensors.items():
-        if found := EXPERT.fullmatch(name):
-            apart.setdefault(found["experts"], {}).setdefault(found["part"], {})[int(found["number"])] = tensor
-        else:
-            kept[name] = tensor
-    for experts, parts in apart.items():
-        gate, up, down = ([t for _, t in sorted(parts.get(part, {}).items())] for part in ("gate", "up", "down"))
+    kept = {name: tensor for name, tensor in tensors.items() if not EXPERT.fullmatch(name)}
+    apart = sorted(filter(None, map(EXPERT.fullmatch, tensors)), key=lambda found: int(found["number"]))
+    for experts in {found["experts"] for found in apart}:
+        own = [(found["part"], tensors[found[0]]) for found in apart if found["experts"] == experts]
+        gate, up, down = ([t for part, t in own if part == wanted] for wanted in ("gate", "up", "down"))
         if gate and len(gate) == len(up) == len(down):
             kept[f"{experts}gate_up_proj"] = torch.stack([torch.cat(both) for both in zip(gate, up, strict=True)])
             kept[f"{experts}down_proj"] = torch.stack(down)

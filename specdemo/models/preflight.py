@@ -127,11 +127,7 @@ def preflight(
 
 
 def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], int] = free_memory) -> Preflight:
-    """The report on a pair, as a part of a load; ``free`` gives the bytes that a device has for this pair.
-
-    Raises:
-        LoadCancelled: the load was stopped.
-    """
+    """The report on a pair, as a part of a load; ``free`` gives the bytes that a device has for this pair."""
     models: list[ModelReport] = []
     problems: list[str] = []
     for role in ("target", "draft", "head"):
@@ -147,9 +143,8 @@ def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], 
             problems.append(str(error))
     match = None
     if not problems and request.is_gguf:
-        match = gguf.match_vocabularies(
-            [m.config for m in models if isinstance(m.config, GgufHeader) and m.role != "head"]
-        )
+        headers = [m.config for m in models if isinstance(m.config, GgufHeader) and m.role != "head"]
+        match = gguf.match_vocabularies(headers)
     elif not problems:
         match = compatibility.match_tokenizers([(m.tokenizer, m.width) for m in models if m.tokenizer is not None])
     if match and match.relation == "refused":
@@ -160,10 +155,8 @@ def examine(request: PairRequest, progress: LoadProgress, free: Callable[[str], 
 
 
 def resolve_dtype(name: str, model: PreTrainedModel, device: str) -> torch.dtype:
-    """The dtype of the weights.
-
-    ``auto`` on a CPU: bfloat16 for large models if the processor multiplies it, else float32 (exact); elsewhere
-    the checkpoint's own 16-bit type.
+    """The dtype of the weights; ``auto`` is the checkpoint's own of 16 bit, but on a CPU float32, which is exact,
+    or bfloat16 for large models if the processor multiplies it.
     """
     if name != "auto":
         return DTYPES[name]
@@ -183,9 +176,7 @@ def gigabytes(count: int) -> str:
 def _examine(
     request: PairRequest, role: str, source: ModelSource, before: list[ModelReport], progress: LoadProgress
 ) -> list[ModelReport]:
-    """A model or a head, whichever its config.json says, and the head that it carries; ``before`` are those that
-    were examined before it.
-    """
+    """A model or a head, whichever its config.json says, and the head that it carries, after those ``before``."""
     checkpoint = open_checkpoint(source)
     if request.is_gguf:
         return [_examine_gguf(role, checkpoint, before, progress)]
@@ -325,12 +316,11 @@ def _notes_on_dtype(request: PairRequest, models: list[ModelReport]) -> list[str
         return []
     if request.dtype == "float16" or not bfloat16_instructions():
         return [f"This processor has no {request.dtype} instructions: float32 is quicker, at twice the memory."]
-    if request.dtype != "auto":
-        return []
-    return [
+    chosen = [
         "bfloat16, which this processor multiplies: half the memory of float32, and quicker. Choose float32 if "
         "greedy outputs must be equal to the last token."
     ]
+    return chosen if request.dtype == "auto" else []
 
 
 def _shortages(report: Preflight) -> list[str]:

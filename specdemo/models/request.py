@@ -47,11 +47,7 @@ class ModelSource:
 
 
 def parse_source(text: str, revision: str | None = None) -> ModelSource:
-    """Read a repository's name (``owner/name``, ``owner/name@revision``) or a folder's path.
-
-    Raises:
-        PairError: neither a well-formed name nor an existing folder.
-    """
+    """Read a name (``owner/name``, ``owner/name@revision``, …) or a path; a PairError if it is neither."""
     text = text.strip()
     if text.startswith("assets:"):
         return ModelSource(text, folder=ASSETS / text.removeprefix("assets:"))
@@ -243,9 +239,8 @@ def _typed(name: str | Sequence[str]) -> CatalogEntry:
             "or 'target + draft'."
         )
     parts = [part.strip() for part in given]
-    typed = parts[0]
-    if not isinstance(name, str):
-        typed = BETWEEN.join(f'"{part}"' if BETWEEN in part else part for part in parts)
+    quoted = (f'"{part}"' if BETWEEN in part else part for part in parts)
+    typed = parts[0] if isinstance(name, str) else BETWEEN.join(quoted)
     if is_public():
         raise PairError(
             f"pair: {shorten(typed)!r} is not in the catalogue, and this public page loads no other models; "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 from threading import Event, RLock
 from typing import ClassVar
 from weakref import finalize
@@ -15,7 +16,7 @@ from specdemo.drafters import DRAFTERS, GGUF, PARTS, offered_with
 from specdemo.errors import LoadCancelled, PairError, SettingsError
 from specdemo.models.memory import Footprint
 from specdemo.models.progress import STOPPED
-from specdemo.servers.llama_server import LlamaServer, new_key
+from specdemo.servers.llama_server import LlamaServer
 from specdemo.servers.pair import ServedPair, ServerPair, refuse
 from specdemo.settings import Settings
 
@@ -53,7 +54,7 @@ class GgufPair(ServedPair):
     def __post_init__(self) -> None:
         self._servers: OrderedDict[tuple[str, ...], LlamaServer] = OrderedDict()  # the least recently used first
         self._lock = RLock()
-        self._key = new_key()
+        self._key = token_urlsafe(24)
         self._closing = finalize(self, _end_all, self._servers)
 
     @property
@@ -87,8 +88,7 @@ class GgufPair(ServedPair):
     def flags(self, settings: Settings) -> tuple[str, ...]:
         """The flags of ``llama-server`` for a lane, but for host, port and key."""
         given = ["-m", str(self.files["target"]), "-c", str(self.context), "-np", "1"]
-        if self.threads is not None:
-            given += ["-t", str(self.threads)]
+        given += [] if self.threads is None else ["-t", str(self.threads)]
         drafting = DRAFTERS[settings.drafter].llama_cpp if settings.strategy == "speculative" else None
         values = {
             "gamma": settings.gamma,
@@ -99,11 +99,7 @@ class GgufPair(ServedPair):
 
     @contextmanager
     def deployed(self, settings: Settings, stop: Event | None = None) -> Iterator[ServerPair]:
-        """A server with this lane's flags, which runs until the lane ends and perhaps longer.
-
-        Raises:
-            PairError: it does not start, or this pair was closed.
-        """
+        """A server with this lane's flags, which runs until the lane ends and perhaps longer."""
 
         def check() -> None:
             if stop is not None and stop.is_set():
@@ -111,28 +107,15 @@ class GgufPair(ServedPair):
 
         server = self._server(self.flags(settings), check)
         try:
-            yield ServerPair(
-                server.url,
-                server.url,
-                self.model_of(settings.strategy),
-                api_key=self._key,
-                name=self.name,
-                chat=self.chat,
-                timeout=ANSWER_SECONDS,
-            )
+            both = server.url, server.url, self.model_of(settings.strategy)
+            yield ServerPair(*both, self._key, self.name, self.chat, timeout=ANSWER_SECONDS)
         finally:
             with self._lock:
                 server.users -= 1
 
     def start(self, check: Callable[[], object] = bool) -> None:
-        """Start the server of plain decoding; what ``check`` raises ends it.
-
-        Raises:
-            PairError: it does not start.
-        """
-        server = self._server(self.flags(PLAIN), check)
-        with self._lock:
-            server.users -= 1
+        """Start the server of plain decoding, a PairError if it does not; what ``check`` raises ends it."""
+        self._server(self.flags(PLAIN), check, lanes=0)
 
     def close(self) -> None:
         """End all servers; lanes that run on them break off."""
@@ -145,8 +128,8 @@ class GgufPair(ServedPair):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _server(self, flags: tuple[str, ...], check: Callable[[], object]) -> LlamaServer:
-        """The server with these flags, for one more lane; a crashed one is started again."""
+    def _server(self, flags: tuple[str, ...], check: Callable[[], object], lanes: int = 1) -> LlamaServer:
+        """The server with these flags, for so many more lanes; a crashed one is started again."""
         with self._lock:
             if not self._closing.alive:
                 raise PairError(f"{self.name} was closed; load it again.")
@@ -157,7 +140,7 @@ class GgufPair(ServedPair):
                     self._servers.pop(key).end()
                 server = self._servers[flags] = LlamaServer(flags, check, self._key)
             self._servers.move_to_end(flags)
-            server.users += 1
+            server.users += lanes
             return server
 
 

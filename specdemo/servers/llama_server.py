@@ -11,7 +11,6 @@ import argparse
 import ctypes
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -83,10 +82,10 @@ class LlamaServer:
         program = executable()
         if program is None and find_spec("xllamacpp") is None:
             raise PairError(NOTHING_TO_RUN)
-        self.users, self.key, port = 0, key, port or free_port()
-        self._port, self.url = port, f"http://{LOOPBACK}:{port}"
+        self.users, self.key, self._port = 0, key, port or free_port()
+        self.url = f"http://{LOOPBACK}:{self._port}"
         # From the folder of this package, which need not be installed; paths in flags are absolute.
-        command = [sys.executable, "-m", __name__, "--host", LOOPBACK, "--port", str(port), *flags]
+        command = [sys.executable, "-m", __name__, "--host", LOOPBACK, "--port", str(self._port), *flags]
         environment = {**os.environ, EXECUTABLE: program or "", KEY: key or ""}
         if not key:
             del environment[KEY]
@@ -102,7 +101,7 @@ class LlamaServer:
         )
         try:
             until = time.monotonic() + START_SECONDS
-            while not _answers(port):
+            while not _answers(self._port):
                 check()
                 if self.process.poll() is not None or time.monotonic() > until:
                     raise PairError(f"llama.cpp's server did not start: {self.last_words() or 'its log is empty'}")
@@ -131,10 +130,9 @@ class LlamaServer:
         assert self.process.stdin is not None, "it is a pipe"
         with suppress(BrokenPipeError):
             self.process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self.kill()
 
     def kill(self) -> None:
         """End it at once, as a crash does."""
@@ -149,11 +147,7 @@ class LlamaServer:
 
 
 def executable() -> str | None:
-    """The path of ``llama-server``; None where xllamacpp is to be taken.
-
-    Raises:
-        PairError: the environment names one that cannot be run.
-    """
+    """The path of ``llama-server``, a PairError if it is none; None where xllamacpp is to be taken."""
     named = os.environ.get(EXECUTABLE)
     found = shutil.which(named or "llama-server")
     if named and found is None:
@@ -161,15 +155,9 @@ def executable() -> str | None:
     return found and str(Path(found).absolute())
 
 
-def new_key() -> str:
-    """A key that nobody guesses."""
-    return secrets.token_urlsafe(24)
-
-
 def free_port() -> int:
     """A port of the loopback interface that nobody has now."""
-    with closing(socket.socket()) as probe:
-        probe.bind((LOOPBACK, 0))
+    with socket.create_server((LOOPBACK, 0)) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -191,7 +179,8 @@ def main(flags: Sequence[str]) -> NoReturn:
         server = _in_this_process(flags)
         waiting.join()
         raise SystemExit(f"{server} was not ended")
-    orphaned = _end_with_parent if sys.platform == "linux" else None
+    # On Linux it is killed when this process ends, killed itself perhaps.
+    orphaned = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL) if sys.platform == "linux" else None
     process = subprocess.Popen([program, *flags], stdin=subprocess.DEVNULL, preexec_fn=orphaned)
     _end_with_input(process.kill)
     raise SystemExit(process.wait())
@@ -208,11 +197,6 @@ def _end_with_input(end: Callable[[], object]) -> Thread:
     thread = Thread(target=wait, daemon=True)
     thread.start()
     return thread
-
-
-def _end_with_parent() -> None:
-    """On Linux: this process is killed when the one that started it ends, killed itself perhaps."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _in_this_process(flags: Sequence[str]) -> Any:
@@ -241,8 +225,8 @@ def _in_this_process(flags: Sequence[str]) -> Any:
     params.hostnames, params.endpoint_metrics, params.warmup = [args.host], args.metrics, not args.no_warmup
     kind, draft = args.spec_type.upper().replace("-", "_"), params.speculative.draft
     params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{kind}")]
-    for threads in (params.cpuparams, params.cpuparams_batch, draft.cpuparams, draft.cpuparams_batch):
-        if args.threads:
+    if args.threads:
+        for threads in (params.cpuparams, params.cpuparams_batch, draft.cpuparams, draft.cpuparams_batch):
             threads.n_threads = args.threads
     return xllamacpp.Server(params)
 

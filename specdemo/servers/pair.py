@@ -94,8 +94,12 @@ class ServerPair(ServedPair):
             if getattr(self, role) is not None:
                 object.__setattr__(self, role, _api_address(role, getattr(self, role)))
         for role in ("model", "speculative_model", "api_key"):
-            if role == "model" or getattr(self, role) is not None:
-                _check_word(role, getattr(self, role))
+            value = getattr(self, role)
+            if value is None and role != "model":
+                continue
+            if not isinstance(value, str) or not value.strip() or not value.isprintable():
+                shown = "" if role == "api_key" else f", not {value!r}"
+                raise ServerError(f"{role} must be a text that is not empty{shown}.")
         if not (self.api_key or "").isascii():
             raise ServerError("api_key must be made of ASCII characters, as HTTP headers are.")
         if not isinstance(self.name, str):
@@ -137,11 +141,7 @@ class ServerPair(ServedPair):
         return url
 
     def shares_machine(self, strategy: str) -> bool:
-        """Whether the deployment for a strategy takes computing time from the lanes that run here.
-
-        Raises:
-            ServerError: this pair has no deployment for it.
-        """
+        """Whether the deployment for a strategy takes computing time from the lanes that run here."""
         return not self.own_hardware and _is_here(urlsplit(self.url_of(strategy)).hostname or "")
 
     def model_of(self, strategy: str) -> str:
@@ -166,16 +166,10 @@ def on_server(pair: object, settings: Settings) -> bool:
 
 
 def check_here(lanes: Sequence[Settings], what: str) -> None:
-    """Refuse settings of a server for what needs the models in this process.
-
-    Raises:
-        SettingsError: one of the lanes is to run on a server.
-    """
+    """Refuse settings of a server for what needs the models in this process."""
     if any(settings.engine == "server" for settings in lanes):
-        raise SettingsError(
-            "engine",
-            f"'server' can be run, streamed, raced and swept; {what} needs the models here: choose 'auto'.",
-        )
+        reason = f"'server' can be run, streamed, raced and swept; {what} needs the models here: choose 'auto'."
+        raise SettingsError("engine", reason)
 
 
 def _api_address(role: str, url: Any) -> str:
@@ -185,9 +179,7 @@ def _api_address(role: str, url: Any) -> str:
     url = url.strip()
     try:
         parts = urlsplit(url)
-        known = (
-            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        )  # or the port is no number
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0  # which may be no number
     except ValueError:
         known = False
     if not known or parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
@@ -215,9 +207,3 @@ def _own_address() -> str:
         return gethostbyname(gethostname())
     except OSError:
         return ""
-
-
-def _check_word(role: str, value: Any) -> None:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        shown = "" if role == "api_key" else f", not {value!r}"
-        raise ServerError(f"{role} must be a text that is not empty{shown}.")

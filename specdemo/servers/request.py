@@ -43,16 +43,13 @@ def server_of(pair: Any, settings: Settings) -> ServedPair:
         ServerError: the server they name is not configured, or has no deployment for the strategy.
     """
     if settings.engine not in ("auto", "server"):
-        raise SettingsError(
-            "engine", f"{settings.engine!r} runs models here; a ServerPair takes 'server' or 'auto'."
-        )
+        reason = f"{settings.engine!r} runs models here; a ServerPair takes 'server' or 'auto'."
+        raise SettingsError("engine", reason)
     if settings.server is not None:
         pair = configured_pair(settings.server)
     if not isinstance(pair, ServedPair):
-        raise SettingsError(
-            "server",
-            "the engine 'server' needs the name of a configured server, or a specdemo.ServerPair as pair.",
-        )
+        reason = "the engine 'server' needs the name of a configured server, or a specdemo.ServerPair as pair."
+        raise SettingsError("server", reason)
     pair.check(settings)
     return pair
 
