@@ -30,7 +30,6 @@ OVER_TRANSFORMERS = {GENERATE: PLAIN, ASSISTED: "model", LOOKUP_GENERATE: "promp
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     for option in ("prompts", "tuning"):
         if getattr(args, option) < 1:
             raise SettingsError(option, f"is {getattr(args, option)}; give 1 or more.")
@@ -145,7 +144,6 @@ OVER = {"domain": "{domain}", "prompts": "{prompts}", "looping": "{looping}", "t
 
 
 def table(found: Results) -> str:
-    """The results for people."""
     domains = found["domains"]
     methods = {method: [d["methods"][method] for d in domains] for method in domains[0]["methods"]}
     cells = {"domain": "{domain}"}

@@ -23,7 +23,6 @@ WITHIN = 0.05
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     pair = load_pair(args.pair)
     found = [_domain(pair, name, prompts, args) for name, prompts in prompts_of(None, args.prompts).items()]
     return {"device": str(pair.device), "dtype": pair.dtype, "domains": found}
@@ -75,7 +74,6 @@ COLUMNS = {
 
 
 def table(found: Results) -> str:
-    """The results for people."""
     claims = [
         verdict(each["share"] >= 1 - WITHIN, f"{each['domain']}: {each['share']:.1%} in {each['seconds']:.0f} s")
         for each in found["domains"]

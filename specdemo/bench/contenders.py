@@ -56,11 +56,8 @@ Contender = Callable[[Sequence[int]], Sample]
 def compared(slow: Sequence[Sample], fast: Sequence[Sample], whole: bool = False) -> dict[str, float]:
     """How many times as fast the samples of ``fast`` are as those of ``slow`` in their places.
 
-    Args:
-        whole: prefill included, as it has to be where one of the two is transformers'.
-
-    Returns:
-        ``median``, and the middle half from ``low`` to ``high``.
+    ``median``, and the middle half from ``low`` to ``high``. ``whole``: prefill included, as it has to be where
+    one of the two is transformers'.
     """
     speeds = [[s.whole_speed if whole else s.decode_speed for s in some] for some in (slow, fast)]
     ratios = [f / s for s, f in zip(*speeds, strict=True) if s and f]

@@ -53,10 +53,8 @@ class Client:
     """One of many that flood at once; what it does, it does again as soon as that has ended.
 
     Attributes:
-        url: of the app.
         address: where it comes from.
         config: Gradio's description of the page.
-        http: sends its requests.
         answers: how often which status was answered, or how often connections were made and cut off.
     """
 
@@ -66,8 +64,8 @@ class Client:
     http: httpx.AsyncClient
     answers: Counter[str] = field(default_factory=Counter)
 
-    def event(self, name: str, trigger: str, queued: bool, session: str = "", **changed: Any) -> bytes:
-        """What a page, or a fresh one, sends when this happens to a component; ``changed``: values by name."""
+    async def event(self, name: str, trigger: str, queued: bool, session: str = "", **changed: Any) -> None:
+        """Send what a page, or a fresh one, does when this happens to a component; ``changed``: values by name."""
         named = {c["props"].get("elem_id"): c["id"] for c in self.config["components"]}
         events = [e for e in self.config["dependencies"] if e["backend_fn"]]
         chain = [e for e in events if [named[name], trigger] in e["targets"]]
@@ -77,7 +75,8 @@ class Client:
         values = {c["id"]: c["props"].get("value") for c in self.config["components"]}
         values |= {named[key]: value for key, value in changed.items()}
         data, session = [values[i] for i in event["inputs"]], session or uuid4().hex
-        return json.dumps({"fn_index": event["id"], "data": data, "session_hash": session}).encode()
+        body = json.dumps({"fn_index": event["id"], "data": data, "session_hash": session}).encode()
+        await self.send(f"{API}/queue/join" if queued else f"{API}/run/predict", body)
 
     @contextlib.asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
@@ -112,11 +111,8 @@ class Client:
 
     async def save(self) -> None:
         """Open a recording, and save it 101 times."""
-        await self.send(f"{API}/queue/join", self.event("recording-1", "click", True, self.address))
-        saves = (
-            self.send(f"{API}/queue/join", self.event("save-json", "click", True, self.address))
-            for _ in range(101)
-        )
+        await self.event("recording-1", "click", True, self.address)
+        saves = (self.event("save-json", "click", True, self.address) for _ in range(101))
         await asyncio.gather(self.send(f"{API}/queue/data?session_hash={self.address}"), *saves)
 
     async def hold(self, beginning: bytes, more: bytes) -> None:
@@ -139,10 +135,7 @@ FLOODS: dict[str, tuple[int, Callable[[Client], Any]]] = {
     "none": (0, Client.call),
     "runs of a pair that is not loaded": (70, Client.call),
     "queued saves": (1, Client.save),
-    "fresh sessions that choose a pair": (
-        116,
-        lambda client: client.send(f"{API}/queue/join", client.event("pair", "change", True, pair=UNLOADED)),
-    ),
+    "fresh sessions that choose a pair": (116, lambda client: client.event("pair", "change", True, pair=UNLOADED)),
     "connections held open": (600, lambda client: client.hold(b"", b"")),
     "half-sent heads": (600, lambda client: client.hold(HALF_HEAD, b"x")),
     "heartbeats": (600, lambda client: client.send(f"{API}/heartbeat/{uuid4().hex}")),
@@ -150,10 +143,7 @@ FLOODS: dict[str, tuple[int, Callable[[Client], Any]]] = {
     "large files": (8, lambda client: client.upload(5_900_000)),
     "the largest bodies": (8, lambda client: client.send(f"{API}/call/race", LARGE_CALL)),
     "races of a million lanes": (8, lambda client: client.send(f"{API}/call/race", MANY_LANES)),
-    "events of fresh sessions": (
-        64,
-        lambda client: client.send(f"{API}/run/predict", client.event("panel-look", "click", False)),
-    ),
+    "events of fresh sessions": (64, lambda client: client.event("panel-look", "click", False)),
     "the page's description": (16, lambda client: client.send("/config")),
     "agents (MCP)": (60, lambda client: client.send(f"{API}/mcp/", AGENT)),
 }
@@ -213,7 +203,6 @@ def hanging_hub() -> Iterator[str]:
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     rows = []
     with TemporaryDirectory() as files, hanging_hub() as hub:
         own = {"SPECDEMO_PUBLIC": "1", "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0", "HF_HOME": files}
@@ -236,7 +225,6 @@ def measure(args: Args) -> Results:
 
 
 def table(found: Results) -> str:
-    """The results for people."""
     rows = [
         {**row, **{what: f"{median(row[what]):.2f} s, worst {max(row[what]):.2f}" for what in ("page", "run")}}
         for row in found["floods"]

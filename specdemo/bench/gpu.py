@@ -99,7 +99,6 @@ COLUMNS = {
 
 
 def table(results: Results) -> str:
-    """The results for people."""
     lines = [f"CUDA {results['cuda']}"]
     for speed in results["speculation"]:
         lines += ["", f"{speed['pair']}, {speed['dtype']}", columns(COLUMNS, speed["rows"])]
@@ -107,7 +106,6 @@ def table(results: Results) -> str:
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     if not torch.cuda.is_available():
         raise SpecDemoError("This measures a GPU, and torch finds none; python -m specdemo.bench measures a CPU.")
     device, speeds = torch.device(args.device), []

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from io import StringIO
 from pathlib import Path
@@ -74,9 +74,8 @@ def run_bench(
     """Read the command line, measure, print machine, settings and results, and write all of it as JSON.
 
     Args:
-        name: the module's inside this package; empty for the package itself.
-        about: the module's docstring.
-        measure: its results, from the options' values; ``device`` among them, if it is not the CPU, is where.
+        name, about: the module's name inside this package, empty for the package itself, and its docstring.
+        measure: all figures as plain data, from the options' values; ``device`` says where, if not on the CPU.
         table: the results for people.
         options: their defaults, beside ``--json``; a list takes one or more values. ``threads``, if it is one
             number, is set before anything is measured.
@@ -125,11 +124,7 @@ def interleaved(
 ) -> dict[Name, list[Value]]:
     """What each contender gives in each repeat; a machine that slows down slows all of them alike.
 
-    Args:
-        contenders: all of them run once in every repeat, in this order.
-        repeats: that count.
-        warm_up: repeats before those.
-        label: says on the error stream how far it is.
+    ``warm_up`` repeats come first and do not count; ``label`` says on the error stream how far it is.
     """
     found: dict[Name, list[Value]] = {name: [] for name in contenders}
     for repeat in range(1 - warm_up, repeats + 1):
@@ -198,16 +193,16 @@ def busy_cores() -> Iterator[None]:
 
 @contextmanager
 def app_process(port: int, **environment: str) -> Iterator[str]:
-    """The address of the app in a process of its own, once it gives a page.
-
-    ``environment``: variables beside those of this process.
-    """
+    """The address of the app in a process of its own, once it gives a page."""
     variables = {"GRADIO_SERVER_PORT": str(port), "GRADIO_ANALYTICS_ENABLED": "False", **environment}
     command = [sys.executable, str(APP)]
     app = subprocess.Popen(command, cwd=APP.parent, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
     try:
         url, until = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
-        while not _answers(url):
+        while True:
+            with suppress(httpx.HTTPError):
+                if httpx.get(url, timeout=5).is_success:
+                    break
             if time.monotonic() > until:
                 raise TimeoutError(f"the app gave no page at {url} within {START_SECONDS} seconds")
             time.sleep(0.05)
@@ -215,10 +210,3 @@ def app_process(port: int, **environment: str) -> Iterator[str]:
     finally:
         app.terminate()
         app.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5).is_success
-    except httpx.HTTPError:
-        return False

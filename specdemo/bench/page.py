@@ -113,7 +113,6 @@ def answers(page: Page) -> list[float]:
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     tokens, repeats = args.tokens, range(args.repeats)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
@@ -135,7 +134,6 @@ def measure(args: Args) -> Results:
 
 
 def table(found: Results) -> str:
-    """The results for people."""
     lines = [f"page ready after {found['page_seconds']:.1f} s"]
     for name, (_, most_task, most_stop) in LOADS.items():
         runs, stop = found["streaming"][name]["runs"], max(found["streaming"][name]["stop_seconds"])

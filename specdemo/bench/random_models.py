@@ -42,15 +42,9 @@ SHAPES = {
 def random_model(
     shape: str, dtype: torch.dtype = torch.float32, device: torch.device = CPU, layers: int | None = None
 ) -> PreTrainedModel:
-    """A model whose weights are drawn where it will run, and whose texts no token ends.
-
-    Args:
-        shape: a key of ``SHAPES``.
-        layers: in place of as many as the shape has.
-    """
-    fields: dict[str, Any] = dict(zip(FIELDS, SHAPES[shape], strict=True)) | (
-        {"num_hidden_layers": layers} if layers else {}
-    )
+    """A model whose weights are drawn where it will run, and whose texts no token ends."""
+    fields: dict[str, Any] = dict(zip(FIELDS, SHAPES[shape], strict=True))
+    fields["num_hidden_layers"] = layers or fields["num_hidden_layers"]
     config = Qwen3Config(**fields, max_position_embeddings=4096, bos_token_id=None, eos_token_id=None)
     torch.manual_seed(SEED)
     with torch.device(device):

@@ -25,7 +25,6 @@ COVERED = 0.9
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     pair = load_pair(args.pair)
     prompt = prompts_of(None, 1).popitem()[1][0]
     quiet = [_run(pair, prompt, args.tokens) for _ in range(args.runs)]
@@ -75,7 +74,6 @@ COLUMNS = {
 
 
 def table(found: Results) -> str:
-    """The results for people."""
     claims = [
         verdict(row["five_covers"] >= COVERED, f"{row['machine']}: five cover it in {row['five_covers']:.0%}")
         for row in found["rows"]

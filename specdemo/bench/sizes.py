@@ -26,7 +26,6 @@ TOKEN = 17
 
 
 def measure(args: Args) -> Results:
-    """All figures as plain data."""
     if unknown := set(args.sizes) - set(SHAPES):
         raise SpecDemoError(f"--sizes: there is no {', '.join(sorted(unknown))}; choose from {', '.join(SHAPES)}.")
     return {"rows": [row for size in args.sizes for dtype in args.dtypes for row in _of_size(size, dtype, args)]}

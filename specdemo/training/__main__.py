@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
 from specdemo.errors import SpecDemoError
 from specdemo.models.eagle3_head import Eagle3Head, save_head
@@ -24,7 +24,7 @@ from specdemo.training.lessons import Lessons, make_lessons
 from specdemo.training.loop import Run
 from specdemo.training.models import read_tokenizer, rotary_base, write_model
 from specdemo.training.recipe import TINY, recipe_of
-from specdemo.training.target import read_target, train_target
+from specdemo.training.target import Trained, read_target, train_target
 from specdemo.training.tasks.mixture import Domain, domains
 from specdemo.training.tasks.stream import TaskStream
 from specdemo.training.tasks.tokenizer import train_tokenizer
@@ -40,7 +40,7 @@ def device(text: str) -> torch.device:
         raise argparse.ArgumentTypeError(f"{text!r} is no device of this machine; use cpu, or cuda.") from None
 
 
-def arguments() -> argparse.ArgumentParser:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m specdemo.training", description=__doc__)
     add = parser.add_argument
     add("stage", choices=STAGES)
@@ -54,11 +54,6 @@ def arguments() -> argparse.ArgumentParser:
     add("--dtype", choices=("bfloat16", "float32"), default="float32", help="of the computation (float32)")
     add("--threads", type=int, default=1, help="of the processor (1)")
     add("--no-compile", action="store_true", help="target: train without torch.compile (no C compiler)")
-    return parser
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    parser = arguments()
     args = parser.parse_args(words)
     try:
         work(args)
@@ -67,12 +62,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def work(args: argparse.Namespace) -> None:
-    """Do what the command line says.
-
-    Raises:
-        SpecDemoError: a number that no run can use, or a pair that cannot be loaded.
-        SystemExit: something is missing that the stage builds on.
-    """
+    """Do what the command line says; SystemExit if something is missing that the stage builds on."""
     begin = read_target(args.start) if args.start else None
     shape = shape_of(begin[0]) if begin else ()
     recipe = recipe_of([*(TINY.split() if args.tiny else ()), *shape, *args.set])
@@ -102,7 +92,7 @@ def work(args: argparse.Namespace) -> None:
     run = Run(args.work, recipe, args.device, getattr(torch, args.dtype), log)
     log(f"{args.stage}: start in {args.dtype} on {args.device}")
     if trained:
-        make_drafters(args.stage, run, every, pair, *trained)
+        make_drafters(args.stage, run, every, pair, trained)
     else:
         make_target(run, every, pair, begin, not args.no_compile)
     log("written")
@@ -116,13 +106,7 @@ def shape_of(target: LlamaForCausalLM) -> list[str]:
     return [f"target.{name}={size}" for name, size in (sizes | {"rotary_base": rotary_base(config)}).items()]
 
 
-def make_target(
-    run: Run,
-    every: dict[str, Domain],
-    pair: Path,
-    begin: tuple[LlamaForCausalLM, PreTrainedTokenizerFast] | None,
-    compiled: bool,
-) -> None:
+def make_target(run: Run, every: dict[str, Domain], pair: Path, begin: Trained | None, compiled: bool) -> None:
     folder = run.folder / "tokenizer"
     if not (folder / "tokenizer.json").exists():
         (begin[1] if begin else train_tokenizer(every, run.recipe.target)).save_pretrained(folder)
@@ -131,21 +115,14 @@ def make_target(
     note = f"{getattr(begin[0].config, 'training_note', '')} From that target: ".lstrip() if begin else ""
     for depth in run.recipe.target.phases:
         note += f"{depth.tokens / 1e6:g}M tokens at {depth.layers} layers, "
-    write_model(
-        target, stream.tokenizer, pair / "target", f"{note}{seconds / 3600:.1f} hours on {run.hardware()}."
-    )
+    note += f"{seconds / 3600:.1f} hours on {run.hardware()}."
+    write_model(target, stream.tokenizer, pair / "target", note)
 
 
-def make_drafters(
-    stage: str,
-    run: Run,
-    every: dict[str, Domain],
-    pair: Path,
-    target: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-) -> None:
+def make_drafters(stage: str, run: Run, every: dict[str, Domain], pair: Path, trained: Trained) -> None:
     """Their lessons, or one of them."""
     # One copy in the type of the run writes the texts and computes the states of them.
+    target, tokenizer = trained
     teacher = copy.deepcopy(target)
     nn.Module.to(teacher, run.device, run.dtype)
     tasks = TaskStream(every, run.recipe.shares, tokenizer, run.recipe.seed)

@@ -52,7 +52,6 @@ class Checked:
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[int]:
-    """A task's prompt in the chat template."""
     return tokenizer.backend_tokenizer.encode(prompt_text(task), add_special_tokens=False).ids
 
 
@@ -62,14 +61,12 @@ def generated(
 ) -> list[list[int]]:
     """The ids of the answers, each up to its end token or of ``longest`` tokens; greedy, or at temperature 1.
 
-    Args:
-        at_once: prompts; those of like length are answered together.
+    ``at_once``: prompts that are answered together, those of like length.
     """
     # The usual cache is copied whole in every step.
     options: dict[str, Any] = {"max_new_tokens": longest, "do_sample": sampled, "cache_implementation": "static"}
     options |= {"eos_token_id": END_ID, "pad_token_id": BOS_ID}
-    if sampled:
-        options |= {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    options |= {"temperature": 1.0, "top_k": 0, "top_p": 1.0} if sampled else {}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     found: dict[int, list[int]] = {}
     for start in range(0, len(order), at_once):
@@ -127,32 +124,24 @@ def table(sides: Mapping[str, Mapping[str, Checked]]) -> str:
 
 
 def write_card(folder: Path, domains: Mapping[str, Domain], prompts: int) -> str:
-    """Write ``folder/README.md`` from what the files in the folder answer and draft; returns its tables.
-
-    Args:
-        prompts: held-out ones, of each domain and of each kind of words.
-    """
+    """Write ``folder/README.md`` from what the files in the folder answer and draft; returns its tables."""
     found = [part for part in PARTS if part == "target" or (folder / part).is_dir()]
     pair = load_pair(" + ".join(str((folder / part).resolve()) for part in found), "cpu", "float32")
     assert pair.tokenizer is not None
     sides = check_held_out(pair.target, pair.tokenizer, domains, prompts)
     drafted = max(1, prompts // DRAFTED_SHARE)
     rows = [f"| drafter | domain | {' | '.join(f'token {j + 1}' for j in range(GAMMA))} | τ |"]
-    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, pair.tokenizer, sides["unseen"], drafted)]
+    rows += ["|---|---|" + "---|" * (GAMMA + 1), *_acceptance(pair, sides["unseen"], drafted)]
     tables = f"{table(sides)}\n\n" + "\n".join(rows)
-    parts = [(PARTS[part], _shape(getattr(pair, part)), _note(folder / part)) for part in found]
+    configs = (json.loads((folder / part / "config.json").read_text(encoding="utf-8")) for part in found)
+    notes = [config.get("training_note", "not known.") for config in configs]
+    parts = [(PARTS[p], _shape(getattr(pair, p)), note) for p, note in zip(found, notes, strict=True)]
     samples = {name: f"{c.tasks[0].prompt}\n⟶ {c.answers[0].text}" for name, c in sides["unseen"].items()}
     template = Template(Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8"), trim_blocks=True)
     figures = {"prompts": prompts, "drafted": drafted, "gamma": GAMMA, "tables": tables}
     card = template.render(parts=parts, samples=samples, tokenizer=pair.tokenizer, **figures)
     write_whole(folder / "README.md", card.rstrip() + "\n")
     return f"right answers, and tokens that are kept:\n{tables}"
-
-
-def _note(folder: Path) -> str:
-    """How a model was trained, which its stage wrote into its configuration."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return config.get("training_note", "not known.")
 
 
 def _shape(model: PreTrainedModel | Eagle3Head) -> str:
@@ -165,13 +154,10 @@ def _shape(model: PreTrainedModel | Eagle3Head) -> str:
     return f"{count}, {layers} × {config.hidden_size} wide, {config.num_attention_heads} heads"
 
 
-def _acceptance(
-    pair: ModelPair, tokenizer: PreTrainedTokenizerBase, checked: Mapping[str, Checked], count: int
-) -> Iterator[str]:
+def _acceptance(pair: ModelPair, checked: Mapping[str, Checked], count: int) -> Iterator[str]:
     """Of each drafter and domain, the share of rounds that keep so many drafted tokens or more."""
-    for spec in offered_with(pair.parts):
-        if spec.copies:
-            continue
+    tokenizer: Any = pair.tokenizer
+    for spec in (spec for spec in offered_with(pair.parts) if not spec.copies):
         settings = Settings(drafter=spec.name, gamma=GAMMA, max_new_tokens=TOKENS)
         for name, domain in checked.items():
             traces = [run(pair, prompt_ids(tokenizer, task), settings) for task in domain.tasks[:count]]

@@ -28,12 +28,8 @@ def distillation_loss(q_logits: torch.Tensor, p_logits: torch.Tensor, hard_share
     """Mean cross entropy to the target's sharpened distribution, in nats.
 
     The label is (1 − h)·p + h·onehot(argmax p): p alone serves sampling, where acceptance is Σ min(p, q)
-    (arXiv 2310.08461), the one-hot part greedy decoding, where only the best token counts.
-
-    Args:
-        q_logits: (positions, V) the drafter's.
-        p_logits: (positions, V) the target's.
-        hard_share: h.
+    (arXiv 2310.08461), the one-hot part greedy decoding, where only the best token counts. h is ``hard_share``;
+    the logits (positions, V) are the drafter's and the target's.
     """
     labels = (p_logits.float().softmax(-1), p_logits.argmax(-1))
     soft, hard = (functional.cross_entropy(q_logits.float(), label, reduction="sum") for label in labels)
@@ -44,17 +40,17 @@ def train_draft(
     target: LlamaForCausalLM, lessons: Lessons, tasks: TaskStream, run: Run
 ) -> tuple[LlamaForCausalLM, float]:
     """The trained draft, and the seconds of all starts; goes on from ``folder/draft.pt``."""
-    recipe, part = run.recipe, run.recipe.draft
+    recipe, part, numbers = run.recipe, run.recipe.draft, run.recipe.lessons
 
     def begin(draft: LlamaForCausalLM | None) -> LlamaForCausalLM:
-        shape = target.config
-        draft = draft or build_model(part, 1, shape.vocab_size, shape.max_position_embeddings, recipe.seed)
+        vocabulary, context = target.config.vocab_size, target.config.max_position_embeddings
+        draft = draft or build_model(part, 1, vocabulary, context, recipe.seed)
         nn.Module.to(draft, run.device)
         return draft
 
     def reading(draft: LlamaForCausalLM, step: int) -> list[torch.Tensor]:
         """Next-token loss on all text of tasks, prompts too."""
-        ids = tasks.batch(step, recipe.lessons.task_rows, recipe.lessons.window)[0].to(run.device)
+        ids = tasks.batch(step, numbers.task_rows, numbers.window)[0].to(run.device)
         with run.autocast():
             logits = draft(ids[:, :-1], use_cache=False).logits.float()
         return [functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())]
@@ -67,7 +63,7 @@ def train_draft(
             q_logits = draft.lm_head(draft.model(lesson.ids, use_cache=False).last_hidden_state[places])
         return [distillation_loss(q_logits, lesson.says(target.lm_head)[places], part.hard_share)]
 
-    step_tokens = recipe.lessons.task_rows * recipe.lessons.window
+    step_tokens = numbers.task_rows * numbers.window
     tokens = int(part.task_share * part.tokens)
     phases = [
         Phase(tokens, step_tokens, begin, reading),
@@ -79,8 +75,7 @@ def train_draft(
 def new_head(target: LlamaForCausalLM, seed: int) -> Eagle3Head:
     """A head of the target's own width and vocabulary that begins as the target's last steps.
 
-    It starts with the last of the target's auxiliary hidden states alone and with its output layer; its own
-    attention and MLP add little.
+    It starts with the last auxiliary hidden state and the output layer; its own attention and MLP add little.
     """
     shape = target.config
     layers = shape.num_hidden_layers
@@ -110,9 +105,8 @@ def train_head(target: LlamaForCausalLM, lessons: Lessons, run: Run) -> tuple[Ea
         lesson = lessons.at(step, run.device)
         logits = lesson.says(target.lm_head)
         with run.autocast():
-            total, agreement = unrolled_loss(
-                head, table, lesson, logits, unrolled, part.step_decay, part.hard_share
-            )
+            shares = (part.step_decay, part.hard_share)
+            total, agreement = unrolled_loss(head, table, lesson, logits, unrolled, *shares)
         if (step + 1) % REPORT_EVERY == 0:
             run.log(f"head: the target's token in {', '.join(f'{share:.0%}' for share in agreement)} by step")
         return [total]
@@ -144,12 +138,7 @@ def unrolled_loss(
     Of step k at index t the label is what the target says of token t + k + 2: the share ``hard_share`` is its best
     token, the rest its distribution over the draft vocabulary. Tokens whose best one is not in that vocabulary are
     left out. Attention is causal over the rows of step 0, and sees of each later step the row of its own index.
-
-    Args:
-        table: (V, H) embeddings.
-        logits: (B, n, V) what the target says of the lesson.
-        unrolled: steps.
-        step_decay: step k counts this to the power of k.
+    ``table`` (V, H) are the embeddings, ``logits`` (B, n, V) what the target says; step k counts ``step_decay``^k.
     """
     rows, count = lesson.ids.shape
     known = torch.isin(logits.argmax(-1), head.target_ids)

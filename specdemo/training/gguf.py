@@ -62,13 +62,7 @@ def write_pair(pair: ModelPair, out: Path, kind: str) -> list[Path]:
 def write_model(
     path: Path, model: PreTrainedModel | Eagle3Head, tokenizer: PreTrainedTokenizerBase, kind: str = "float32"
 ) -> None:
-    """Write one model or head with its tokenizer.
-
-    Args:
-        path: of the file; a file that is there is replaced once the new one is whole.
-        model: a Llama or Qwen3 causal LM, or a head.
-        tokenizer: the target's, one of this project's: byte-level BPE whose digits are tokens one by one.
-        kind: the matrices' type, one of ``TYPES``.
+    """Write one model or head, with the target's tokenizer and matrices of one of ``TYPES``.
 
     Raises:
         PairError: llama.cpp cannot run it, or would read other tokens from it.
@@ -81,7 +75,17 @@ def write_model(
     with written_whole(path) as partial:
         writer = gguf.GGUFWriter(partial, "eagle3" if head else config.model_type)
         writer.add_file_type(TYPES[kind][1])
-        _add_shape(writer, config, blocks)
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        writer.add_context_length(config.max_position_embeddings)
+        writer.add_embedding_length(config.hidden_size)
+        writer.add_block_count(blocks)
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        for add in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
+            add(size)
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         _add_tokenizer(writer, tokenizer, rows)
         _add_weights(writer, model, config, blocks, kind)
         if head:
@@ -111,22 +115,6 @@ def unsupported_reason(model: PreTrainedModel | Eagle3Head) -> str | None:
         "its rotary positions are scaled": (layer.rope_parameters or {}).get("rope_type") != "default",
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def _add_shape(writer: gguf.GGUFWriter, config: Any, blocks: int) -> None:
-    """The shape of ``blocks`` decoder layers of Llama's kind."""
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(blocks)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(head)
-    writer.add_value_length(head)
-    writer.add_rope_dimension_count(head)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
 
 
 def _add_weights(

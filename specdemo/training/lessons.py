@@ -52,10 +52,7 @@ class Lesson:
 def make_lessons(target: LlamaForCausalLM, layers: tuple[int, ...], tasks: TaskStream, run: Run) -> None:
     """Writes them to ``folder/lessons``, a file each; a part that is whole is not made again.
 
-    Every part has texts that the target writes, and batches of training tasks.
-
-    Args:
-        layers: of the target, whose input a head reads.
+    Every part has texts that the target writes, and training tasks; a head reads what enters ``layers``.
     """
     recipe, folder = run.recipe, run.folder / "lessons"
     folder.mkdir(parents=True, exist_ok=True)

@@ -21,29 +21,20 @@ from specdemo.machine import hardware
 from specdemo.training.recipe import Rates, Recipe
 
 REPORT_EVERY = 25  # steps
-SAVE_EVERY = 180.0  # seconds between checkpoints
 
 M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where and how a stage runs.
-
-    Attributes:
-        folder: of checkpoints, lessons and log; what is in it is taken up.
-        recipe: all numbers.
-        device, dtype: of forward and backward passes.
-        log: takes one line of progress.
-        save_every: seconds between checkpoints.
-    """
+    """Where and how a stage runs; checkpoints, lessons and log that are in ``folder`` are taken up."""
 
     folder: Path
     recipe: Recipe
     device: torch.device
     dtype: torch.dtype
     log: Callable[[str], None]
-    save_every: float = SAVE_EVERY
+    save_every: float = 180.0  # seconds between checkpoints
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
@@ -59,7 +50,6 @@ class Phase(Generic[M]):
     """A stretch of training.
 
     Attributes:
-        tokens: of the stretch, ``step_tokens`` in each step.
         begin: the model of the phase before, or None for new weights, → the model.
         loss: of a model in a step, in parts, each of which is differentiated before the next is computed, so that
             only one part's activations are held.
@@ -82,11 +72,11 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
         SystemExit: the checkpoint is of a run with other numbers.
     """
     path = run.folder / f"{name}.pt"
-    state = load_checkpoint(path)
-    if state and state["recipe"] != run.recipe.of(name):
+    state, recipe = load_checkpoint(path), run.recipe.of(name)
+    if state and state["recipe"] != recipe:
         raise SystemExit(f"--work: {path} is of a run with other numbers; give another folder, or the same --set.")
-    began = saved = time.monotonic()
-    began -= state["seconds"] if state else 0.0
+    saved = time.monotonic()
+    began = saved - (state["seconds"] if state else 0.0)
     total, model = sum(phase.tokens for phase in phases), None
     for index, phase in enumerate(phases):
         if state and index < state["phase"]:
@@ -116,7 +106,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
                 losses, clock, reported = [], now, done
             if done == phase.steps or now - saved >= run.save_every:
                 saved = now
-                place = {"recipe": run.recipe.of(name), "phase": index, "step": done, "seconds": now - began}
+                place = {"recipe": recipe, "phase": index, "step": done, "seconds": now - began}
                 states = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with written_whole(path) as partial:
@@ -126,12 +116,7 @@ def train(name: str, phases: Sequence[Phase[M]], rates: Rates, run: Run) -> tupl
 
 
 def schedule(step: int, left: float, rates: Rates) -> float:
-    """What the learning rates are multiplied by: they warm up, hold, then fall linearly to zero.
-
-    Args:
-        step: of the phase.
-        left: share of all tokens that is to come.
-    """
+    """What the learning rates are multiplied by: they warm up, hold, then fall to zero with the tokens left."""
     return min(1.0, (step + 1) / rates.warmup_steps) * min(1.0, left / rates.decay_share)
 
 
@@ -182,14 +167,11 @@ def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose update is orthogonalised, for weight matrices inside the layers.
+    """Momentum whose update is orthogonalised, in ``dtype``, for weight matrices inside the layers.
 
     torch.optim.Muon always computes in bfloat16. On a CPU without instructions for it this takes several times as
-    long as the forward and backward passes together.
-
-    Args:
-        lr: spectral size of one update of a wide matrix; tall ones get √(rows/columns) more.
-        dtype: what to orthogonalise in.
+    long as the forward and backward passes together. ``lr`` is the spectral size of one update of a wide matrix;
+    tall ones get √(rows/columns) more.
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter], lr: float, dtype: torch.dtype) -> None:
@@ -200,19 +182,14 @@ class Muon(torch.optim.Optimizer):
     def step(self) -> None:  # type: ignore[override]  # without a closure
         """One update of all weights, those of one shape together."""
         (group,) = self.param_groups
-        by_shape: dict[torch.Size, list[torch.nn.Parameter]] = defaultdict(list)
+        by_shape: dict[torch.Size, dict[torch.nn.Parameter, torch.Tensor]] = defaultdict(dict)
         for weight in group["params"]:
-            by_shape[weight.shape].append(weight)
+            momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+            momentum.lerp_(weight.grad, 1 - _MOMENTUM)
+            by_shape[weight.shape][weight] = weight.grad.lerp(momentum, _MOMENTUM)  # Nesterov's look ahead
         for (rows, columns), weights in by_shape.items():
-            directions = orthogonalised(torch.stack([self._ahead(w) for w in weights]).to(self._dtype))
+            directions = orthogonalised(torch.stack(list(weights.values())).to(self._dtype))
             size = group["lr"] * max(1.0, rows / columns) ** 0.5
             for weight, direction in zip(weights, directions, strict=True):
                 weight.mul_(1 - group["lr"] * _WEIGHT_DECAY)
                 weight.add_(direction.to(weight.dtype), alpha=-size)
-
-    def _ahead(self, weight: torch.nn.Parameter) -> torch.Tensor:
-        """The momentum, updated, and Nesterov's look ahead."""
-        assert weight.grad is not None
-        momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
-        momentum.lerp_(weight.grad, 1 - _MOMENTUM)
-        return weight.grad.lerp(momentum, _MOMENTUM)

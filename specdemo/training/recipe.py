@@ -113,10 +113,8 @@ class Lessons(Part):
 class Draft(Shape):
     """The draft model, one layer wide.
 
-    Attributes:
-        tokens: of its training; in ``task_share`` of them it reads training tasks, and then it learns what the
-            target says.
-        hard_share: of the label that is the target's best token alone.
+    In ``task_share`` of its tokens it reads tasks, and then it learns what the target says; ``hard_share`` of that
+    label is the target's best token alone.
     """
 
     width: PositiveInt = 256
@@ -130,10 +128,8 @@ class Draft(Shape):
 class Head(Rates):
     """The EAGLE-3 head.
 
-    Attributes:
-        tokens: of its training, and ``one_step_share`` of them with its first draft step alone.
-        unrolled: draft steps that are trained, the first included; step k counts ``step_decay`` to the power of k.
-        hard_share: as the draft's.
+    In ``one_step_share`` of its tokens the first draft step is trained alone, then so many as are ``unrolled``;
+    step k counts ``step_decay`` to the power of k. ``hard_share``: as the draft's.
     """
 
     tokens: PositiveInt = 11_300_000

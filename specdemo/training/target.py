@@ -23,7 +23,10 @@ from specdemo.training.tasks.stream import TaskStream
 CHECK_DRAWS = 1_000_000  # the checks on the way ask other held-out prompts than the check of the finished model
 
 
-def read_target(folder: Path, work: Path | None = None) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+Trained = tuple[LlamaForCausalLM, PreTrainedTokenizerFast]
+
+
+def read_target(folder: Path, work: Path | None = None) -> Trained:
     """The finished target of a pair's folder, else the last checkpoint of a run in ``work`` that goes on.
 
     Raises:
@@ -45,20 +48,17 @@ def train_target(
 ) -> tuple[LlamaForCausalLM, float]:
     """The finished target, and the seconds of all starts; goes on from ``folder/target.pt``.
 
-    Args:
-        start: of another run; its layers, and their shape, are what a run without a checkpoint begins with. Else
-            a target of two layers or more begins with an induction head.
-        compiled: whether the layers run as ``torch.compile`` makes them, three times as fast on a CPU.
+    A run without a checkpoint begins with the layers of ``start``, or else, from two layers on, with an induction
+    head. On a CPU ``torch.compile`` makes it three times as fast.
     """
     part, seed = run.recipe.target, run.recipe.seed
-    rows = max(1, part.batch_tokens // part.window)
+    rows, together = (max(1, tokens // part.window) for tokens in (part.batch_tokens, part.part_tokens))
     check_steps = max(1, part.check_every // (rows * part.window))
 
     def losses(phase: int, model: LlamaForCausalLM, step: int) -> Iterator[torch.Tensor]:
         if step and step % check_steps == 0:
             _report(_plain(model), stream, run)
         batch = stream.batch(phase * 10_000_000 + step, rows, part.window, part.phases[phase].longest)
-        together = max(1, part.part_tokens // part.window)
         for ids, learned in zip(*(tensor.split(together) for tensor in batch), strict=True):
             yield _summed_loss(model, ids, learned, run) / int(batch[1].sum())
 
@@ -84,8 +84,8 @@ def train_target(
         Phase(depth.tokens, rows * part.window, partial(begin, i), partial(losses, i))
         for i, depth in enumerate(part.phases)
     ]
-    model, seconds = train("target", phases, part, run)
-    model = _plain(model)
+    trained, seconds = train("target", phases, part, run)
+    model = _plain(trained)
     _report(model, stream, run)
     return model, seconds
 

@@ -39,11 +39,6 @@ class Table:
             if made[key] not in [row[key] for row in self.rows]:
                 return made
 
-    def of_kind(self, numbers: bool) -> list[str]:
-        """The columns of numbers, or those of texts, the first left out."""
-        found = [c for c, kind in self.columns.items() if (kind in NUMBERS) == numbers and kind != "flag"]
-        return [column for column in found if column != next(iter(self.columns))]
-
 
 def _value(draw: Draw, kind: str) -> Value:
     if kind in NUMBERS:
@@ -78,11 +73,11 @@ def written(value: Value) -> str:
 
 
 def as_csv(t: Table) -> str:
-    return "\n".join([",".join(t.columns), *(",".join(map(written, row.values())) for row in t.rows)])
+    return "\n".join(",".join(row) for row in (t.columns, *(map(written, row.values()) for row in t.rows)))
 
 
 def as_markdown(t: Table) -> str:
-    rows = [tuple(t.columns), ("---",) * len(t.columns), *(tuple(map(written, row.values())) for row in t.rows)]
+    rows = [t.columns, ["---"] * len(t.columns), *(map(written, row.values()) for row in t.rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -167,21 +162,17 @@ def query(draw: Draw) -> Task:
     """A schema and a question; the answer is one SQL query."""
     while True:
         t = table(draw, 0, draw.one((3, 3, 4, 5)))
-        if t.of_kind(numbers=True) and t.of_kind(numbers=False):
+        key, *others = t.columns
+        numbers = [column for column in others if t.columns[column] in NUMBERS]
+        texts = [column for column in others if t.columns[column] not in (*NUMBERS, "flag")]
+        if numbers and texts:
             break
-    number, text = draw.one(t.of_kind(numbers=True)), draw.one(t.of_kind(numbers=False))
+    number, text = draw.one(numbers), draw.one(texts)
     value, limit = draw.slot(draw.one(("word", "proper"))), draw.number()
     than, first, top, order, sign = draw.one(rows(SQL["directions"]))
-    words = {"kind": t.title, "key": next(iter(t.columns)), "number": number, "text": text, "value": value}
-    words |= {
-        "than": than,
-        "first": first,
-        "top": top,
-        "order": order,
-        "limit": str(limit),
-        "few": str(limit % 9 + 2),
-    }
-    words |= {"wanted": draw.one([c for c in t.columns if c != text])}
+    words = {"kind": t.title, "key": key, "number": number, "text": text, "value": value}
+    words |= {"than": than, "first": first, "top": top, "order": order, "limit": str(limit)}
+    words |= {"few": str(limit % 9 + 2), "wanted": draw.one([c for c in t.columns if c != text])}
     words |= {"bound": f"WHERE {number} {sign} {limit}", "where": f"WHERE {text} = '{value}'"}
     question, _, answer = draw.say(SQL["questions"], **words).partition(" ⟶ ")
     schema = f"{t.title}({', '.join(t.columns)})"
@@ -190,30 +181,21 @@ def query(draw: Draw) -> Task:
 
 def grade(task: Task, answer: Answer) -> Grade:
     """Right means the same as the task's answer; layout does not count, the order of keys does."""
-    readers: dict[str, Callable[[str], object]] = {
-        "SQL": _words,
-        "to Markdown": _cells,
-        "to CSV": lambda text: [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))],
-    }
-    read = readers.get(task.kind, lambda text: json.dumps(json.loads(text)))  # as text, which tells 1 from true
     try:
-        return {"right": [answer.ended and read(answer.text) == read(task.answer)]}
+        return {"right": [answer.ended and _read(task.kind, answer.text) == _read(task.kind, task.answer)]}
     except ValueError:
         return {"right": [False]}
 
 
-def _words(query: str) -> list[str]:
-    """Spaces, line ends, case of keywords and a last ; do not count."""
-    words = re.findall(r"'[^']*'|\w+|[^\w\s']", query.strip().removesuffix(";"))
-    return [word if word.startswith("'") else word.lower() for word in words]
-
-
-def _cells(text: str) -> list[list[str]]:
-    """A Markdown table's cells, with the line below its head as one mark.
-
-    Raises:
-        ValueError: it is no table.
-    """
+def _read(kind: str, text: str) -> object:
+    """What counts of an answer. ValueError if it is no JSON, or no table in Markdown."""
+    if kind == "SQL":  # spaces, line ends, case of keywords and a last ; do not count
+        words = re.findall(r"'[^']*'|\w+|[^\w\s']", text.strip().removesuffix(";"))
+        return [word if word.startswith("'") else word.lower() for word in words]
+    if kind == "to CSV":
+        return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text.strip()))]
+    if kind != "to Markdown":
+        return json.dumps(json.loads(text))  # as text, which tells 1 from true
     rows = [line.strip() for line in text.strip().split("\n")]
     if any(not (row.startswith("|") and row.endswith("|")) for row in rows):
         raise ValueError(text)

@@ -49,15 +49,11 @@ def edit(draw: Draw) -> Task:
 
 def _like(old: str, draw: Draw) -> str:
     """Another word of the same kind."""
-    while True:
-        if old.isdigit():
-            new = draw.slot("number")
-        elif re.search(r"\d", old):
-            new = draw.slot("code")
-        else:
-            new = draw.proper() if old[0].isupper() else draw.word()
-        if new != old:
-            return new
+    slot = "number" if old.isdigit() else "code" if re.search(r"\d", old) else ""
+    slot = slot or ("proper" if old[0].isupper() else "word")
+    while (new := draw.slot(slot)) == old:
+        pass
+    return new
 
 
 def relist(draw: Draw) -> Task:
