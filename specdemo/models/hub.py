@@ -267,6 +267,8 @@ def _token() -> str | bool:
 
 def _from_cache(source: ModelSource, error: Exception) -> Checkpoint:
     cache, revision = _cache_of(source), source.revision or constants.DEFAULT_REVISION
+    if not {"", ".."}.isdisjoint(revision.split("/")):  # a path out of the cache
+        raise unreachable(source) from error
     ref = cache / "refs" / revision
     folder = cache / "snapshots" / (ref.read_text() if ref.is_file() else revision)
     # A repository of GGUF files need not have a configuration.
