@@ -18,10 +18,8 @@ from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 from transformers.activations import ACT2FN
 
 from specdemo.errors import PairError
-from specdemo.models.request import is_file, is_folder
+from specdemo.models.request import gguf_says, is_file, is_folder
 
-FIRST_BYTES = 256
-"""Of a GGUF file: its architecture stands there."""
 LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 """Decoder layers that a head may have, by ``model_type``."""
 SIZE_KEYS = ("hidden_size", "intermediate_size", "num_attention_heads")
@@ -80,9 +78,8 @@ def is_head(data: Mapping[str, Any]) -> bool:
 
 def named_like_head(name: str) -> bool:
     """Whether a repository's name, a folder's config.json or a GGUF file says that it holds a head."""
-    if is_file(name):  # a GGUF file, which begins with its architecture
-        with Path(name).expanduser().open("rb") as beginning:
-            return b"eagle3" in beginning.read(FIRST_BYTES)
+    if is_file(name):
+        return gguf_says(name, b"eagle3")
     if not is_folder(name):
         return re.search(r"eagle-?3", name.lower()) is not None
     try:

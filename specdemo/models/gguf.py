@@ -15,7 +15,9 @@ from specdemo.models.progress import LoadProgress
 CONTEXT = 8192
 """Tokens that prompt and output of a lane have together, where a model reads more: its KV cache is reserved."""
 LANES = 2
-"""Servers whose KV caches are counted; all of them share the weights, which are mapped."""
+"""Servers whose working memory is counted; all of them share the weights, which are mapped."""
+UBATCH = 512
+"""Tokens of a prompt that llama.cpp reads at once; buffers hold their logits and states."""
 FIRST_BYTES, MOST_BYTES = 2**22, 2**28
 """Of a file, to find its header in; vocabularies take a few MB."""
 HEAD = "eagle3"
@@ -89,14 +91,15 @@ def check_head(head: GgufHeader, target: GgufHeader, name: str) -> None:
         )
 
 
-def cache_bytes(header: GgufHeader) -> int:
-    """Bytes of the KV caches of ``LANES`` servers, in 16 bit."""
+def working_bytes(header: GgufHeader, vocabulary: int) -> int:
+    """Bytes of the KV caches of ``LANES`` servers, in 16 bit, and of their buffers for what they compute."""
     heads, layers = header.whole("attention.head_count", 1), header.whole("block_count")
     keys = header.fields.get(f"{header.architecture}.attention.head_count_kv", heads)
     total = sum(keys) if isinstance(keys, list) else (keys if isinstance(keys, int) else heads) * layers
     width = header.whole("embedding_length") // max(heads, 1)
     widths = header.whole("attention.key_length", width) + header.whole("attention.value_length", width)
-    return LANES * 2 * total * widths * context_of(header)
+    wide = vocabulary + 4 * header.whole("embedding_length") + 2 * header.whole("feed_forward_length")
+    return LANES * (2 * total * widths * context_of(header) + 4 * UBATCH * wide)
 
 
 def context_of(header: GgufHeader) -> int:

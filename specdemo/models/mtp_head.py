@@ -27,7 +27,7 @@ from specdemo.models.eagle3_head import Eagle3Head, TargetHead, check_tensors, h
 from specdemo.models.failures import explained
 from specdemo.models.hub import Checkpoint, open_checkpoint
 from specdemo.models.progress import LoadProgress
-from specdemo.models.request import is_folder, parse_source
+from specdemo.models.request import gguf_says, is_file, is_folder, names_gguf, parse_source
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -137,6 +137,10 @@ def carries_mtp(checkpoint: Checkpoint, files: list[str], data: Mapping[str, Any
 
 def named_like_mtp(name: str) -> bool:
     """Whether a repository's name, or the files of a folder, say that a target carries a head."""
+    if is_file(name):
+        return gguf_says(name, b".nextn_predict_layers")
+    if names_gguf(name):  # of the hub's, those with a head are called so
+        return "mtp" in name.lower()
     if not is_folder(name):
         return re.search(r"qwen-?3(\.[5-9]|-next)", name.lower()) is not None
     try:

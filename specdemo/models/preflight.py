@@ -307,7 +307,7 @@ def _examine_gguf(
         width=len(header.tokens),
         context=gguf.context_of(header),
         detail=gguf.described(header),
-        working=gguf.cache_bytes(header),
+        working=gguf.working_bytes(header, len((target or header).tokens)),
     )
 
 

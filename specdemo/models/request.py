@@ -16,7 +16,7 @@ import torch
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from specdemo.drafters import PARTS
+from specdemo.drafters import GGUF, PARTS
 from specdemo.errors import PairError
 from specdemo.models.memory import BITS, best_device
 
@@ -26,6 +26,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 BETWEEN = " + "
 SEPARATOR = re.compile(r' \+ (?=[^"]*(?:"[^"]*"[^"]*)*$)')
 """It, outside double quotes."""
+GGUF_BYTES = 4096
 BUDGET = "SPECDEMO_MEMORY_GB"
 """Environment variable: the gigabytes that all loaded pairs together may take."""
 
@@ -83,7 +84,14 @@ def shorten(text: str) -> str:
 def names_gguf(text: str) -> bool:
     """Whether a typed name is that of GGUF files."""
     text = text.strip()
-    return text.lower().endswith(".gguf") or ("/" in text and ":" in text and not is_folder(text))
+    other = text.startswith("assets:") or is_folder(text)
+    return text.lower().endswith(".gguf") or ("/" in text and ":" in text and not other)
+
+
+def gguf_says(name: str, word: bytes) -> bool:
+    """Whether a GGUF file's header names something where it tells of the model, before the vocabulary."""
+    with Path(name).expanduser().open("rb") as beginning:
+        return word in beginning.read(GGUF_BYTES)
 
 
 def is_network_path(text: str) -> bool:
@@ -135,8 +143,9 @@ class CatalogEntry:
 
     @property
     def parts(self) -> frozenset[str]:
-        """What it has besides the target: of ``specdemo.drafters.PARTS``."""
-        return frozenset(part for part in PARTS if getattr(self, part))
+        """What it has besides the target: of ``specdemo.drafters.PARTS``, and ``GGUF``."""
+        kind = {GGUF} if names_gguf(self.target) else set()
+        return frozenset(part for part in PARTS if getattr(self, part)) | kind
 
 
 @cache

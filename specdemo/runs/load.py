@@ -76,6 +76,7 @@ def _started(report: Preflight, progress: LoadProgress, threads: int | None) -> 
         {model.role: model.weights for model in report.models},
         chat=bool(target.config.text("tokenizer.chat_template")),
         context=target.context or 0,
+        mtp=target.config.whole("nextn_predict_layers") > 0,
         threads=threads or torch.get_num_threads(),  # as few as this program may use, which llama.cpp does not ask
     )
     progress.begin("Starting llama.cpp")

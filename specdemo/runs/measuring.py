@@ -11,8 +11,6 @@ from inspect import signature
 from threading import Event
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, get_type_hints
 
-import torch
-
 from specdemo.analysis.contenders import Contender
 from specdemo.analysis.disturbance import drift
 from specdemo.analysis.report import Report, key_of
@@ -101,7 +99,7 @@ def opened(
 def measured_on(pair: ModelPair | ServedPair) -> dict[str, Any]:
     """The fields of a report that say which models ran where."""
     if isinstance(pair, GgufPair):
-        return {"pair": pair.name, "dtype": "unknown", "machine": machine_of(torch.device("cpu"), pair.threads)}
+        return {"pair": pair.name, "dtype": "unknown", "machine": machine_of(pair.device, pair.threads)}
     if isinstance(pair, ServedPair):
         return {"pair": pair.name, "dtype": "unknown", "server": pair.name}
     machine = machine_of(pair.device, pair.threads)
@@ -139,6 +137,8 @@ class Driver(Generic[Found]):
 
     def steps(self, tokens: int, warmed: Sequence[Contender]) -> Iterator[Progress[Found]]:
         """The progress of every run, after short ones of ``warmed``, which pay for what only a first run pays."""
+        if isinstance(self.pair, GgufPair):
+            self.clock = self.pair.clock
         self.began, base = self.clock(), self.report.base
         short = replace(base, max_new_tokens=min(tokens, base.max_new_tokens))
         if any(self.decoded(contender, 0, 0, short) is None for contender in warmed):

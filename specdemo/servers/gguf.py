@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,16 +13,19 @@ from threading import Event, RLock
 from typing import ClassVar
 from weakref import finalize
 
+import torch
+
 from specdemo.drafters import DRAFTERS, GGUF, PARTS, offered_with
 from specdemo.errors import LoadCancelled, PairError, SettingsError
-from specdemo.models.memory import Footprint
+from specdemo.models.memory import Footprint, best_device
 from specdemo.models.progress import STOPPED
-from specdemo.servers.llama_server import LlamaServer
+from specdemo.models.request import is_public
+from specdemo.servers.llama_server import LlamaServer, executable
 from specdemo.servers.pair import ServedPair, ServerPair, refuse
 from specdemo.settings import Settings
 
-KEPT = 4
-"""Servers without a lane that are kept for the next one; a race has at most as many lanes on the page."""
+KEPT, PUBLIC_KEPT = 4, 1
+"""Servers that are kept for the next lane; a race has at most four lanes on the page."""
 ANSWER_SECONDS = 900.0
 """The longest wait for a token: a long prompt in a large model on a slow machine."""
 PLAIN = Settings(strategy="autoregressive")
@@ -41,6 +45,7 @@ class GgufPair(ServedPair):
         chat: whether the target has a chat template.
         context: tokens that prompt and output of a lane have together.
         threads: of the CPU for each server; None leaves it to llama.cpp.
+        mtp: whether the target's file carries an MTP head.
     """
 
     name: str
@@ -49,18 +54,25 @@ class GgufPair(ServedPair):
     chat: bool = False
     context: int = 2048
     threads: int | None = None
+    mtp: bool = False
     obeys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._servers: OrderedDict[tuple[str, ...], LlamaServer] = OrderedDict()  # the least recently used first
         self._lock = RLock()
+        self.starting = 0.0  # seconds in which servers were started
         self._key = token_urlsafe(24)
         self._closing = finalize(self, _end_all, self._servers)
 
     @property
     def parts(self) -> frozenset[str]:
         """What it has besides the target: of ``specdemo.drafters.PARTS``, and ``GGUF``."""
-        return frozenset(self.files) - {"target"} | {GGUF}
+        return frozenset(self.files) - {"target"} | {GGUF} | ({"mtp"} if self.mtp else set())
+
+    @property
+    def device(self) -> torch.device:
+        """What its lanes run on: the CPU, unless an executable is there, which may be built for a GPU."""
+        return torch.device("cpu" if executable() is None else best_device())
 
     def footprints(self) -> dict[str, Footprint]:
         """Bytes of the weights, by role."""
@@ -113,6 +125,10 @@ class GgufPair(ServedPair):
             with self._lock:
                 server.users -= 1
 
+    def clock(self) -> float:
+        """Seconds, which stand still while a server starts."""
+        return time.perf_counter() - self.starting
+
     def start(self, check: Callable[[], object] = bool) -> None:
         """Start the server of plain decoding, a PairError if it does not; what ``check`` raises ends it."""
         self._server(self.flags(PLAIN), check, lanes=0)
@@ -136,9 +152,12 @@ class GgufPair(ServedPair):
             server = self._servers.get(flags)
             if server is None or not server.running:
                 idle = [key for key, other in self._servers.items() if not other.users]
-                for key in idle[: len(self._servers) - KEPT + 1] if len(self._servers) >= KEPT else []:
+                kept = PUBLIC_KEPT if is_public() else KEPT
+                for key in idle[: max(len(self._servers) - kept + 1, 0)]:
                     self._servers.pop(key).end()
+                began = time.perf_counter()
                 server = self._servers[flags] = LlamaServer(flags, check, self._key)
+                self.starting += time.perf_counter() - began
             self._servers.move_to_end(flags)
             server.users += lanes
             return server

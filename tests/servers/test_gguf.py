@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +21,11 @@ from llama_server import shape
 import specdemo
 from specdemo import GgufPair, LoadCancelled, ModelPair, PairError, Settings, SettingsError, Trace
 from specdemo.cli.main import main
-from specdemo.models.gguf import described
-from specdemo.models.gguf_header import read_header
+from specdemo.drafters import GGUF
 from specdemo.models.progress import LoadProgress
+from specdemo.runs.record import record
 from specdemo.servers.llama_server import EXECUTABLE, LlamaServer
+from specdemo.ui.state.request import parts_of
 from specdemo.view.lane_headers import lane_headers, trace_headers
 
 PROMPT = "Once upon a time there was"
@@ -62,11 +65,28 @@ def test_the_card_is_read_from_the_files(pair: ModelPair, files: dict[str, Path]
     assert processes() == before
 
 
-def test_a_header_tells_of_mtp_layers_and_licence(files: dict[str, Path], tmp_path: Path) -> None:
+def test_an_mtp_head_is_offered_where_the_header_tells_of_one(files: dict[str, Path], tmp_path: Path) -> None:
+    """The builtin target has none: its header is given the field, and one more that keeps what follows aligned."""
+    path = tmp_path / "mtp.gguf"
     data = files["target"].read_bytes()
-    header = read_header(data, "x")
-    fields = {**header.fields, "llama.nextn_predict_layers": 1}
-    assert described(replace(header, fields=fields)).endswith("1 MTP layer")
+    name, whole, text = b"llama.nextn_predict_layers", 4, 8
+    fields = struct.pack(f"<Q{len(name)}sII", len(name), name, whole, 1) + struct.pack(
+        "<Q5sIQ29x", 5, b"x.pad", text, 29
+    )
+    assert len(fields) % 32 == 0
+    path.write_bytes(data[:16] + struct.pack("<Q", struct.unpack("<Q", data[16:24])[0] + 2) + fields + data[24:])
+    (target,) = specdemo.preflight(str(path)).models
+    assert target.detail.endswith("1 MTP layer")
+    assert parts_of("custom", str(path)) == {"mtp", GGUF}
+    assert parts_of("custom", str(files["target"])) == {GGUF}
+    assert parts_of("qwen3-gguf") == {"draft", GGUF}
+    carrying = GgufPair("made", {"target": path}, {}, mtp=True)
+    carrying.check(lane := Settings(drafter="mtp", gamma=3))
+    assert carrying.flags(lane)[-4:] == ("--spec-type", "draft-mtp", "--spec-draft-n-max", "3")
+    with pytest.raises(PairError, match="did not start"):  # the pinned build takes the flags, and not these layers
+        LlamaServer(carrying.flags(lane))
+    with pytest.raises(SettingsError, match="needs a target with an MTP head"):
+        GgufPair("plain", {"target": path}, {}).check(lane)
 
 
 BROKEN = {
@@ -153,6 +173,7 @@ def test_two_gammas_race_as_their_own_lanes(pair: ModelPair, served: GgufPair) -
         == ["Plain", "Draft model γ 2", "Draft model γ 5"]
     )
     assert [Trace.from_json(t.to_json()) for t in traces] == traces
+    assert record(served, PROMPT, traces).hardware.threads == 1
     started = processes()
     specdemo.run(served, PROMPT, lanes[1])
     assert processes() == started != before, "kept warm"
@@ -327,6 +348,15 @@ def test_parts_of_a_split_file_come_together(hub: Hub, files: dict[str, Path], t
         assert model.files == names
     (repo / names[1]).unlink()
     assert f"{names[1]} is missing" in specdemo.preflight(str(repo)).problems[0]
+
+
+def test_starts_of_servers_take_no_time_of_a_measurement(served: GgufPair) -> None:
+    began, own = time.perf_counter(), served.clock()
+    served._server(served.flags(replace(DRAFTED, gamma=7)), bool, lanes=0)
+    assert served.clock() - own < (time.perf_counter() - began) / 4
+    report = specdemo.advise(served, [PROMPT], replace(DRAFTED, max_new_tokens=8), 4, ["prompt_lookup"])
+    assert report.machine["device"] == "CPU"
+    assert report.seconds < 5
 
 
 def test_the_command_line_races_them(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

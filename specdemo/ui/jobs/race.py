@@ -91,7 +91,7 @@ class RaceJob(Job):
         view.take_reported(traces)
         if all(t.rounds for t in traces):
             view.conclude(traces)
-        recording = record(here, self.prompt, traces) if view.figures else None
+        recording = record(here or _gguf(pairs), self.prompt, traces) if view.figures else None
         phase, message = _ended(traces, stop)
         again = self if phase == "done" and len(traces) > 1 else None
         yield JobState(phase, message, result=RaceResult(view.value(), recording, again))
@@ -101,9 +101,11 @@ class RaceJob(Job):
         served = (label_of(lane.settings.server) for lane in self.lanes if lane.settings.server)
         own = (f"{pair.name} in llama.cpp" for pair in pairs if isinstance(pair, GgufPair))
         servers = dict.fromkeys((*own, *served))
-        if here is None:
+        if (ran := here or _gguf(pairs)) is None:
             return [*servers]
-        machine = Hardware(**hardware(here.device, here.threads)).label
+        machine = Hardware(**hardware(ran.device, ran.threads)).label
+        if here is None:
+            return [*servers, machine]
         weights = next((lane.pair.target_quantization for lane in self.lanes if lane.pair), None)
         precision = here.dtype + (f", {weights} weights" if weights else "")
         return [here.name, precision, machine, *servers]
@@ -111,6 +113,11 @@ class RaceJob(Job):
     def _view(self) -> RaceView:
         weights = [lane.pair.target_quantization if lane.pair else None for lane in self.lanes]
         return RaceView(lane_headers([lane.settings for lane in self.lanes], weights))
+
+
+def _gguf(pairs: Sequence[Pair]) -> GgufPair | None:
+    """The first pair that llama.cpp runs."""
+    return next((pair for pair in pairs if isinstance(pair, GgufPair)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ def parts_of(pair: str, target: str | None = None, draft: str | None = None) -> 
     if pair != CUSTOM:
         return catalog()[pair].parts
     first, second = (target or "").strip(), (draft or "").strip()
-    kind = {GGUF} if names_gguf(first) else {"mtp"} if named_like_mtp(first) else set()
+    kind = ({GGUF} if names_gguf(first) else set()) | ({"mtp"} if named_like_mtp(first) else set())
     if second and named_like_head(second):
         return frozenset({"head", *kind})
     return frozenset({"draft", *kind} if second or not first else kind)
