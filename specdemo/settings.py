@@ -25,7 +25,8 @@ ACCEPTANCE_RULES = {
     **{name: f"{label} · lossy" for name, label in LOSSY_RULES.items()},
 }
 """All of them, labelled."""
-ENGINES = ("auto", "eager", "graphs", "server")
+LLAMA_CPP = "llama.cpp"
+ENGINES = ("auto", "eager", "graphs", "server", LLAMA_CPP)
 MAX_GAMMA = 16
 MAX_TREE_NODES = 64
 TREE_RULES = ("exact", "sampling", "token_match")
@@ -95,7 +96,7 @@ class Settings:
         chat: apply the tokenizer's chat template to a text prompt; None means if it has one.
         engine: what runs the models' layers. ``auto`` takes the fastest way this model and machine allow;
             ``eager`` calls the models as transformers does; ``graphs`` replays CUDA graphs where they can be
-            captured; ``server`` leaves the decoding to a deployment.
+            captured; ``llama.cpp`` runs the pair's GGUF files; ``server`` leaves the decoding to a deployment.
         server: for the engine ``server``, the name of a configured deployment; None means the pair is one.
 
     Raises:

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from specdemo.cli.files import Exports, Outputs, add_exports
 from specdemo.cli.terminal import rows_table
+from specdemo.models.pair import ModelPair
 from specdemo.models.request import catalog, request_pair
+from specdemo.runs.load import load_pair
 from specdemo.runs.race import Pair
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import problems, servers
@@ -61,6 +63,7 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dtype", help="float32, bfloat16 or float16")
     group.add_argument("--target-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
     group.add_argument("--draft-quantization", metavar="WEIGHTS", help="float8, int8, int4 or none")
+    group.add_argument("--gguf", metavar="NAME", help="the same weights in GGUF files, for engine=llama.cpp")
     group.add_argument(
         "--threads", type=int, help="threads of the CPU; if left out, the quickest number is found by trying"
     )
@@ -79,5 +82,7 @@ def loaded_for(args: argparse.Namespace, lanes: Sequence[Settings], errors: Cons
             for text in await_load(load, Event()):
                 status.update(text)
         pair = load.future.result()
+        if args.gguf and isinstance(pair, ModelPair):
+            pair.gguf = load_pair(args.gguf)
         with pair if isinstance(pair, GgufPair) else nullcontext():
             yield pair

@@ -43,6 +43,8 @@ class ModelPair:
         threads: CPU threads that torch uses in the thread that decodes; None leaves torch as it is. Another number
             rounds differently, so equal outputs of equal seeds need an equal one; every trace has it.
         mtp: the head for multi-token prediction that the target's own files carry.
+        gguf: the same weights in llama.cpp, a :class:`specdemo.GgufPair`, for lanes with the engine ``llama.cpp``;
+            the builtin pair's is made at its first use.
         refused: parts that its files hold and that cannot be used, and why.
 
     Attributes:
@@ -60,6 +62,7 @@ class ModelPair:
     threads: int | None = None
     head: Eagle3Head | None = None
     mtp: MtpHead | None = None
+    gguf: object | None = field(default=None, repr=False)
     refused: dict[str, str] = field(default_factory=dict)
     prepared: set[str] = field(default_factory=set, init=False)
 

@@ -130,6 +130,7 @@ class CatalogEntry:
     target_revision: str | None = None  # a commit; None is the main branch
     draft_revision: str | None = None
     head_revision: str | None = None
+    gguf: bool = False  # whether lanes can run in llama.cpp beside those of this process
     mtp: bool = False  # whether the target's files carry an MTP head
     dtype: str | None = None
     target_quantization: str | None = None  # by default

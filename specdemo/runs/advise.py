@@ -21,6 +21,7 @@ from specdemo.errors import SettingsError, quoted
 from specdemo.models.pair import ModelPair, quantization_of
 from specdemo.models.request import ASSETS
 from specdemo.prompt import one_by_one, read_ids
+from specdemo.runs.beside import in_engine
 from specdemo.runs.measuring import Block, Driver, Progress, drafting, measured_on, opened, to_its_end, turned
 from specdemo.runs.single import Prompt
 from specdemo.servers.gguf import GgufPair
@@ -69,6 +70,7 @@ def stream_advice(
     budget = _checked_budget(budget_seconds)
     prompts = one_by_one(prompts)  # a list, since a generator can be read only once
     kinds = _checked_kinds(kinds, len(prompts))
+    pair = in_engine(pair, settings)
     if on_server(pair, settings) and not isinstance(pair, GgufPair):
         if methods is not None:
             raise SettingsError("methods", "a server drafts as it was started; leave methods out.")

@@ -26,7 +26,7 @@ from specdemo.runs.encode import encode, models_here
 from specdemo.runs.load import warm_up
 from specdemo.runs.threads import decoding_threads
 from specdemo.servers.pair import ServedPair, on_server
-from specdemo.settings import Settings
+from specdemo.settings import LLAMA_CPP, Settings
 from specdemo.trace import Trace
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def stream(
     transformers' own within one round; all others end when nobody asks them for more.
     """
     settings = checked(settings)
+    if settings.engine == LLAMA_CPP:
+        from specdemo.runs.beside import in_engine
+
+        pair = in_engine(pair, settings)
     if on_server(pair, settings):
         from specdemo.servers.lane import ServerLane  # with the libraries that only servers need
 

@@ -10,6 +10,7 @@ from specdemo.analysis.sweep_report import SweepReport
 from specdemo.decoding.drafters.registry import check_drafter
 from specdemo.errors import SettingsError
 from specdemo.models.pair import ModelPair
+from specdemo.runs.beside import in_engine
 from specdemo.runs.measuring import Driver, Progress, drafting, measured_on, opened, to_its_end
 from specdemo.runs.single import Prompt
 from specdemo.servers.gguf import GgufPair
@@ -50,6 +51,7 @@ def stream_sweep(
     if settings.drafts_trees:
         raise SettingsError("tree_nodes", "a sweep measures chains of each γ; set tree nodes to 0.")
     times = at_least_one("repeats", repeats)
+    pair = in_engine(pair, settings)
     pair, given = opened(pair, prompts, settings, [settings])
     if isinstance(pair, ModelPair):
         check_drafter(pair, settings)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from specdemo.errors import ServerError, SettingsError
-from specdemo.settings import Settings
+from specdemo.settings import LLAMA_CPP, Settings
 
 TIMEOUT_SECONDS = 60.0
 LONGEST_TIMEOUT = 3600.0
@@ -167,8 +167,8 @@ def on_server(pair: object, settings: Settings) -> bool:
 
 def check_here(lanes: Sequence[Settings], what: str) -> None:
     """Refuse settings of a server for what needs the models in this process."""
-    if any(settings.engine == "server" for settings in lanes):
-        reason = f"'server' can be run, streamed, raced and swept; {what} needs the models here: choose 'auto'."
+    if away := next((s.engine for s in lanes if s.engine in ("server", LLAMA_CPP)), None):
+        reason = f"{away!r} can be run, streamed, raced and swept; {what} needs the models here: choose 'auto'."
         raise SettingsError("engine", reason)
 
 

@@ -9,8 +9,9 @@ from specdemo.errors import PromptError, SettingsError
 from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
 from specdemo.servers.catalog import configured_pair
 from specdemo.servers.engines.base import Wanted
+from specdemo.servers.gguf import GgufPair
 from specdemo.servers.pair import ServedPair
-from specdemo.settings import Settings
+from specdemo.settings import LLAMA_CPP, Settings
 
 
 def wanted_of(pair: ServedPair, prompt: Any, settings: Settings) -> Wanted:
@@ -42,7 +43,7 @@ def server_of(pair: Any, settings: Settings) -> ServedPair:
         SettingsError: the settings ask for what no server can do, or name no server.
         ServerError: the server they name is not configured, or has no deployment for the strategy.
     """
-    if settings.engine not in ("auto", "server"):
+    if settings.engine not in ("auto", "server", LLAMA_CPP if isinstance(pair, GgufPair) else "auto"):
         reason = f"{settings.engine!r} runs models here; a ServerPair takes 'server' or 'auto'."
         raise SettingsError("engine", reason)
     if settings.server is not None:

@@ -1,6 +1,5 @@
 """``python -m specdemo.training.gguf OUT``: a pair and its head as GGUF files, for llama.cpp and its users.
 
-Needs the package ``gguf`` (``pip install gguf``), which comes with the tests' requirements and not with the app's.
 A head's file is as llama.cpp reads it with ``--spec-type draft-eagle3`` (``models/eagle3.cpp``): it has the
 target's tokenizer and, where the head has neither, takes embeddings from the target it is loaded beside.
 """

@@ -9,7 +9,7 @@ from specdemo.analysis.wording import claim
 from specdemo.drafters import DRAFTERS
 from specdemo.server_record import IN_TURN, LEVELS, ServerRecord
 from specdemo.servers.catalog import label_of, shares_machine
-from specdemo.settings import Settings
+from specdemo.settings import LLAMA_CPP, Settings
 from specdemo.trace import Trace
 
 CLOCK = "client’s clock"
@@ -34,6 +34,11 @@ def lane_headers(
     names = list(servers) if servers is not None else [_server_name(s) for s in lanes]
     alone = len(set(names)) == 1
     headers = [_header(s, name, alone) for s, name in zip(lanes, names, strict=True)]
+    if any(s.engine == LLAMA_CPP for s in lanes):
+        for header, settings in zip(headers, lanes, strict=True):
+            inside = settings.engine == LLAMA_CPP
+            header["title"] += f" in {LLAMA_CPP}" if inside else ""
+            header["detail"] += "" if inside or "server" in header else ", in this process"
     if quantizations and any(quantizations):
         for header, weights in zip(headers, quantizations, strict=True):
             served = "server" in header
@@ -50,7 +55,9 @@ def _add_claims(headers: Sequence[dict[str, Any]], lanes: Sequence[Settings]) ->
 
     That is what :func:`specdemo.analysis.speedup.compared` chooses of lanes that have ended.
     """
-    places = [(header.get("weights"), settings.server) for header, settings in zip(headers, lanes, strict=True)]
+    places = [
+        (header.get("weights"), s.server, s.engine == LLAMA_CPP) for header, s in zip(headers, lanes, strict=True)
+    ]
     plain = [n for n, settings in enumerate(lanes) if settings.strategy == "autoregressive"]
     own = [next((p for p in plain if p != n and places[p] == place), None) for n, place in enumerate(places)]
     drafting = [n for n in range(len(lanes)) if n not in plain and (n or own[n] is not None)]
@@ -124,7 +131,7 @@ def trace_headers(traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
 def engine_note(trace: Trace) -> str | None:
     """The lane's engine, if a person chose one or if the lane ran on another than it should have."""
-    if trace.engine is None or (trace.settings.engine == "auto" and ":" not in trace.engine):
+    if trace.engine is None or (trace.settings.engine in ("auto", LLAMA_CPP) and ":" not in trace.engine):
         return None
     return trace.engine
 

@@ -20,7 +20,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.models.request import PairRequest
 from specdemo.runs.store import PairStore
 from specdemo.servers.catalog import shares_machine
-from specdemo.settings import Settings
+from specdemo.settings import LLAMA_CPP, Settings
 from specdemo.trace import Trace
 from specdemo.ui.jobs.worker import named
 from specdemo.view.progress_text import await_load
@@ -70,6 +70,7 @@ class Job(ABC):
     def on_server_here(self) -> bool:
         """Whether a server that computes on this machine decodes any of it."""
         by_llama = any(pair.is_gguf for pair in self.pairs if pair)
+        by_llama = by_llama or any(each.settings.engine == LLAMA_CPP for each in self.work)
         return by_llama or any(shares_machine(each.settings) for each in self.work)
 
     @property

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specdemo.drafters import first_choice, offered_with
-from specdemo.models.request import is_public
+from specdemo.models.request import catalog, is_public
+from specdemo.runs.beside import can_write
 from specdemo.settings import ACCEPTANCE_RULES
 from specdemo.ui.state.methods import method_choices, methods_on, nearest_method, server_of
 from specdemo.ui.state.request import chats, parts_of
@@ -35,6 +36,7 @@ def choices_left(name: str, values: Values) -> list[tuple[str, str]] | None:
         quantized=values["target-weights"] != NONE,
         optional=name != METHOD_PARAMETERS[0],
         server=server_of(values["pair"]),
+        beside=catalog()[pair].gguf and can_write() if (pair := values["pair"]) in catalog() else False,
     )
 
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from specdemo.drafters import DEFAULT_DRAFTER, DRAFTERS, GGUF, PARTS, DrafterInfo, first_choice, offered_with
 from specdemo.servers.catalog import label_of, offered
+from specdemo.settings import LLAMA_CPP
 
+BESIDE = "llama_"
+"""Begins the names of methods that run in llama.cpp, with the same weights, beside those of this process."""
 PREFIX = "server:"
 """Begins a server's value among the pairs, which no pair of models can have, and the names of its methods."""
 PLAIN = "plain"
@@ -62,6 +65,7 @@ class Method:
     strategy: str  # its value in ``Settings``
     drafter: DrafterInfo | None = None  # who drafts; None where nothing is drafted, or where a server drafts
     server: str | None = None  # the id of the server that decodes; None for this machine
+    engine: str | None = None  # ``llama.cpp`` beside the models of this process; None leaves it to the panel
 
 
 def local_methods() -> dict[str, Method]:
@@ -73,7 +77,12 @@ def local_methods() -> dict[str, Method]:
         *(Method(method_of(i.name), f"Speculative: {i.label}", "speculative", i) for i in DRAFTERS.values()),
         *(Method(method_of(i.name, "assisted"), f"transformers: {i.label}", "assisted", i) for i in assisted),
     )
-    return {method.name: method for method in methods}
+    drafting = [i for i in DRAFTERS.values() if i.llama_cpp and i.needs != "mtp"]
+    beside = [Method(f"{BESIDE}plain", "llama.cpp: plain", "autoregressive", engine=LLAMA_CPP)]
+    for i in drafting:
+        name = f"{BESIDE}{method_of(i.name)}"
+        beside.append(Method(name, f"llama.cpp: {i.label}", "speculative", i, engine=LLAMA_CPP))
+    return {method.name: method for method in (*methods, *beside)}
 
 
 def find_method(name: object) -> Method | None:
@@ -100,12 +109,18 @@ def runs_here(name: str) -> bool:
 
 
 def method_choices(
-    *, parts: Collection[str], quantized: bool, optional: bool, server: str | None = None
+    *,
+    parts: Collection[str],
+    quantized: bool,
+    optional: bool,
+    server: str | None = None,
+    beside: bool = False,
 ) -> list[tuple[str, str]]:
     """(label, name) of the methods that a lane offers, those of the configured servers last.
 
     ``parts`` are what the pair has besides its target; a ``quantized`` target has its unquantised weights as a
-    baseline; an ``optional`` lane may be off; with a ``server`` in the pair's place only servers have methods.
+    baseline; an ``optional`` lane may be off; a pair may have GGUF files ``beside`` it;
+    with a ``server`` in the pair's place only servers have methods.
     """
     here = [
         (method.label, name)
@@ -113,6 +128,7 @@ def method_choices(
         if (method.drafter is None or method.drafter in offered_with(parts))
         and (quantized or name != UNQUANTIZED)
         and (GGUF not in parts or method.strategy != "assisted")
+        and (beside or method.engine is None)
     ]
     off = [("None", NO_LANE)] if optional else []
     return [*off, *(here if server is None else []), *server_choices(server)]

@@ -131,6 +131,9 @@ def lane_settings(lane: FirstLane, **shared: Any) -> Settings | None:
         return Settings(strategy=chosen.strategy, **{**shared, **served})
     read = {name: _option(name, getattr(lane, name)) for name in shown_options(lane.method, lane.acceptance)}
     drafter: dict[str, Any] = {"drafter": chosen.drafter.name} if chosen.drafter else {}
+    if chosen.engine is not None:
+        rule = "sampling" if shared.get("temperature") else "exact"
+        shared = {**shared, "engine": chosen.engine, "acceptance": rule}
     return Settings(strategy=chosen.strategy, **drafter, **read, **shared)
 
 
@@ -158,10 +161,11 @@ def _read_by(method: Method | None) -> list[str]:
     """The options of a method, some of them with some acceptance rules only; none of a server's method."""
     if method is None or method.drafter is None:
         return []
-    ours = method.strategy == "speculative"
+    ours = method.strategy == "speculative" and method.engine is None
     read = {
         "gamma": True,
-        "adaptive_gamma": ours or method.drafter.needs == "draft",  # transformers adapts to a draft model only
+        # transformers adapts to a draft model only
+        "adaptive_gamma": ours or (method.drafter.needs == "draft" and method.engine is None),
         "tree_nodes": ours and method.drafter.trees,
         "acceptance": ours,
         "accept_top_k": ours,
