@@ -11,6 +11,27 @@ from specdemo.errors import PromptError
 EMPTY = "it is empty; write something for the models to continue."
 
 
+class Conversation(str):
+    """The last text of a conversation, with what was said before it; without a chat template it is all texts.
+
+    Attributes:
+        messages: for a chat template, each with ``role`` and ``content``; the last is the user's.
+    """
+
+    messages: tuple[dict[str, str], ...]
+
+    def __new__(cls, messages: Iterable[dict[str, str]]) -> Conversation:
+        given = tuple(messages)
+        made = super().__new__(cls, "\n\n".join(message["content"] for message in given))
+        made.messages = given
+        return made
+
+
+def messages_of(prompt: str) -> list[dict[str, str]]:
+    """The prompt as a chat template takes it: the user's one message, or a conversation's."""
+    return [*prompt.messages] if isinstance(prompt, Conversation) else [{"role": "user", "content": prompt}]
+
+
 def one_by_one(prompts: Any) -> list[Any]:
     """The prompts one by one: a text is one, and so are whole numbers that are no list in a list."""
     if isinstance(prompts, str):

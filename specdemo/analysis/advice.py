@@ -28,20 +28,21 @@ FEW_PROMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """What is best for the prompts of one kind.
+    """A contender on the prompts of one kind.
 
     Attributes:
         kind: its name.
         prompts: of this kind that were decoded.
-        method: the best contender's name with its γ.
+        method: the contender's name with its γ.
         settings: that decode so.
-        speedup, interval, interval_over: on the prompts of this kind, as of a row.
+        mean_acceptance_length, speedup, interval, interval_over: on the prompts of this kind, as of a row.
     """
 
     kind: str
     prompts: int
     method: str
     settings: Settings
+    mean_acceptance_length: float | None
     speedup: float
     interval: list[float] | None
     interval_over: str | None
@@ -76,7 +77,7 @@ class AdviceReport(Report):
     exit_layer: int | None = None
 
     shared = tuple(name for name in COMMON if name != "drafter")
-    findings = ("recommendation", "certainty", "by_kind")
+    findings = ("recommendation", "certainty", "by_kind", "matrix")
 
     @property
     def complete(self) -> bool:
@@ -167,10 +168,23 @@ class AdviceReport(Report):
     @cached_property
     def by_kind(self) -> tuple[KindRow, ...]:
         """The best for each kind of prompt, where there are several."""
+        best = ((kind, self.race.best(self.race.live, kind)) for kind in self._several_kinds)
+        return tuple(row for kind, place in best if (row := self._kind_row(kind, place)))
+
+    @cached_property
+    def matrix(self) -> tuple[KindRow, ...]:
+        """Every contender that drafts, as the rows stand, on each kind that it met, where there are several."""
+        names = [row.name for row in self.rows]
+        places = sorted(
+            (n for n in self.race.entered if self.names[n] in names), key=lambda n: names.index(self.names[n])
+        )
+        every = ((kind, place) for place in places if place != PLACE_OF_PLAIN for kind in self._several_kinds)
+        return tuple(row for kind, place in every if (row := self._kind_row(kind, place)))
+
+    @property
+    def _several_kinds(self) -> list[str]:
         names = [*dict.fromkeys(self.kinds)]
-        if len(names) < 2 or self.noisy:
-            return ()
-        return tuple(row for row in map(self._kind_row, names) if row)
+        return [] if len(names) < 2 or self.noisy else names
 
     @property
     def names(self) -> list[str]:
@@ -221,11 +235,15 @@ class AdviceReport(Report):
             else dropped_text(dropped, self.names),
         )
 
-    def _kind_row(self, kind: str) -> KindRow | None:
-        place = self.race.best(self.race.live, kind)
-        gain, settings = self._gain(place, kind), self.contenders[place].settings(self.base)
-        prompts = len(self._logs(place, kind))
-        return KindRow(kind, prompts, self.names[place], settings, **gain) if gain["speedup"] else None
+    def _kind_row(self, kind: str, place: int) -> KindRow | None:
+        gain, contender = self._gain(place, kind), self.contenders[place]
+        if not gain["speedup"]:
+            return None
+        runs = [r for r in self.counted if self.kind_of(r.prompt) == kind]
+        own, plain = ([r for r in runs if r.contender == c] for c in (contender, PLAIN))
+        figures, prompts = row_of(contender, self.base, own, plain), len(self._logs(place, kind))
+        tau = figures.mean_acceptance_length
+        return KindRow(kind, prompts, self.names[place], figures.settings, tau, **gain)
 
     def _speedup(self, place: int) -> float | None:
         found: float | None = self._gain(place)["speedup"]

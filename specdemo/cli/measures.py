@@ -22,7 +22,7 @@ from specdemo.runs.prompts import Example, examples, read_with_kinds
 from specdemo.runs.sweep import GAMMAS, stream_sweep
 from specdemo.settings import Settings
 from specdemo.view.progress_text import advice_progress, left
-from specdemo.view.tables import KIND_COLUMNS, Column, columns
+from specdemo.view.tables import Column, columns, kind_tables
 
 FILES: Exports = {
     "json": ("write the report as JSON; - is the output", lambda report: report.to_json()),
@@ -55,7 +55,7 @@ def _add_common(
     parser: argparse.ArgumentParser, default: str, without: tuple[str, ...], run: Callable[[Any], None]
 ) -> None:
     parser.add_argument("prompts", nargs="*", help=f"texts; - reads the input. Default: {default}")
-    more = "more prompts: .txt, one a line, or .jsonl, which may name the kind of each"
+    more = "more prompts: .txt, one a line, or .jsonl, as of MT-Bench and Spec-Bench"
     parser.add_argument("--prompts-file", metavar="FILE", help=more)
     add_exports(parser, FILES)
     add_pair(parser)
@@ -79,7 +79,7 @@ def run_advise(args: argparse.Namespace) -> None:
         lambda pair, prompts, kinds, settings: stream_advice(
             pair, prompts, settings, args.budget, args.methods, kinds
         ),
-        lambda report: [(ADVICE_COLUMNS, report.shown), (KIND_COLUMNS, report.by_kind)],
+        lambda report: [(ADVICE_COLUMNS, report.shown), *kind_tables(report)],
     )
 
 

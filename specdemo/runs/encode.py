@@ -9,7 +9,7 @@ from specdemo.decoding.detokenizer import Detokenizer
 from specdemo.errors import PairError, PromptError
 from specdemo.models.pair import IN_MEMORY, ModelPair, context_of
 from specdemo.models.request import catalog
-from specdemo.prompt import EMPTY, check_text, one_by_one, read_ids
+from specdemo.prompt import EMPTY, check_text, messages_of, one_by_one, read_ids
 from specdemo.runs.chat_template import TemplateFails, render
 from specdemo.servers.pair import ServedPair
 from specdemo.settings import Settings
@@ -100,7 +100,7 @@ def _encode_text(pair: ModelPair, prompt: str, chat: bool | None) -> list[int]:
 
 def _rendered(pair: ModelPair, prompt: str) -> str:
     """The prompt in the pair's chat template: in another process, unless the catalogue or the caller knows it."""
-    turns = [{"role": "user", "content": prompt}]
+    turns = messages_of(prompt)
     # enable_thinking is the switch of hybrid reasoning models; other templates do not look at it.
     options = {"add_generation_prompt": True, "enable_thinking": False}
     tokenizer: Any = pair.tokenizer

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from specdemo.errors import PromptError
 from specdemo.models.request import ASSETS, read_toml
+from specdemo.prompt import Conversation
 
-LARGEST_FILE = 1_000_000
-MOST_PROMPTS = 200
+LARGEST_FILE = 5_000_000
+MOST_PROMPTS = 1000
 LONGEST_KIND = 40
+FIELDS = "prompt", "turns", "messages", "text"
+ROLES = "system", "user", "assistant"
 BETWEEN = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE), re.compile(r"\n[ \t]*\n")
 """What stands between prompts of several lines: a line ``---``; in a text without one, a blank line."""
 
@@ -51,8 +54,9 @@ def prompt_lines(text: str) -> list[str]:
 def read_with_kinds(path: Path) -> list[tuple[str, str]]:
     """The prompts of a file with their kinds, which are empty where none is named.
 
-    In ``.txt`` they stand as :func:`prompt_lines` says; in ``.jsonl`` in each line's field "prompt" or "text", and
-    their kinds in the field "kind".
+    In ``.txt`` they stand as :func:`prompt_lines` says; in ``.jsonl`` in one of each line's :data:`FIELDS`, and
+    their kinds in the field "kind" or "category". Several turns, or messages of the user, are several prompts,
+    each with what was said before it: of turns the turns alone, since their answers are not in the file.
 
     Raises:
         OSError: it cannot be read.
@@ -71,7 +75,8 @@ def read_with_kinds(path: Path) -> list[tuple[str, str]]:
         return _counted(_lines(text), name)
     # Only \n ends a JSON line: a string may hold other line separators.
     lines = enumerate(text.split("\n"), start=1)
-    return _counted([_json_prompt(name, number, line) for number, line in lines if line.strip()], name)
+    found = [_json_prompts(name, number, line) for number, line in lines if line.strip()]
+    return _counted([*chain.from_iterable(found)], name)
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
@@ -81,7 +86,7 @@ def _lines(text: str) -> list[tuple[str, str]]:
     return [(part.strip(), "") for part in parts if part.strip()]
 
 
-def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
+def _json_prompts(name: str, number: int, line: str) -> list[tuple[str, str]]:
     place = f"{name}, line {number}"
     try:
         record: Any = json.loads(line)
@@ -89,15 +94,37 @@ def _json_prompt(name: str, number: int, line: str) -> tuple[str, str]:
         raise PromptError(
             f'{place} is not JSON; write a line such as {{"prompt": "Once upon a time"}}.'
         ) from error
-    found = (record.get("prompt"), record.get("text")) if isinstance(record, dict) else ()
-    prompt = next((value for value in found if isinstance(value, str) and value.strip()), None)
-    if prompt is None:
-        raise PromptError(f'{place} has no text in a field "prompt" or "text"; add it or take the line out.')
-    kind = record.get("kind") or ""
+    found = [record.get(field) for field in FIELDS] if isinstance(record, dict) else []
+    prompts = next((texts for value in found if (texts := _texts(value))), None)
+    if prompts is None:
+        raise PromptError(
+            f'{place} has no text in a field "prompt", "turns", "messages" or "text"; add it or take the line out.'
+        )
+    field = "kind" if record.get("kind") else "category"
+    kind = record.get(field) or ""
     misspelt = any(name != "kind" and name.lower() in ("kind", "kinds") for name in record)
     if misspelt or not isinstance(kind, str) or len(kind.splitlines()) > 1:
-        raise PromptError(f'{place}: the field "kind" must be one line of text, under this very name.')
-    return prompt, kind.strip()[:LONGEST_KIND]
+        field = "kind" if misspelt else field
+        raise PromptError(f'{place}: the field "{field}" must be one line of text, under this very name.')
+    return [(prompt, kind.strip()[:LONGEST_KIND]) for prompt in prompts]
+
+
+def _texts(value: Any) -> list[str]:
+    """The prompts of a field: a text; of turns each after those before it; likewise the user's messages."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not given:
+        return []
+    if all(isinstance(turn, str) and turn.strip() for turn in given):
+        return ["\n\n".join(given[:end]) for end in range(1, len(given) + 1)]
+    if any(
+        not isinstance(m, dict) or m.get("role") not in ROLES or not isinstance(m.get("content"), str)
+        for m in given
+    ):
+        return []
+    said = [{"role": m["role"], "content": m["content"]} for m in given]
+    return [
+        Conversation(said[: end + 1]) for end, m in enumerate(said) if m["role"] == "user" and m["content"].strip()
+    ]
 
 
 def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, str]]:
@@ -105,5 +132,5 @@ def _counted(prompts: list[tuple[str, str]], name: str = "") -> list[tuple[str, 
     if not prompts:
         raise PromptError(f"there is none{place}; write one.")
     if len(prompts) > MOST_PROMPTS:
-        raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS}.")
+        raise PromptError(f"there are {len(prompts):,}{place}; give at most {MOST_PROMPTS:,}.")
     return prompts

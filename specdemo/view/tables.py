@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from specdemo.analysis.advice import AdviceReport
+from specdemo.analysis.advice import AdviceReport, KindRow
 from specdemo.analysis.batch_metrics import BatchMetrics
 from specdemo.analysis.batch_sizes import SizeReport
 from specdemo.analysis.report import Report
@@ -132,8 +132,31 @@ def columns(names: Sequence[str]) -> list[Column]:
 def report_table(report: Report) -> str:
     """The table of a report as HTML, without columns that nothing is known of; and of advice the one by kind."""
     known = [c for c in columns(SHOWN[type(report)]) if any(c[2](row) != NOTHING for row in report.shown)]
-    kinds = report.by_kind if isinstance(report, AdviceReport) else ()
-    return table_html(known, report.shown) + (table_html(KIND_COLUMNS, kinds) if kinds else "")
+    more = kind_tables(report) if isinstance(report, AdviceReport) else []
+    return table_html(known, report.shown) + "".join(table_html(*table) for table in more)
+
+
+def kind_tables(report: AdviceReport) -> list[tuple[Sequence[Column], Sequence[Any]]]:
+    """The best for each kind of prompt, and τ and speed-up of each method on each; none of one kind."""
+    if not report.by_kind:
+        return []
+    methods: dict[str, dict[str, KindRow]] = {}
+    for row in report.matrix:
+        methods.setdefault(row.method, {})[row.kind] = row
+
+    def cell(kind: str) -> Read:
+        return lambda line: (
+            f"{number(row.mean_acceptance_length, '.2f')} · {row.speedup:.2f}×"
+            if (row := line[1].get(kind))
+            else NOTHING
+        )
+
+    tip = "τ · speed-up, on the prompts of this kind that this method decoded"
+    head = ("τ · speed-up", "the method, and how many tokens a round (γ)", lambda line: line[0])
+    return [
+        (KIND_COLUMNS, report.by_kind),
+        ([head, *((row.kind or NOTHING, tip, cell(row.kind)) for row in report.by_kind)], [*methods.items()]),
+    ]
 
 
 Read = Callable[[Any], str]

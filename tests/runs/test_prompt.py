@@ -9,6 +9,7 @@ from toys import BYTE_VOCABULARY, build, byte_tokenizer, perturbed, raced
 
 import specdemo
 from specdemo import ModelPair, PromptError, Settings, SpecDemoError
+from specdemo.prompt import Conversation
 from specdemo.runs import chat_template
 from specdemo.runs.encode import encode
 
@@ -101,6 +102,17 @@ def test_the_template_is_applied_by_default_with_thinking_off(text_pair: ModelPa
     assert encode(text_pair, "hi", chat=True) == expected
     assert encode(text_pair, " hi\n", chat=False) == ids_of(" hi\n"), "completion prompts keep their spaces"
     assert specdemo.run(text_pair, "hi", Settings(max_new_tokens=2)).prompt_ids == tuple(expected)
+
+
+def test_a_conversation_keeps_its_roles_in_the_template(text_pair: ModelPair) -> None:
+    """Guards a model's earlier answer against being read as the user's words."""
+    said = ("user", "hi"), ("assistant", "yes"), ("user", "bye")
+    talk = Conversation([{"role": role, "content": content} for role, content in said])
+    turns = [USER, *ids_of("hi"), END, ASSISTANT, *ids_of("yes"), END, USER, *ids_of("bye"), END, ASSISTANT]
+    assert encode(text_pair, talk) == turns
+    assert encode(text_pair, talk, chat=False) == ids_of("hi\n\nyes\n\nbye")
+    report = specdemo.sweep(text_pair, [talk], Settings(max_new_tokens=2), [2])
+    assert report.complete, "measured as any prompt"
 
 
 @pytest.mark.parametrize(

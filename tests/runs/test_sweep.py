@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from toys import endless_pair, prompt_ids, scripted, toy_pair
@@ -20,6 +21,7 @@ from specdemo.analysis.rows import Run
 from specdemo.analysis.sweep_report import SweepReport
 from specdemo.metrics import RoundCounts
 from specdemo.models.request import request_pair
+from specdemo.prompt import messages_of
 from specdemo.runs import measuring
 from specdemo.runs.advise import stream_advice
 from specdemo.runs.batch_sizes import stream_batch_sizes
@@ -296,6 +298,35 @@ def test_prompts_and_their_kinds_are_read_from_lines_and_json_lines(tmp_path: Pa
     assert read_with_kinds(tmp_path / "b.jsonl") == [("a\u2028b", "code"), ("c\nd", ""), ("e", "")]
 
 
+def test_files_of_benchmarks_are_read_as_they_are(tmp_path: Path) -> None:
+    """Guards MT-Bench's, Spec-Bench's and SPEED-Bench's turns, a list as prompt, and conversations."""
+    said = [
+        ("system", "Be brief."),
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "Bye"),
+        ("assistant", "Bye."),
+    ]
+    messages = [{"role": role, "content": content} for role, content in said]
+    records: list[dict[str, Any]] = [
+        {"question_id": 81, "category": "writing", "turns": ["A blog.", "Shorter."], "reference": ["x"]},
+        {"prompt": ["One", "Two"], "prompt_id": 3, "category": "math"},
+        {"messages": messages, "kind": "chat", "category": "other"},
+    ]
+    file = tmp_path / "question.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    found = read_with_kinds(file)
+    assert found[:4] == [
+        ("A blog.", "writing"),
+        ("A blog.\n\nShorter.", "writing"),
+        ("One", "math"),
+        ("One\n\nTwo", "math"),
+    ]
+    assert [kind for _, kind in found[4:]] == ["chat", "chat"]
+    assert [messages_of(prompt) for prompt, _ in found[4:]] == [messages[:2], messages[:4]]
+    assert messages_of("Hi") == [{"role": "user", "content": "Hi"}]
+
+
 @pytest.mark.parametrize(
     ("text", "prompts"),
     [
@@ -317,12 +348,15 @@ def test_prompts_have_several_lines_where_something_separates_them(text: str, pr
         ("a.pdf", b"x", "neither .txt nor .jsonl"),
         ("a.txt", b"", "there is none"),
         ("a.txt", b"\xff\xfe\x00", "not UTF-8"),
-        ("a.txt", b"x" * (LARGEST_FILE + 1), r"1\.0 MB; give a file of at most 1 MB"),
-        ("a.txt", b"x\n" * 201, "there are 201"),
+        ("a.txt", b"x" * (LARGEST_FILE + 1), r"5\.0 MB; give a file of at most 5 MB"),
+        ("a.txt", b"x\n" * 1001, "there are 1,001"),
         ("a.jsonl", b'{"prompt": "x"}\n{oops\n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", b'{"prompt": ""}', "line 1 has no text"),
         ("a.jsonl", b'["x"]', "line 1 has no text"),
         ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
+        ("a.jsonl", b'{"turns": ["a"]}\n{"turns": ["a", 3]}', "line 2 has no text"),
+        ("a.jsonl", b'{"messages": [{"role": "assistant", "content": "a"}]}', "line 1 has no text"),
+        ("a.jsonl", b'{"turns": ["a"], "category": 3}', 'line 1: the field "category" must be one line of text'),
         ("a.jsonl", b'{"text": "a", "kind": 3}', 'line 1: the field "kind" must be one line of text'),
         ("a.jsonl", b'{"text": "a", "kind": "a\\nb"}', 'the field "kind" must be one line'),
         ("a.jsonl", b'{"text": "a", "Kind": "code"}', 'the field "kind" must be one line'),

@@ -28,6 +28,7 @@ from specdemo import (
     TraceError,
 )
 from specdemo.losslessness.compare import compare
+from specdemo.prompt import Conversation
 from specdemo.runs.encode import encode
 from specdemo.runs.record import record
 
@@ -127,6 +128,14 @@ def test_texts_go_to_completions_or_to_the_chat_template(text_pair: ModelPair, c
     (sent,) = fake.requests
     assert sent["path"] == ("/v1/chat/completions" if chat else "/v1/completions")
     assert "stop" not in sent
+
+
+def test_a_conversation_is_sent_with_its_roles(text_pair: ModelPair) -> None:
+    said = ("user", "hi"), ("assistant", "yes"), ("user", "bye")
+    talk = Conversation([{"role": role, "content": content} for role, content in said])
+    with FakeVLLM(text_pair, DRAFTS) as fake:
+        run_on(fake, replace(REMOTE, chat=True), talk)
+    assert fake.requests[0]["messages"] == list(talk.messages)
 
 
 REFUSALS = {"429": "try again in 7 s", "500": "see its log", "empty": "the answer is empty"}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from specdemo.prompt import messages_of
 from specdemo.servers.connection import Connection
 from specdemo.servers.response import Chunk, Response
 from specdemo.settings import Settings
@@ -23,6 +24,12 @@ class Wanted:
     chat: bool  # whether a text is to be put into the chat template
     settings: Settings  # of the lane
     stop: tuple[str, ...] = ()  # texts that end the output
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """A text as the messages of a chat."""
+        assert isinstance(self.prompt, str), "token ids are no chat"
+        return messages_of(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,9 +148,8 @@ class LlamaCpp(Engine):
         """The prompt's token ids, by the server's own tokenizer and chat template."""
         text = self.wanted.prompt
         if self.wanted.chat:
-            message = {"role": "user", "content": text}
             # Local lanes switch the thinking of hybrid models off too.
-            body = {"messages": [message], "chat_template_kwargs": {"enable_thinking": False}}
+            body = {"messages": self.wanted.messages, "chat_template_kwargs": {"enable_thinking": False}}
             text = entry(self.connection.post("/apply-template", body), "prompt", str)
         ids = token_ids(self.connection.post("/tokenize", {"content": text, "add_special": True}), "tokens")
         if not ids:

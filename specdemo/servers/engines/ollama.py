@@ -35,8 +35,7 @@ class Ollama(Engine):
         }
         body: dict[str, Any] = {"model": wanted.model, "stream": True, "options": options}
         if wanted.chat:
-            messages = [{"role": "user", "content": wanted.prompt}]
-            return CompletionRequest("/api/chat", {**body, "messages": messages}, {"think": False})
+            return CompletionRequest("/api/chat", {**body, "messages": wanted.messages}, {"think": False})
         return CompletionRequest("/api/generate", {**body, "prompt": wanted.prompt, "raw": True})
 
     def read(self, event: dict[str, Any], arrived: float) -> list[Chunk]:

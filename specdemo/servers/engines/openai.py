@@ -29,7 +29,7 @@ class OpenAI(Engine):
         text = {"prompt": wanted.prompt}
         body: dict[str, Any] = {
             "model": wanted.model,
-            **({"messages": [{"role": "user", "content": wanted.prompt}]} if wanted.chat else text),
+            **({"messages": wanted.messages} if wanted.chat else text),
             "stream": True,
             COUNT_USAGE: {"include_usage": True},
             **self.sampling("max_tokens"),

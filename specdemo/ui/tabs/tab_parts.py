@@ -16,7 +16,7 @@ import gradio as gr
 
 from specdemo.drafters import DRAFTERS
 from specdemo.errors import PairError, PromptError, SettingsError, SpecDemoError
-from specdemo.runs.prompts import MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
+from specdemo.runs.prompts import LARGEST_FILE, MOST_PROMPTS, by_domain, prompt_lines, read_with_kinds
 from specdemo.servers.catalog import label_of
 from specdemo.settings import ACCEPTANCE_RULES, Settings
 from specdemo.ui.jobs.job import WAITING, Job, JobState, Paces
@@ -175,7 +175,12 @@ def create_prompt_source(controls: Controls, tab: str) -> gr.File:
     with gr.Row(visible=source.value == OWN, elem_classes="own-prompts") as own:
         label = "One prompt a line; longer ones with a blank line or --- between them. Or a file: .txt, .jsonl"
         controls.build(f"{tab}.own", gr.Textbox, label=label, lines=5, max_lines=12, scale=2)
-        file = gr.File(label="File, up to 1 MB", file_types=[".txt", ".jsonl"], height=150, elem_id=f"{tab}-file")
+        file = gr.File(
+            label=f"File, up to {LARGEST_FILE // 10**6} MB",
+            file_types=[".txt", ".jsonl"],
+            height=150,
+            elem_id=f"{tab}-file",
+        )
     source.change(None, source, [domains, own], js=SHOW_SOURCE, **UNQUEUED)
     return file
 
@@ -201,7 +206,7 @@ def chosen_prompts(
     if not typed and not uploaded:
         raise PromptError("there is none; write one, or choose a file.")
     if len(typed) + len(uploaded) > MOST_PROMPTS:
-        raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS}.")
+        raise PromptError(f"there are {len(typed) + len(uploaded):,} in all; give at most {MOST_PROMPTS:,}.")
     return [*typed, *uploaded]
 
 
