@@ -211,7 +211,12 @@ class AdviceReport(Report):
         settings = self.settings()
         settings = replace(settings, exit_layer=settings.exit_layer or self.exit_layer)
         weights = {"target": self.quantization, "draft": self.draft_quantization}
-        return engine_lines(engine, settings, self.models or {}, self.dtype, self._best_gamma(), weights)
+        lines = engine_lines(engine, settings, self.models or {}, self.dtype, self._best_gamma(), weights)
+        if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None or best.interval is None:
+            return lines
+        ran = "" if (self.models or {}).get("target", "").endswith(".gguf") else " by this app, not by llama.cpp"
+        low, high = best.interval
+        return f"# Measured{ran}: {best.speedup:.2f}× [{low:.2f}, {high:.2f}] plain decoding's speed.\n{lines}"
 
     def _best_gamma(self) -> int | None:
         """The fastest fixed γ of the recommended drafter, where it was measured."""

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from specdemo.analysis.batch_metrics import BatchMetrics
-from specdemo.analysis.contenders import Contender
+from specdemo.analysis.contenders import SERVER, Contender
 from specdemo.analysis.disturbance import Pace, pace_of
 from specdemo.metrics import Metrics, RoundCounts, Totals, costs_of, ratio, shares_by_position, totals
 from specdemo.settings import Settings
@@ -70,9 +70,13 @@ class Run:
 
     @cached_property
     def pace(self) -> Pace | None:
-        """How steady it was; None on a server, whose network has times of its own, and without a speed."""
+        """How steady it was; of llama.cpp, started from here, without its steps. None on other servers, whose
+        network and hardware have times of their own, and without a speed.
+        """
         if isinstance(self.figures, Metrics):
-            return None
+            if self.speed is None or self.contender.family == SERVER:
+                return None
+            return Pace(self.emitted, self.speed, tau=self.figures.mean_acceptance_length)
         return pace_of(self.steps) if self.figures is None else self.figures.pace
 
     def as_dict(self) -> dict[str, Any]:

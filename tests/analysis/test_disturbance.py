@@ -14,7 +14,7 @@ from made_traces import lane_of
 
 from specdemo import Settings, Trace
 from specdemo.analysis.advice import AdviceReport
-from specdemo.analysis.contenders import PLAIN, Contender
+from specdemo.analysis.contenders import PLAIN, SERVER, Contender
 from specdemo.analysis.disturbance import Pace, disturbance, pace_of
 from specdemo.analysis.rows import Run
 from specdemo.analysis.speedup import speedup_of
@@ -69,7 +69,7 @@ def test_other_weights_servers_and_batches_are_not_held_to_what_does_not_bind_th
     assert disturbance(slow, fast) is not None
     assert disturbance(slow, fast, alike=False) is None, "quantised weights may be faster than one step of others"
     served = Metrics(10, 40, 30, 40, **dict.fromkeys(SERVED), seconds=1.0)
-    assert Run(MODEL, 0, 0, figures=served).pace is None
+    assert Run(Contender(SERVER), 0, 0, figures=served).pace is None
     plain, batch = Pace(64, 100.0, 100.0, 0.02, None, 4.0), Pace(64, 600.0, 600.0, 0.01, None, 2.0)
     assert disturbance(plain, batch) is None, "fewer rows in a round are cheaper, and its τ bounds nothing"
     assert "took 0.50 of a plain step" in (disturbance(plain, replace(batch, rows=4.0)) or "")

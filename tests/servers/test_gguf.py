@@ -20,6 +20,10 @@ from llama_server import shape
 
 import specdemo
 from specdemo import GgufPair, LoadCancelled, ModelPair, PairError, Settings, SettingsError, Trace
+from specdemo.analysis.contenders import PLAIN as NO_DRAFTS
+from specdemo.analysis.contenders import Contender
+from specdemo.analysis.rows import Run
+from specdemo.analysis.sweep_report import SweepReport
 from specdemo.cli.main import main
 from specdemo.drafters import GGUF
 from specdemo.models.progress import LoadProgress
@@ -350,11 +354,25 @@ def test_parts_of_a_split_file_come_together(hub: Hub, files: dict[str, Path], t
     assert f"{names[1]} is missing" in specdemo.preflight(str(repo)).problems[0]
 
 
+def test_a_speed_up_that_rounds_do_not_allow_is_no_advice(served: GgufPair) -> None:
+    """Guards against 16.46×, which was once advised of a machine that had been busy while plain decoding ran."""
+    plain, drafted = (specdemo.run(served, PROMPT, s).metrics() for s in (PLAIN, DRAFTED))
+    contender, steps = Contender("model", DRAFTED.gamma), plain.seconds - plain.ttft
+    for times, noisy in ((1.1, False), (1.2 * drafted.mean_acceptance_length, True)):
+        seconds = drafted.ttft + steps * drafted.emitted / plain.emitted / times
+        figures = {NO_DRAFTS: plain, contender: replace(drafted, seconds=seconds)}
+        runs = tuple(Run(c, 0, 0, figures=found) for c, found in figures.items())
+        report = SweepReport(base=DRAFTED, contenders=(NO_DRAFTS, contender), prompts=1, runs=runs)
+        assert (report.noisy, report.known == []) == (noisy, noisy)
+        assert not noisy or "seemed cheaper than plain steps" in report.noise
+
+
 def test_starts_of_servers_take_no_time_of_a_measurement(served: GgufPair) -> None:
     began, own = time.perf_counter(), served.clock()
     served._server(served.flags(replace(DRAFTED, gamma=7)), bool, lanes=0)
     assert served.clock() - own < (time.perf_counter() - began) / 4
     report = specdemo.advise(served, [PROMPT], replace(DRAFTED, max_new_tokens=8), 4, ["prompt_lookup"])
+    assert report.noisy or str(served.files["target"]) in report.code("llama.cpp")
     assert report.machine["device"] == "CPU"
     assert report.seconds < 5
 
