@@ -16,6 +16,7 @@ from specdemo.models.pair import ModelPair
 from specdemo.runs.advise import advise
 from specdemo.runs.encode import encode
 from specdemo.runs.load import load_pair
+from specdemo.servers.gguf import GgufPair
 from specdemo.settings import Settings
 
 WITHIN = 0.05
@@ -25,10 +26,11 @@ WITHIN = 0.05
 def measure(args: Args) -> Results:
     pair = load_pair(args.pair)
     found = [_domain(pair, name, prompts, args) for name, prompts in prompts_of(None, args.prompts).items()]
-    return {"device": str(pair.device), "dtype": pair.dtype, "domains": found}
+    dtype = "of the files" if isinstance(pair, GgufPair) else pair.dtype
+    return {"device": str(pair.device), "dtype": dtype, "domains": found}
 
 
-def _domain(pair: ModelPair, domain: str, prompts: list[str], args: Args) -> dict[str, Any]:
+def _domain(pair: ModelPair | GgufPair, domain: str, prompts: list[str], args: Args) -> dict[str, Any]:
     report = advise(pair, prompts, Settings(max_new_tokens=args.tokens), args.budget)
     lanes = {name: c.settings(report.base) for name, c in zip(report.names, report.contenders, strict=True)}
     chosen = next(name for name, settings in lanes.items() if settings == report.settings())
@@ -49,12 +51,13 @@ def _domain(pair: ModelPair, domain: str, prompts: list[str], args: Args) -> dic
 
 
 def grid(
-    pair: ModelPair, lanes: dict[str, Settings], prompts: list[str], repeats: int, label: str
+    pair: ModelPair | GgufPair, lanes: dict[str, Settings], prompts: list[str], repeats: int, label: str
 ) -> dict[str, float]:
     """Each lane's speed-up over the first one: the geometric mean over all prompts and repeats."""
     logs: dict[str, list[float]] = {name: [] for name in lanes}
     for prompt in prompts:
-        runs = {name: partial(ours(pair, lane), encode(pair, prompt)) for name, lane in lanes.items()}
+        given = prompt if isinstance(pair, GgufPair) else encode(pair, prompt)
+        runs = {name: partial(ours(pair, lane), given) for name, lane in lanes.items()}
         for name, samples in interleaved(runs, repeats, 0, label).items():  # the advisor warmed everything up
             logs[name] += [log(sample.decode_speed or 0.0) for sample in samples]
     means = {name: fsum(some) / len(some) for name, some in logs.items()}

@@ -15,6 +15,7 @@ import torch
 from specdemo.decoding.clock import synchronize
 from specdemo.models.pair import ModelPair
 from specdemo.runs.single import run
+from specdemo.servers.gguf import GgufPair
 from specdemo.settings import Settings
 from specdemo.trace import Trace
 
@@ -50,7 +51,7 @@ class Sample:
         return self.trace
 
 
-Contender = Callable[[Sequence[int]], Sample]
+Contender = Callable[[Any], Sample]
 
 
 def compared(slow: Sequence[Sample], fast: Sequence[Sample], whole: bool = False) -> dict[str, float]:
@@ -76,11 +77,11 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def ours(pair: ModelPair, settings: Settings) -> Contender:
-    """This project's decoding."""
+def ours(pair: ModelPair | GgufPair, settings: Settings) -> Contender:
+    """This project's decoding of token ids, or of a text, as llama.cpp takes it."""
 
-    def decode(ids: Sequence[int]) -> Sample:
-        trace = run(pair, list(ids), settings)
+    def decode(ids: Sequence[int] | str) -> Sample:
+        trace = run(pair, ids if isinstance(ids, str) else list(ids), settings)
         return Sample(trace.token_ids, trace.rounds[-1].seconds, trace)
 
     return decode
