@@ -11,9 +11,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from specdemo.analysis.advice_words import dropped_text, recommendation, verdict
-from specdemo.analysis.contenders import PLAIN
+from specdemo.analysis.contenders import PLAIN, Contender
 from specdemo.analysis.disturbance import BUSY, QUIETER
-from specdemo.analysis.engine_lines import engine_lines
+from specdemo.analysis.engine_lines import engine_lines, synthetic_lines
 from specdemo.analysis.racing import ERROR, PLACE_OF_PLAIN, Race, Standing
 from specdemo.analysis.report import COMMON, LEAST_QUIET, Report, key_of
 from specdemo.analysis.rows import Row, Run, row_of, speed
@@ -211,7 +211,12 @@ class AdviceReport(Report):
         settings = self.settings()
         settings = replace(settings, exit_layer=settings.exit_layer or self.exit_layer)
         weights = {"target": self.quantization, "draft": self.draft_quantization}
-        lines = engine_lines(engine, settings, self.models or {}, self.dtype, self._best_gamma(), weights)
+        gamma = self._best_gamma()
+        lines = engine_lines(engine, settings, self.models or {}, self.dtype, gamma, weights)
+        chain = Contender(self.contenders[self.race.leader].family, gamma)
+        if chain.gamma is not None and chain in self.contenders:
+            shares = self._row(self.contenders.index(chain)).per_position
+            lines += synthetic_lines(engine, [*shares, *[0.0] * chain.gamma][: chain.gamma])
         if engine != "llama.cpp" or (best := self.best) is None or best.speedup is None or best.interval is None:
             return lines
         ran = "" if (self.models or {}).get("target", "").endswith(".gguf") else " by this app, not by llama.cpp"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -135,6 +135,24 @@ def engine_lines(
             notes.append(GGUF_OF_BUILTIN if known["target"] == BUILTIN else GGUF)
         text = f"{COMMANDS[engine]} {shlex.quote(target)}{flags}\n"
     return "".join(f"# {note}\n" for note in notes) + text
+
+
+def synthetic_lines(engine: str, rates: Sequence[float]) -> str:
+    """How an engine accepts drafts at these rates whatever they are, as a comment; empty where it cannot.
+
+    Of vLLM (0.28) and of llama.cpp: entry j is the share of rounds that keep the first j + 1 tokens, one for each
+    drafted token, none above the one before it.
+    """
+    listed = ", ".join(f"{rate:.3f}" for rate in rates)
+    how = {
+        "vllm": f'to the JSON "rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [{listed}]',
+        "llama.cpp": f"--spec-synth-rates {listed.replace(' ', '')}",
+    }.get(engine)
+    return (
+        f"# To time other hardware at the acceptance measured here (its output is no use), add {how}\n"
+        if how and rates
+        else ""
+    )
 
 
 def _gguf(name: str) -> str:
