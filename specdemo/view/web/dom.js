@@ -18,8 +18,8 @@ const ARROWS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 /** The phases in which a run has ended. */
 const OVER = new Set(["done", "stopped", "error"]);
 const VERDICT_ICONS = { identical: "✓", tie: "≈", diverged: "≠", sampled: "∼", lossy: "!", partial: "…" };
-/** The beginning of a sentence, up to its first punctuation mark. */
-const FIRST_CLAUSE = /^(?:[^.:;]+(?=:)|[^,.:;]+)/;
+/** The beginning of a sentence, up to its first punctuation mark before a space: `llama.cpp` is one word. */
+const FIRST_CLAUSE = /^(?:(?:[^.:;]|[.:;](?=\S))+(?=:(?:\s|$))|(?:[^,.:;]|[,.:;](?=\S))+)/;
 
 /** A new element. Its text is never read as markup. */
 function make(tag, className, parent, text, attributes) {
